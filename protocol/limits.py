@@ -1,0 +1,37 @@
+"""Every bound of the runtime in one place, units last in the name (P27: nothing is unbounded)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Sizes and times that a run keeps to. The defaults suit one host or a local network."""
+
+    frame_bytes_max: int = 32 * 2**20
+    """A longer frame closes the channel it came on: no peer makes us allocate more."""
+    tuple_bytes_max: int = 16 * 2**20
+    """A longer encoded tuple goes to the dead letters."""
+    line_bytes_max: int = 8 * 2**20
+    """A longer line of a text source goes to the dead letters."""
+    batch_tuples_max: int = 1024
+    batch_bytes_max: int = 256 * 2**10
+    credit_tuples: int = 4096
+    """Tuples that may be under way to one instance on one channel."""
+    credit_bytes: int = 4 * 2**20
+    outbox_tuples_max: int = 8192
+    """Results held for lack of credit before an instance stops its own intake."""
+    linger_s: float = 0.005
+    """How long a busy instance may hold a batch that is not full."""
+    slice_s: float = 0.005
+    """How long an operator may work before control messages get a turn."""
+    start_deadline_s: float = 10.0
+    """A newcomer that is not ready by then is given up (P39)."""
+    reconnect_first_s: float = 0.02
+    reconnect_max_s: float = 2.0
+    status_period_s: float = 0.25
+    trace_rows_max: int = 256
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,311 @@
+"""What a user writes: a pipeline, its streams and operators, checked while it is built.
+
+Everything here is a value. Nothing starts, opens or connects; a mistake is reported with the
+operator's name before anything runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from anabranch.protocol.ids import OperatorName, Topology
+from anabranch.runtime.ends import Sink, Source
+
+StepKind = Literal["map", "flat_map", "filter"]
+
+_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+
+
+class PipelineError(ValueError):
+    """The pipeline as written cannot run. The message names the operator and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How an operator scales itself (Belkhiria & Tedeschi 2019, section 3, corrected).
+
+    `target`: the share of its capacity that an instance should use. `high`, `low`: above
+    and below these shares of the capacity instances duplicate or leave. `capacity`: tuples per
+    second of one instance; measured while running when None. `period_s`: time between two
+    decisions. `cooldown_s`: no decision for so long after the number of instances changed.
+    `actions_per_minute_max`: bound per instance on its own duplications and leaves.
+    Raises `PipelineError` for values that make no sense together.
+    """
+
+    target: float = 0.7
+    high: float = 0.8
+    low: float = 0.6
+    capacity: float | None = None
+    min_instances: int = 1
+    max_instances: int = 8
+    period_s: float = 1.0
+    cooldown_s: float = 3.0
+    actions_per_minute_max: int = 20
+
+    def __post_init__(self) -> None:
+        if not 0 < self.low <= self.target <= self.high <= 1:
+            raise PipelineError(
+                "scale: expected 0 < low <= target <= high <= 1, "
+                f"got low={self.low}, target={self.target}, high={self.high}"
+            )
+        if self.capacity is not None and not (math.isfinite(self.capacity) and self.capacity > 0):
+            raise PipelineError(f"scale: capacity must be above 0, got {self.capacity}")
+        if not 1 <= self.min_instances <= self.max_instances:
+            raise PipelineError(
+                "scale: expected 1 <= min_instances <= max_instances, "
+                f"got {self.min_instances} and {self.max_instances}"
+            )
+        if self.period_s <= 0 or self.cooldown_s < 0 or self.actions_per_minute_max < 1:
+            raise PipelineError(
+                "scale: expected period_s > 0, cooldown_s >= 0 and actions_per_minute_max >= 1"
+            )
+
+    def with_setting(self, name: str, value: object) -> Scale:
+        """A copy with one setting changed; raises `PipelineError` with a suggestion for typos."""
+        known = [f.name for f in fields(self)]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise PipelineError(f"scale has no setting {name!r}{hint}")
+        changes: dict[str, Any] = {name: value}
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a tuple is tried again after an exception before it becomes a dead letter."""
+
+    attempts: int = 0
+    backoff_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.attempts < 0 or self.backoff_s < 0:
+            raise PipelineError("retry: attempts and backoff_s must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One function of a user applied to a stream; several make a fused operator."""
+
+    kind: StepKind
+    fn: Callable[..., Any]
+    name: str
+    batch: bool = False
+
+    @property
+    def is_async(self) -> bool:
+        target = self.fn if not isinstance(self.fn, type) else self.fn.__call__
+        call = getattr(target, "__call__", None)  # noqa: B004 - an object may have an async call
+        return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(call)
+
+
+def step(kind: StepKind, fn: Callable[..., Any], name: str | None, batch: bool) -> Step:
+    if not callable(fn):
+        raise PipelineError(f"{kind} {name or ''}: expected a function, got {fn!r}")
+    return Step(kind, fn, name or getattr(fn, "__name__", type(fn).__name__), batch)
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A node of the graph. Exactly one of `source`, `steps`, `sink` says what it does."""
+
+    name: OperatorName
+    upstream: tuple[OperatorName, ...]
+    source: Source | None = None
+    steps: tuple[Step, ...] = ()
+    sink: Sink | None = None
+    scale: Scale | None = None
+    """None: the number of instances stays as it started."""
+    retry: Retry = Retry()
+    in_flight: int = 16
+    """Calls of an async operator that may be open at the same time."""
+
+    @property
+    def can_scale(self) -> bool:
+        end = self.source or self.sink
+        return end is None or end.scalable
+
+    @property
+    def instances_at_start(self) -> int:
+        return self.scale.min_instances if self.scale else 1
+
+
+@dataclass
+class Pipeline:
+    """A graph of named operators, built by methods of its streams.
+
+    `dead_letters`: JSON lines file for tuples that failed for good
+    (default: `<name>.dead.jsonl` in the working directory; made only when needed).
+    """
+
+    name: str
+    dead_letters: str | Path | None = None
+    operators: dict[OperatorName, Operator] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name("pipeline", self.name)
+
+    def source(self, name: str, source: Source, *, scale: Scale | None = None) -> Stream:
+        """Where tuples come from. Raises `PipelineError` if `source` cannot be split to scale."""
+        if not isinstance(source, Source):
+            raise PipelineError(
+                f"source {name!r}: expected a source such as ab.files('texts/*.txt'), "
+                f"got {source!r}"
+            )
+        return self._add(Operator(OperatorName(name), (), source=source, scale=scale))
+
+    def merge(self, *streams: Stream) -> Stream:
+        """One stream of the tuples of all; the next operator has them all as predecessors."""
+        if len(streams) < 2:
+            raise PipelineError("merge: expected two or more streams")
+        for other in streams:
+            if other.pipeline is not self:
+                raise PipelineError("merge: all streams must belong to this pipeline")
+        names = dict.fromkeys(n for s in streams for n in s.operators)
+        return Stream(self, tuple(names))
+
+    @property
+    def dead_letters_path(self) -> Path:
+        return Path(self.dead_letters or f"{self.name}.dead.jsonl")
+
+    @property
+    def topology(self) -> Topology:
+        return Topology(frozenset((u, o.name) for o in self.operators.values() for u in o.upstream))
+
+    def validate(self) -> None:
+        """Raise `PipelineError` unless every stream starts at a source and ends at a sink."""
+        if not self.operators:
+            raise PipelineError(f"pipeline {self.name!r} has no operators: begin with .source(...)")
+        used = {u for o in self.operators.values() for u in o.upstream}
+        for operator in self.operators.values():
+            if operator.sink is None and operator.name not in used:
+                raise PipelineError(
+                    f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
+                    "its results would be lost; end it with .sink(name, ...)"
+                )
+
+    def with_scale(self, operator: str, setting: str, value: object) -> None:
+        """Change one scale setting of one operator (`--set OPERATOR.scale.SETTING=VALUE`)."""
+        name = self._known(operator)
+        old = self.operators[name]
+        scale = (old.scale or Scale(max_instances=1)).with_setting(setting, value)
+        self.operators[name] = _checked(replace(old, scale=scale))
+
+    def _known(self, operator: str) -> OperatorName:
+        if operator in self.operators:
+            return OperatorName(operator)
+        near = difflib.get_close_matches(operator, list(self.operators), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.operators)}"
+        raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {hint}")
+
+    def _add(self, operator: Operator) -> Stream:
+        check_name("operator", operator.name)
+        if operator.name in self.operators:
+            raise PipelineError(f"operator {operator.name!r} is defined twice; names are unique")
+        self.operators[operator.name] = _checked(operator)
+        return Stream(self, (operator.name,))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The tuples that come out of one operator, or of several after `merge`."""
+
+    pipeline: Pipeline
+    operators: tuple[OperatorName, ...]
+
+    def map(self, name: str, fn: Callable[..., Any], **options: Any) -> Stream:
+        """One result per tuple. With `batch=True` `fn` gets a list and returns one as long.
+
+        Options of all operators: `batch`, `scale` (`Scale`), `retry` (`Retry` or attempts),
+        `in_flight` (open calls of an async function, default 16).
+        """
+        return self._step("map", name, fn, **options)
+
+    def flat_map(self, name: str, fn: Callable[..., Any], **options: Any) -> Stream:
+        """Any number of results per tuple. With `batch=True` `fn` gets and returns a list."""
+        return self._step("flat_map", name, fn, **options)
+
+    def filter(self, name: str, fn: Callable[..., Any], **options: Any) -> Stream:
+        """Keep tuples for which `fn` is true. With `batch=True` it returns the list kept."""
+        return self._step("filter", name, fn, **options)
+
+    def fuse(
+        self,
+        name: str,
+        *steps: Step,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+        in_flight: int = 16,
+    ) -> Stream:
+        """A chain run as one operator, without hops: `fuse("prep", ab.map(f), ab.filter(g))`."""
+        if not steps or not all(isinstance(s, Step) for s in steps):
+            raise PipelineError(
+                f"fuse {name!r}: expected steps made by ab.map, ab.flat_map or ab.filter"
+            )
+        operator = Operator(
+            OperatorName(name),
+            self.operators,
+            steps=steps,
+            scale=scale,
+            retry=_retry(retry),
+            in_flight=in_flight,
+        )
+        return self.pipeline._add(operator)
+
+    def sink(self, name: str, sink: Sink, *, scale: Scale | None = None) -> None:
+        """Where tuples go. A stream may have several sinks: each gets every tuple."""
+        if not isinstance(sink, Sink):
+            raise PipelineError(
+                f"sink {name!r}: expected a sink such as ab.jsonl('out.jsonl'), got {sink!r}"
+            )
+        self.pipeline._add(Operator(OperatorName(name), self.operators, sink=sink, scale=scale))
+
+    def merge(self, *others: Stream) -> Stream:
+        return self.pipeline.merge(self, *others)
+
+    def _step(
+        self,
+        kind: StepKind,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        batch: bool = False,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+        in_flight: int = 16,
+    ) -> Stream:
+        one = step(kind, fn, name, batch)
+        return self.fuse(name, one, scale=scale, retry=retry, in_flight=in_flight)
+
+
+def check_name(what: str, name: str) -> None:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise PipelineError(
+            f"{what} name {name!r}: expected a letter, then up to 62 letters, digits, '_' or '-'"
+        )
+
+
+def _checked(operator: Operator) -> Operator:
+    if operator.in_flight < 1:
+        raise PipelineError(f"operator {operator.name!r}: in_flight must be 1 or more")
+    if operator.scale and operator.scale.max_instances > 1 and not operator.can_scale:
+        raise PipelineError(
+            f"operator {operator.name!r} cannot have several instances: "
+            f"{operator.source or operator.sink!r} cannot be shared; leave out its scale"
+        )
+    return operator
+
+
+def _retry(retry: Retry | int) -> Retry:
+    return Retry(retry) if isinstance(retry, int) else retry
+
+
+def edges(operators: Iterable[Operator]) -> list[tuple[str, str]]:
+    return [(u, o.name) for o in operators for u in o.upstream]

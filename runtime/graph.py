@@ -109,7 +109,7 @@ class Step:
 def step(kind: StepKind, fn: Callable[..., Any], name: str | None, batch: bool) -> Step:
     if not callable(fn):
         raise PipelineError(f"{kind} {name or ''}: expected a function, got {fn!r}")
-    return Step(kind, fn, name or getattr(fn, "__name__", type(fn).__name__), batch)
+    return Step(kind, fn, name or str(getattr(fn, "__name__", type(fn).__name__)), batch)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,110 @@
+"""Commands that leave a core, for a driver to perform in the given order.
+
+A driver's duties (it decides nothing else):
+
+1. Perform the effects of one event completely, in order, before the next event enters.
+2. Send what `SendMessage` and `SendBatch` say on the one FIFO channel to that instance, control
+   and data in the same order as the effects.
+3. Queue an accepted batch at the end of the one queue; process it only after `BeginProcessing`.
+4. After `ChangeView`, route tuples to the successors of that view only.
+5. After `AwaitDrained`, report `Drained` once, as soon as the queue, the work and the held
+   results are empty and a sink has committed.
+6. After `StopIntake`, a source reads no more and gives back what it had claimed.
+7. After `SpawnInstances`, report `ChildrenReady` or `SpawnFailed`, once.
+8. After `Terminate`, keep the channels until all that was sent is acknowledged, then end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import Ids, Message
+
+
+@dataclass(frozen=True, slots=True)
+class SendMessage:
+    to: InstanceId
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class SendBatch:
+    to: InstanceId
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptBatch:
+    sender: InstanceId
+    tuples: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeView:
+    succs: Ids
+    preds: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class BeginProcessing:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitDrained:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class StopIntake:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class SpawnInstances:
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRole:
+    keeper: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """An operation of this instance has come to its end; `outcome` is one of `joined`,
+    `leaving`, `handed_over`, `refused`, `spawn_failed`."""
+
+    outcome: str
+    new: Ids = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """The decision is not carried out, for this reason."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """`left`: by an own leave; `finished`: at the end of the stream."""
+
+    reason: str
+
+
+Effect = (
+    SendMessage
+    | SendBatch
+    | AcceptBatch
+    | ChangeView
+    | BeginProcessing
+    | AwaitDrained
+    | StopIntake
+    | SpawnInstances
+    | ChangeRole
+    | Conclude
+    | Veto
+    | Terminate
+)

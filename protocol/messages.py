@@ -1,0 +1,130 @@
+"""Control statements between two cores (`protocol.md` 2.2 and 2.8). Data is not among them.
+
+Every message is a value without addresses: the codec of a driver adds and keeps those. A round
+needs no number of its own: a join is known by its first child, a leave by its leaver, and ids
+are never used twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.protocol.ids import InstanceId
+
+Ids = frozenset[InstanceId]
+NONE: Ids = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Initiator to every neighbour: these children of mine are about to start."""
+
+    new: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAck:
+    """I count the children among my neighbours; what I tell from now on, I tell them too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Initiator to child: your neighbours; you are one of us now."""
+
+    succs: Ids
+    preds: Ids
+    keeper: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """Leaver to every predecessor: send me nothing more.
+
+    `told`: those who get this message and were created by its receiver. A receiver whose
+    children are not started yet learns that the leaver waits for them too.
+    """
+
+    told: Ids = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveAck:
+    """Marker: no tuple from me follows on this channel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Eos:
+    """Leaver to every successor. Marker: no tuple from me follows. `told` as in `Leave`."""
+
+    told: Ids = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class EosAck:
+    """I have forgotten you."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeeperAck:
+    """Fresh child to its creator: I am the keeper now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Keeper to a neighbour: find one of my siblings who keeps the operator instead of me."""
+
+
+@dataclass(frozen=True, slots=True)
+class BecomeKeeper:
+    """Neighbour to a sibling of the keeper: will you? Answer `origin` directly."""
+
+    origin: InstanceId
+
+
+@dataclass(frozen=True, slots=True)
+class OfferResponse:
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Fin:
+    """Marker: the stream has ended; no tuple from me follows, and I stay until you are done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """Answer to `Fin`: all that you sent me has been processed and passed on."""
+
+
+Message = (
+    Join
+    | JoinAck
+    | Start
+    | Leave
+    | LeaveAck
+    | Eos
+    | EosAck
+    | KeeperAck
+    | Offer
+    | BecomeKeeper
+    | OfferResponse
+    | Fin
+    | Done
+)
+
+MESSAGE_TYPES: tuple[type[Message], ...] = (
+    Join,
+    JoinAck,
+    Start,
+    Leave,
+    LeaveAck,
+    Eos,
+    EosAck,
+    KeeperAck,
+    Offer,
+    BecomeKeeper,
+    OfferResponse,
+    Fin,
+    Done,
+)
+"""In the order of their numbers on the wire; append only."""

@@ -1,0 +1,1 @@
+"""The rules of the protocol, one file per subject; `anabranch.protocol.table` arranges them."""

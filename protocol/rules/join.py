@@ -1,0 +1,182 @@
+"""Duplication: R1 to R4. A join is one round trip with all neighbours, then START.
+
+Why nobody is missed (`protocol.md` 2.4): when the last JOIN_ACK is in, every neighbour knows the
+children. A neighbour y created meanwhile was learnt from its creator's JOIN; both joins crossed,
+each initiator waits for the other's acknowledgement, and by FIFO that follows the other's JOIN,
+so each START names the other child. A neighbour that left meanwhile and told the children stays
+in START (`late_*`), for it waits for their answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.protocol.effects import (
+    BeginProcessing,
+    ChangeRole,
+    Conclude,
+    Effect,
+    SendMessage,
+    SpawnInstances,
+    Veto,
+)
+from anabranch.protocol.events import (
+    ChildrenReady,
+    DuplicateDecided,
+    Founded,
+    MessageReceived,
+    SpawnFailed,
+)
+from anabranch.protocol.messages import Fin, Join, JoinAck, KeeperAck, Start
+from anabranch.protocol.rules.context import Context, Step, ended, require, tell, view_of
+from anabranch.protocol.states import (
+    Active,
+    ClosingIn,
+    Draining,
+    Finished,
+    Idle,
+    Joining,
+    Migrating,
+    Spawning,
+    State,
+)
+
+
+def found(ctx: Context, state: Idle, event: Founded) -> Step:
+    active = Active(event.succs, event.preds, event.keeper)
+    return active, (view_of(active), ChangeRole(event.keeper), BeginProcessing())
+
+
+def decide_to_duplicate(ctx: Context, state: Active, event: DuplicateDecided) -> Step:
+    """R1, first half: ask for processes. Nobody is told before they listen (P20, P39)."""
+    if event.n < 1:
+        return state, (Veto("a duplication makes at least one instance"),)
+    if reason := why_not_now(ctx, state):
+        return state, (Veto(reason),)
+    return replace(state, own=Spawning(event.n)), (SpawnInstances(event.n),)
+
+
+def announce_children(ctx: Context, state: Active, event: ChildrenReady) -> Step:
+    """R1, second half."""
+    require(isinstance(state.own, Spawning), "children were delivered that nobody asked for")
+    assert isinstance(state.own, Spawning)
+    neighbours = state.succs | state.preds
+    own = Joining(event.new, awaiting=neighbours, migrate=state.own.migrate)
+    joining = replace(state, own=own)
+    if not neighbours:
+        return start_children(joining)
+    return joining, tell(neighbours, Join(event.new))
+
+
+def give_up_children(ctx: Context, state: Active, event: SpawnFailed) -> Step:
+    require(isinstance(state.own, Spawning), "a start failed that nobody asked for")
+    return replace(state, own=None), (Conclude("spawn_failed"),)
+
+
+def count_join_ack(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """R3."""
+    own = state.own
+    require(
+        isinstance(own, Joining) and event.sender in own.awaiting,
+        f"JOIN_ACK from {event.sender}, which was not awaited (I4)",
+    )
+    assert isinstance(own, Joining)
+    rest = replace(own, awaiting=own.awaiting - {event.sender})
+    if rest.awaiting:
+        return replace(state, own=rest), ()
+    return start_children(replace(state, own=rest))
+
+
+def start_children(state: Active) -> Step:
+    """R3': all neighbours know the children; give them the view that I have now."""
+    own = state.own
+    assert isinstance(own, Joining)
+    start = Start(state.succs | own.late_succs, state.preds | own.late_preds, own.migrate)
+    if own.migrate:
+        (child,) = own.new
+        return replace(state, own=Migrating(child)), tell(own.new, start)
+    return replace(state, own=None), (*tell(own.new, start), Conclude("joined", own.new))
+
+
+def start(ctx: Context, state: Idle, event: MessageReceived) -> Step:
+    """R4: the view of my creator, and what neighbours have told me since."""
+    message = event.message
+    assert isinstance(message, Start)
+    active = Active(
+        succs=(message.succs | state.add_succs) - state.del_succs,
+        preds=(message.preds | state.add_preds) - state.del_preds,
+        keeper=message.keeper,
+        finished=state.finished,
+    )
+    effects: tuple[Effect, ...] = (
+        view_of(active),
+        ChangeRole(message.keeper),
+        BeginProcessing(),
+    )
+    if message.keeper:
+        effects += (SendMessage(event.sender, KeeperAck()),)
+    return active, effects
+
+
+def remember_join(ctx: Context, state: Idle, event: MessageReceived) -> Step:
+    """R2 while idle."""
+    new = _new(event)
+    if ctx.is_downstream(event.sender):
+        later: State = replace(state, add_succs=state.add_succs | new)
+    else:
+        later = replace(state, add_preds=state.add_preds | new)
+    return later, (SendMessage(event.sender, JoinAck()),)
+
+
+def accept_join(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """R2 while active: count the children from now on."""
+    new = _new(event)
+    if ctx.is_downstream(event.sender):
+        require(event.sender in state.succs, f"JOIN from {event.sender}, unknown to me (I9)")
+        later = replace(state, succs=state.succs | new)
+    else:
+        require(event.sender in state.preds, f"JOIN from {event.sender}, unknown to me (I9)")
+        later = replace(state, preds=state.preds | new)
+    return later, (view_of(later), SendMessage(event.sender, JoinAck()))
+
+
+def accept_join_while_leaving(
+    ctx: Context, state: ClosingIn | Draining, event: MessageReceived
+) -> Step:
+    """R2 in ClosingIn and Draining: a new successor counts, for I have not said EOS yet; a new
+    predecessor does not, for its creator gets my LEAVE before my acknowledgement."""
+    ack = SendMessage(event.sender, JoinAck())
+    if not ctx.is_downstream(event.sender):
+        require(isinstance(state, ClosingIn), f"JOIN from {event.sender} after its LEAVE_ACK (I9)")
+        return state, (ack,)
+    later = replace(state, succs=state.succs | _new(event))
+    return later, (view_of(later), ack)
+
+
+def only_acknowledge_join(ctx: Context, state: State, event: MessageReceived) -> Step:
+    """R2 in ClosingOut: my EOS is under way and precedes this acknowledgement."""
+    require(ctx.is_downstream(event.sender), f"JOIN from {event.sender} after its LEAVE_ACK (I9)")
+    return state, (SendMessage(event.sender, JoinAck()),)
+
+
+def accept_join_when_finished(ctx: Context, state: Finished, event: MessageReceived) -> Step:
+    """E3: children which I do not know yet get the end of the stream too; once only (F11)."""
+    require(event.sender in state.succs, f"JOIN from {event.sender}, unknown to me (I9)")
+    new = _new(event)
+    later = replace(state, succs=state.succs | new)
+    ack = SendMessage(event.sender, JoinAck())
+    return later, (view_of(later), ack, *tell(new - state.succs, Fin()))
+
+
+def why_not_now(ctx: Context, state: Active) -> str:
+    """Why this instance takes no decision of its own now; empty if it may."""
+    if state.own is not None:
+        return f"an operation of this instance is under way ({type(state.own).__name__})"
+    if ended(ctx, state):
+        return "the stream is ending"
+    return ""
+
+
+def _new(event: MessageReceived) -> frozenset:  # type: ignore[type-arg]
+    assert isinstance(event.message, Join)
+    return event.message.new

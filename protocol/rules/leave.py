@@ -1,0 +1,140 @@
+"""Leaving: R6 to R11. First the inputs are closed, then the queue drains, then the outputs.
+
+Nothing follows a marker: LEAVE_ACK and EOS come behind the last tuple of the same FIFO channel,
+so inputs are complete when draining begins. Nobody writes to the dead: an instance ends only
+when all who know it have answered, and those answers are the last they send to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.protocol.effects import (
+    AwaitDrained,
+    Conclude,
+    Effect,
+    SendMessage,
+    StopIntake,
+    Terminate,
+    Veto,
+)
+from anabranch.protocol.events import LeaveDecided, MessageReceived
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import Eos, EosAck, Ids, Leave, LeaveAck
+from anabranch.protocol.rules.context import Context, Step, require, tell_each_its_own, view_of
+from anabranch.protocol.rules.join import why_not_now
+from anabranch.protocol.states import (
+    Active,
+    ClosingIn,
+    ClosingOut,
+    Draining,
+    Finished,
+    Gone,
+    Idle,
+    Joining,
+    State,
+)
+
+
+def decide_to_leave(ctx: Context, state: Active, event: LeaveDecided) -> Step:
+    """R6."""
+    if state.keeper:
+        return state, (Veto("the keeper of an operator stays (it can hand the role over)"),)
+    if reason := why_not_now(ctx, state):
+        return state, (Veto(reason),)
+    effects = (Conclude("leaving"), StopIntake(), *tell_each_its_own(state.preds, Leave))
+    return _close_in(ClosingIn(state.succs, state.preds, awaiting=state.preds), effects)
+
+
+def remember_leave(ctx: Context, state: Idle, event: MessageReceived) -> Step:
+    """R7 while idle."""
+    later = replace(state, del_succs=state.del_succs | {event.sender})
+    return later, (SendMessage(event.sender, LeaveAck()),)
+
+
+def release_successor(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """R7 while active. If the leaver has told my children too, START must name it."""
+    later = _without_succ(state, event)
+    message, own = event.message, state.own
+    assert isinstance(message, Leave)
+    assert isinstance(later, Active)
+    if isinstance(own, Joining) and message.told & own.new:
+        later = replace(later, own=replace(own, late_succs=own.late_succs | {event.sender}))
+    return later, (view_of(later), SendMessage(event.sender, LeaveAck()))
+
+
+def release_successor_quietly(
+    ctx: Context, state: ClosingIn | Draining, event: MessageReceived
+) -> Step:
+    """R7 while leaving myself."""
+    later = _without_succ(state, event)
+    return later, (view_of(later), SendMessage(event.sender, LeaveAck()))
+
+
+def only_acknowledge_leave(ctx: Context, state: ClosingOut, event: MessageReceived) -> Step:
+    """R7 in ClosingOut: its LEAVE and my EOS have crossed; both get their answers."""
+    require(event.sender in state.awaiting, f"LEAVE from {event.sender}, unknown to me (I9)")
+    return state, (SendMessage(event.sender, LeaveAck()),)
+
+
+def count_leave_ack(ctx: Context, state: ClosingIn, event: MessageReceived) -> Step:
+    """R8."""
+    sender = event.sender
+    require(sender in state.awaiting, f"LEAVE_ACK from {sender}, which was not awaited (I4)")
+    later = replace(state, awaiting=state.awaiting - {sender}, preds=state.preds - {sender})
+    return _close_in(later, ())
+
+
+def _close_in(state: ClosingIn, effects: tuple[Effect, ...]) -> Step:
+    later: State = state if state.awaiting else Draining(state.succs)
+    waiting = () if state.awaiting else (AwaitDrained(),)
+    return later, (*effects, view_of(later), *waiting)
+
+
+def close_outputs(ctx: Context, state: Draining, event: object) -> Step:
+    """R9: the queue is empty and all results are sent; say so behind the last of them."""
+    if not state.succs:
+        return Gone(), (Terminate("left"),)
+    return ClosingOut(awaiting=state.succs), tell_each_its_own(state.succs, Eos)
+
+
+def remember_eos(ctx: Context, state: Idle, event: MessageReceived) -> Step:
+    """R10 while idle."""
+    later = replace(state, del_preds=state.del_preds | {event.sender})
+    return later, (SendMessage(event.sender, EosAck()),)
+
+
+def release_predecessor(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """R10 while active."""
+    sender, own, message = event.sender, state.own, event.message
+    require(sender in state.preds, f"EOS from {sender}, unknown to me (I9)")
+    assert isinstance(message, Eos)
+    later = replace(state, preds=state.preds - {sender}, finished=state.finished - {sender})
+    if isinstance(own, Joining) and message.told & own.new:
+        later = replace(later, own=replace(own, late_preds=own.late_preds | {sender}))
+    return later, (view_of(later), SendMessage(sender, EosAck()))
+
+
+def release_predecessor_quietly(ctx: Context, state: ClosingIn, event: MessageReceived) -> Step:
+    """R10 while my own LEAVE to it is under way; its LEAVE_ACK comes all the same."""
+    require(event.sender in state.preds, f"EOS from {event.sender}, unknown to me (I9)")
+    later = replace(state, preds=state.preds - {event.sender})
+    return later, (view_of(later), SendMessage(event.sender, EosAck()))
+
+
+def count_eos_ack(ctx: Context, state: ClosingOut, event: MessageReceived) -> Step:
+    """R11."""
+    sender = event.sender
+    require(sender in state.awaiting, f"EOS_ACK from {sender}, which was not awaited (I4)")
+    awaiting: Ids = state.awaiting - {sender}
+    if awaiting:
+        return ClosingOut(awaiting), ()
+    return Gone(), (Terminate("left"),)
+
+
+def _without_succ(
+    state: Active | ClosingIn | Draining | Finished, event: MessageReceived
+) -> Active | ClosingIn | Draining | Finished:
+    sender: InstanceId = event.sender
+    require(sender in state.succs, f"LEAVE from {sender}, unknown to me (I9)")
+    return replace(state, succs=state.succs - {sender})

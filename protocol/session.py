@@ -1,0 +1,93 @@
+"""A FIFO channel that outlives its connections (`protocol.md` 7; I12).
+
+There is one session per pair of incarnations, in both directions over one connection at a time.
+Frames are numbered from 1. A sender keeps each frame until the receiver has acknowledged it;
+after a broken connection both say the next number that they expect, and the rest is repeated.
+Three habits belong together, each alone is not enough: the receiver accepts only the next
+number; it abandons the old connection before it answers on a new one; duplicates are
+acknowledged too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from anabranch.protocol.errors import RemoteProtocolError
+
+Frame = TypeVar("Frame")
+
+
+class Session(Generic[Frame]):
+    """One end's half of a session: what it has sent, and what it has received."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        self.connection = 0
+        self.expected = 1
+        """Number of the next frame to receive."""
+        self.next_number = 1
+        """Number of the next frame to send."""
+        self._kept: deque[Frame] = deque()
+
+    @property
+    def first_kept(self) -> int:
+        return self.next_number - len(self._kept)
+
+    @property
+    def settled(self) -> bool:
+        """Whether everything sent has been acknowledged (I11)."""
+        return not self._kept
+
+    def send(self, frame: Frame) -> int:
+        """Keep a frame until it is acknowledged; returns its number."""
+        number = self.next_number
+        self.next_number += 1
+        self._kept.append(frame)
+        return number
+
+    def receive(self, number: int) -> bool:
+        """Whether the frame with this number is new. A repeated one is to be acknowledged again.
+
+        Raises `RemoteProtocolError` for a gap: the channel is FIFO, so a frame is missing.
+        """
+        if number == self.expected:
+            self.expected += 1
+            return True
+        if number < self.expected:
+            return False
+        raise RemoteProtocolError(
+            f"frame {number} from {self.peer}, but {self.expected} is missing (I12)"
+        )
+
+    def acknowledge(self, expected: int) -> None:
+        """The peer has everything below `expected`."""
+        if not self.first_kept <= expected <= self.next_number:
+            if expected < self.first_kept:
+                return  # an older acknowledgement, overtaken by the handshake
+            raise RemoteProtocolError(
+                f"{self.peer} acknowledges frames below {expected}, "
+                f"but {self.next_number} is not sent yet"
+            )
+        for _ in range(expected - self.first_kept):
+            self._kept.popleft()
+
+    def connect(self, connection: int) -> bool:
+        """Whether a connection with this number replaces the present one."""
+        if connection <= self.connection:
+            return False
+        self.connection = connection
+        return True
+
+    def resume(self, expected: int) -> Iterator[tuple[int, Frame]]:
+        """On a new connection: the frames to repeat, for the peer expects this number.
+
+        Raises `RemoteProtocolError` if the peer expects one that it has acknowledged before.
+        """
+        if expected < self.first_kept:
+            raise RemoteProtocolError(
+                f"{self.peer} expects frame {expected}, which it has acknowledged before"
+            )
+        self.acknowledge(expected)
+        return zip(range(self.first_kept, self.next_number), tuple(self._kept), strict=True)

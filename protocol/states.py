@@ -1,0 +1,160 @@
+"""The conditions an instance can be in. Each holds exactly what is true in it.
+
+The life of an instance (`protocol.md` 2.3, completion 2.8):
+
+    Idle ──START──▶ Active ──leave──▶ ClosingIn ──acks──▶ Draining ──▶ ClosingOut ──▶ Gone
+                       └──── FIN of every predecessor, drained ────▶ Finished ───────▶ Gone
+
+Views are immutable sets; a change makes a new one. Sets of awaited ids, never counters: an
+answer from somebody who was not asked is an error, not a step nearer to the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import NONE, Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Spawning:
+    """Has asked for `n` processes; nobody else knows yet."""
+
+    n: int
+    migrate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """Has told all neighbours of its children and waits for their acknowledgements.
+
+    `late_succs`, `late_preds`: neighbours that left meanwhile and have told the children so;
+    the children must know them in order to answer.
+    """
+
+    new: Ids
+    awaiting: Ids
+    late_succs: Ids = NONE
+    late_preds: Ids = NONE
+    migrate: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Migrating:
+    """Has started a child as the new keeper and waits to hear that it is one."""
+
+    child: InstanceId
+
+
+@dataclass(frozen=True, slots=True)
+class Offering:
+    """Has offered the keeper's role to a sibling and waits for the answer."""
+
+
+Own = Spawning | Joining | Migrating | Offering
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """Listens, but has not been started. Remembers what neighbours tell it meanwhile (P9)."""
+
+    add_succs: Ids = NONE
+    del_succs: Ids = NONE
+    add_preds: Ids = NONE
+    del_preds: Ids = NONE
+    finished: Ids = NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Active:
+    """Processes tuples. At most one operation of its own is under way.
+
+    `finished`: predecessors that have sent FIN. `input_ended`: a source has read its last tuple.
+    """
+
+    succs: Ids
+    preds: Ids
+    keeper: bool
+    own: Own | None = None
+    finished: Ids = NONE
+    input_ended: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingIn:
+    """Has told its predecessors that it leaves; still receives what they had sent."""
+
+    succs: Ids
+    preds: Ids
+    awaiting: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Draining:
+    """Its inputs are complete; works off its queue."""
+
+    succs: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class ClosingOut:
+    """Has sent its last tuple and said so; waits until every successor has forgotten it."""
+
+    awaiting: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Has passed on the end of the stream; waits until every successor is done."""
+
+    succs: Ids
+    preds: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    pass
+
+
+State = Idle | Active | ClosingIn | Draining | ClosingOut | Finished | Gone
+
+STATE_TYPES: tuple[type[State], ...] = (
+    Idle,
+    Active,
+    ClosingIn,
+    Draining,
+    ClosingOut,
+    Finished,
+    Gone,
+)
+
+
+def succs_of(state: State) -> Ids:
+    """Whom an instance in this state may still send tuples to, or waits for to be done."""
+    match state:
+        case Active(succs=s) | ClosingIn(succs=s) | Draining(succs=s) | Finished(succs=s):
+            return s
+        case _:
+            return NONE
+
+
+def preds_of(state: State) -> Ids:
+    match state:
+        case Active(preds=p) | ClosingIn(preds=p) | Finished(preds=p):
+            return p
+        case _:
+            return NONE
+
+
+def waiting_for(state: State) -> Ids:
+    """Whose answer an instance in this state needs before it can go on."""
+    match state:
+        case Active(own=Joining(awaiting=a)) | ClosingIn(awaiting=a) | ClosingOut(awaiting=a):
+            return a
+        case Active(own=Migrating(child=c)):
+            return frozenset({c})
+        case Finished(succs=s):
+            return s
+        case _:
+            return NONE

@@ -9,6 +9,9 @@ empty and nobody holds a split.
 
 A **sink** opens one writer per instance. What `write` returned for is counted as delivered when
 `flush` has returned.
+
+A **service** is a process of its own that ends may share: an endpoint for something outside, such
+as Spark, which must stay while instances come and go.
 """
 
 from __future__ import annotations
@@ -38,6 +41,61 @@ class RunContext:
     run_dir: Path
     started_s: float
     limits: Limits
+    service_address: str = ""
+    """Where the end's service listens; empty if it has none."""
+    token: bytes = field(default=b"", repr=False)
+    """Secret of the run, by which its processes know each other."""
+
+
+class ServiceContext(ABC):
+    """What a service may know and do while it serves. Sources read `publish`ed splits."""
+
+    pipeline: str
+    operators: tuple[str, ...]
+    """The sources and sinks of the pipeline that name this service."""
+    run_dir: Path
+    started_s: float
+    limits: Limits
+    token: bytes
+
+    @abstractmethod
+    def address(self, text: str) -> None:
+        """Say where the service listens; the run begins once it has said so."""
+
+    @abstractmethod
+    async def publish(self, operator: str, splits: list[Split]) -> None:
+        """Add splits to the board of a source."""
+
+    @abstractmethod
+    async def ended(self, operator: str) -> None:
+        """No more splits will be published for this source."""
+
+    @property
+    @abstractmethod
+    def closing(self) -> bool:
+        """Whether every instance of the run has ended."""
+
+    @abstractmethod
+    async def closed(self) -> None:
+        """Wait until `closing`."""
+
+
+class Service(ABC):
+    """A process beside the instances, one per run, started before them and ended after them.
+
+    Sources and sinks name it in their attribute `service`; the same object means one process.
+    """
+
+    name: str = "service"
+    linger_s: float = 10.0
+    """How long `serve` may go on after `closing`, so that others can take what is left."""
+
+    @abstractmethod
+    async def serve(self, context: ServiceContext) -> None:
+        """Work until `closing`, and until the service finds that nobody needs it any more.
+
+        Must call `context.address` within the start deadline. An exception fails the run.
+        """
 
 
 @dataclass(slots=True)
@@ -87,6 +145,8 @@ class Source(ABC):
     bounded: bool = True
     scalable: bool = True
     """Whether several instances may read at once."""
+    service: Service | None = None
+    """Publishes splits beside those of `splits`, until it says `ended`."""
 
     def prepare(self) -> None:  # noqa: B027 - optional
         """Raise an `OSError` or `ValueError` that names the place if the input cannot be read."""
@@ -125,6 +185,7 @@ class Sink(ABC):
     """Where tuples go. A value: the writer does the work."""
 
     scalable: bool = True
+    service: Service | None = None
 
     def prepare(self) -> None:  # noqa: B027 - optional
         """Called once before the run, by the agent: empty or make the target, or raise."""

@@ -1,0 +1,95 @@
+"""What an instance says about itself: a status now and then, a final count at its end.
+
+Both travel over the link to the agent as MessagePack maps whose key `kind` names the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from anabranch.protocol.ids import InstanceId, OperatorName
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="status"):
+    """A snapshot of one instance. Counts are since its start, shares are of the last period."""
+
+    id: str
+    operator: str
+    t: float
+    """`time.monotonic` of the instance's host."""
+    keeper: bool = False
+    state: str = "active"
+    tuples_in: int = 0
+    tuples_out: int = 0
+    dead: int = 0
+    queued: int = 0
+    held: int = 0
+    """Results that wait for credit of a successor."""
+    load: float = 0.0
+    """Demand over capacity; 1.0 means fully used, more means that it cannot keep up."""
+    capacity: float = 0.0
+    """Tuples per second of this instance; 0 while unknown."""
+    busy: float = 0.0
+    starved: float = 0.0
+    blocked: float = 0.0
+    blocked_by: str | None = None
+    preds: int = 0
+    succs: int = 0
+    epoch: int = 0
+    latency: dict[int, int] = msgspec.field(default_factory=dict)
+    """Sinks: `LatencyCounts.take()`, tuples per bucket since the last status."""
+    messages: int = 0
+    """Control messages sent."""
+    waiting_for: list[str] = msgspec.field(default_factory=list)
+    """Ids whose acknowledgement the own operation waits for."""
+
+
+class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="gone"):
+    """What an instance did in its whole life: the row of it in the ledger."""
+
+    id: str
+    operator: str
+    tuples_in: int = 0
+    """Received from predecessors; of a source: read."""
+    processed: int = 0
+    tuples_out: int = 0
+    """Results made, each sent once per downstream operator; of a sink: accepted by its target."""
+    dead: int = 0
+    dead_upstream: int = 0
+    """Dead before they were tuples, such as bad bytes; not part of `tuples_in`."""
+    sent: dict[str, int] = msgspec.field(default_factory=dict)
+    received: dict[str, int] = msgspec.field(default_factory=dict)
+    queued: int = 0
+    messages: int = 0
+    joins: int = 0
+    """Instances that this one added."""
+    leaves: int = 0
+    """1 if it left; 0 if it ended because the stream did."""
+    latency: dict[int, int] = msgspec.field(default_factory=dict)
+    """Sinks: tuples per bucket over its whole life."""
+    dead_reasons: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+WireId = list[Any]
+"""An `InstanceId` on the link: [operator, number, creator, incarnation]."""
+
+
+def id_to_wire(instance: InstanceId) -> WireId:
+    return [instance.operator, instance.number, instance.creator, instance.incarnation]
+
+
+def id_from_wire(wire: Sequence[Any]) -> InstanceId:
+    """Raises `ValueError` unless `wire` is an id as `id_to_wire` makes it."""
+    match list(wire):
+        case [str(operator), int(number), int(creator), int(incarnation)]:
+            return InstanceId(OperatorName(operator), number, creator, incarnation)
+        case _:
+            raise ValueError(f"not an instance id: {wire!r}")
+
+
+def operator_of(instance: str) -> str:
+    """The operator in the text of an id: `split` of `split.3`."""
+    return instance.rpartition(".")[0]

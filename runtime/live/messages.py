@@ -1,0 +1,175 @@
+"""What agent and processes say to each other over a link, as types.
+
+On the wire each is a MessagePack map whose key `kind` names it, so a plain dictionary does too.
+`Status` and `FinalCount` (kind `gone`) are in `anabranch.runtime.status`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.ends import Split
+from anabranch.runtime.status import FinalCount, Status, WireId
+
+Address = str
+"""`unix:/path` or `tcp:host:port`."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Anything sent over a link."""
+
+
+# --- agent -> process -------------------------------------------------------------------------
+
+
+class Genesis(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbours of an instance that is there from the start (full bipartite)."""
+
+    succs: list[tuple[WireId, Address]]
+    preds: list[WireId]
+    keeper: bool
+
+
+class Assign(Message, frozen=True, kw_only=True, tag="assign"):
+    """Become an instance. `genesis` is None for a newcomer: its creator will send START."""
+
+    role: str = "instance"
+    id: WireId
+    pipeline: str
+    run_dir: str
+    started_s: float
+    token: bytes
+    transport: str
+    host: str
+    genesis: Genesis | None
+    seed: int
+    """Of the run; an instance mixes its id into it."""
+    scaling: bool
+    """False: no decisions of its own, only scripted ones."""
+    limits: dict[str, Any]
+    service_address: str
+
+
+class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
+    """Become the process of a service; `index` counts the distinct services of the pipeline."""
+
+    role: str = "service"
+    index: int
+    operators: list[str]
+    pipeline: str
+    run_dir: str
+    started_s: float
+    token: bytes
+    limits: dict[str, Any]
+
+
+class Spawned(Message, frozen=True, kw_only=True, tag="spawned"):
+    """Answer to `Spawn`. Fewer children than asked for, or none, come with a reason."""
+
+    request: int
+    children: list[tuple[WireId, Address]]
+    reason: str = ""
+
+
+class SplitAnswer(Message, frozen=True, kw_only=True, tag="split"):
+    """Answer to `Claim`. None and not ended: nothing now; claim again when told `Splits`."""
+
+    split: Split | None
+    ended: bool
+
+
+class Splits(Message, frozen=True, kw_only=True, tag="splits"):
+    """There may be splits now, or the input has ended."""
+
+
+class Decide(Message, frozen=True, kw_only=True, tag="decide"):
+    """A scripted decision: `duplicate`, `leave` or `hand_over`."""
+
+    action: str
+    n: int = 1
+
+
+class EndInput(Message, frozen=True, kw_only=True, tag="end_input"):
+    """Source: act as if the input had ended."""
+
+
+class Close(Message, frozen=True, kw_only=True, tag="close"):
+    """Service: all instances have ended."""
+
+
+# --- process -> agent -------------------------------------------------------------------------
+
+
+class Ready(Message, frozen=True, kw_only=True, tag="ready"):
+    """Listening: from now on others may be told the address."""
+
+    address: Address
+
+
+class Spawn(Message, frozen=True, kw_only=True, tag="spawn"):
+    request: int
+    n: int
+
+
+class Discard(Message, frozen=True, kw_only=True, tag="discard"):
+    """Children that `Spawned` brought and that will never be started after all."""
+
+    children: list[WireId]
+
+
+class Claim(Message, frozen=True, kw_only=True, tag="claim"):
+    pass
+
+
+class Release(Message, frozen=True, kw_only=True, tag="release"):
+    """The claimed split is done, or `remainder` of it goes back to the board."""
+
+    remainder: Split | None
+    progress: float = 0.0
+
+
+class Progress(Message, frozen=True, kw_only=True, tag="progress"):
+    amount: float
+
+
+class EventNote(Message, frozen=True, kw_only=True, tag="event"):
+    """Something for the report; `event` is its name: joined, left, keeper, veto, ..."""
+
+    t: float
+    event: str
+    detail: str = ""
+
+
+class Failed(Message, frozen=True, kw_only=True, tag="failed"):
+    """The process cannot go on; it exits with code 1 after this."""
+
+    reason: str
+    detail: str = ""
+
+
+class Publish(Message, frozen=True, kw_only=True, tag="publish"):
+    operator: str
+    splits: list[Split]
+
+
+class Ended(Message, frozen=True, kw_only=True, tag="ended"):
+    operator: str
+
+
+FromProcess = (
+    Ready
+    | Spawn
+    | Discard
+    | Claim
+    | Release
+    | Progress
+    | EventNote
+    | Failed
+    | Publish
+    | Ended
+    | Status
+    | FinalCount
+)
+ToProcess = Assign | AssignService | Spawned | SplitAnswer | Splits | Decide | EndInput | Close

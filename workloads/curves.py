@@ -267,6 +267,10 @@ class Trace(Stepped):
         """Seconds of the run that one replay takes."""
         return len(self.values) * self.interval_s / self.compress
 
+    @property
+    def ends_s(self) -> float | None:
+        return self.length_s if self.then == "end" else None
+
     def _levels(self, t_max_s: float) -> Levels:
         return self._table
 
@@ -293,6 +297,10 @@ class Noisy(Curve):
         self._not_negative("noise")
         self._seeded(self.seed)
         self._sense(self.every_s > 0, "every_s > 0")
+
+    @property
+    def ends_s(self) -> float | None:
+        return self.base.ends_s
 
     def _rate(self, t: FloatArray) -> FloatArray:
         slot = (t / self.every_s).astype(np.int64)

@@ -1,0 +1,283 @@
+"""What may import what, read from the source text, and what the tree promises about itself.
+
+`scripts, tests -> anabranch -> workloads, spark_bridge -> runtime -> protocol`; inside runtime
+the drivers live, simulation and explorer stand on the values and never on each other.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+SETUPTOOLS: dict[str, Any] = PROJECT["tool"]["setuptools"]
+FOLDERS: dict[str, str] = SETUPTOOLS["package-dir"]
+
+FACE = "anabranch"
+MAY_IMPORT = {
+    "protocol": set[str](),
+    "runtime": {"protocol"},
+    "workloads": {"runtime", "protocol"},
+    "spark_bridge": {"runtime", "protocol"},
+    FACE: {"workloads", "spark_bridge", "runtime", "protocol"},
+    "pyspark_anabranch": {"spark_bridge", "runtime", "protocol"},
+}
+DRIVERS = ("live", "simulation", "explorer")
+EDGES_OF_RUNTIME: frozenset[str] = frozenset()
+"""Modules of runtime that may import a driver without being part of one."""
+
+PURE_STDLIB = {
+    "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq",
+    "itertools", "math", "operator", "re", "textwrap", "types", "typing",
+}  # fmt: skip
+IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
+POLICY_BANS = {"asyncio", "datetime", "logging", "os", "random", "socket", "subprocess",
+               "threading", "time"}  # fmt: skip
+
+LINES_MAX = 600
+TEXT_SUFFIXES = {"", ".py", ".md", ".toml", ".sh", ".cfg", ".ini", ".yml", ".yaml"}
+
+
+@dataclass(frozen=True)
+class Import:
+    module: str
+    """Full name of what is imported: `from a.b import c` is `a.b.c`."""
+    line: int
+
+    @property
+    def top(self) -> str:
+        return self.module.partition(".")[0]
+
+
+@dataclass(frozen=True)
+class Source:
+    name: str
+    path: Path
+    text: str
+
+    @property
+    def layer(self) -> str:
+        return layer_of(self.name)
+
+    @property
+    def imports(self) -> list[Import]:
+        return list(imports_in(self.text))
+
+    def at(self, found: Import) -> str:
+        return f"{self.path.relative_to(ROOT)}:{found.line}"
+
+
+Rule = Callable[[Source], Iterator[str]]
+
+
+def imports_in(text: str) -> Iterator[Import]:
+    """All imports of a source text, also those inside functions and for type checkers."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            yield from (Import(alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = "." * node.level + (node.module or "")
+            yield from (Import(f"{package}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def layer_of(module: str) -> str:
+    """The layer that a module, or something in it, belongs to; its own name if none of ours."""
+    parts = module.split(".")
+    if parts[0] != FACE or len(parts) == 1:
+        return parts[0]
+    return parts[1] if parts[1] in MAY_IMPORT else FACE
+
+
+def driver_of(module: str) -> str | None:
+    """Which driver of runtime a module is part of, if of one."""
+    parts = module.split(".")
+    if parts[:2] == [FACE, "runtime"] and len(parts) > 2 and parts[2] in DRIVERS:
+        return parts[2]
+    return None
+
+
+def against_the_layers(source: Source) -> Iterator[str]:
+    ours = MAY_IMPORT.keys() | {"tests", "scripts"}
+    allowed = MAY_IMPORT[source.layer] | {source.layer}
+    for found in source.imports:
+        layer = layer_of(found.module)
+        if layer in ours and layer not in allowed:
+            yield f"{source.at(found)}: {source.layer} may not import {found.module}"
+
+
+def against_the_drivers(source: Source) -> Iterator[str]:
+    if source.layer != "runtime" or source.name in EDGES_OF_RUNTIME:
+        return
+    own = driver_of(source.name)
+    for found in source.imports:
+        if driver_of(found.module) not in {None, own}:
+            yield f"{source.at(found)}: {own or 'a value'} may not import {found.module}"
+
+
+def against_the_names(source: Source) -> Iterator[str]:
+    """Our packages under their short names would be second copies of themselves."""
+    short = set(FOLDERS.values()) - {FACE}
+    for found in source.imports:
+        if found.top in short or found.module.startswith("."):
+            yield f"{source.at(found)}: {found.module} is not an import name; {FACE}.* is"
+
+
+def against_purity(source: Source) -> Iterator[str]:
+    for found in source.imports:
+        if found.top not in PURE_STDLIB | {FACE}:
+            yield f"{source.at(found)}: {found.module} is not for the pure core"
+    for node in ast.walk(ast.parse(source.text)):
+        if isinstance(node, ast.Name) and node.id in IMPURE_CALLS:
+            yield f"{source.path.name}:{node.lineno}: {node.id} is not for the pure core"
+
+
+def against_the_policies(source: Source) -> Iterator[str]:
+    for found in source.imports:
+        # The type of an injected generator is fine, the global one is not.
+        if found.top in POLICY_BANS and found.module != "random.Random":
+            yield f"{source.at(found)}: a policy is a pure function, without {found.module}"
+
+
+def against_the_bridge(source: Source) -> Iterator[str]:
+    if source.layer not in {"spark_bridge", "pyspark_anabranch"}:
+        for found in source.imports:
+            if found.top in {"pyspark", "py4j"}:
+                yield f"{source.at(found)}: only spark_bridge imports {found.top}"
+
+
+def package_sources() -> list[Source]:
+    sources = []
+    for package, folder in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            inner = path.relative_to(ROOT / folder).with_suffix("").parts
+            name = ".".join((package, *inner)).removesuffix(".__init__")
+            sources.append(Source(name, path, path.read_text()))
+    for module in SETUPTOOLS.get("py-modules", []):
+        path = ROOT / f"{module}.py"
+        sources.append(Source(module, path, path.read_text()))
+    return sources
+
+
+PACKAGE = package_sources()
+BESIDE = [
+    Source(".".join(path.relative_to(ROOT).with_suffix("").parts), path, path.read_text())
+    for folder in ("tests", "scripts")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+
+
+def found_by(rule: Rule, sources: list[Source]) -> list[str]:
+    return [finding for source in sources for finding in rule(source)]
+
+
+def test_imports_point_from_the_face_down_to_the_core() -> None:
+    assert found_by(against_the_layers, PACKAGE) == []
+
+
+def test_drivers_stand_on_values_and_never_on_each_other() -> None:
+    assert found_by(against_the_drivers, PACKAGE) == []
+
+
+def test_our_packages_are_imported_under_their_full_names() -> None:
+    assert found_by(against_the_names, PACKAGE + BESIDE) == []
+
+
+def test_the_core_is_pure() -> None:
+    assert found_by(against_purity, [s for s in PACKAGE if s.layer == "protocol"]) == []
+
+
+def test_policies_are_pure() -> None:
+    policies = [s for s in PACKAGE if s.name.startswith(f"{FACE}.runtime.policies")]
+    assert found_by(against_the_policies, policies) == []
+
+
+def test_only_the_bridge_imports_pyspark() -> None:
+    assert found_by(against_the_bridge, PACKAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (against_the_layers, "anabranch.protocol.a", "from anabranch.runtime import graph"),
+        (against_the_layers, "anabranch.runtime.a", "def f():\n  import anabranch.workloads.b"),
+        (against_the_layers, "anabranch.runtime.a", "from anabranch import Pipeline"),
+        (against_the_layers, "anabranch.runtime.a", "import anabranch as ab"),
+        (against_the_layers, "anabranch.workloads.a", "from anabranch import spark_bridge"),
+        (against_the_layers, "anabranch.spark_bridge.a", "from anabranch.workloads import b"),
+        (against_the_layers, "anabranch.cli", "from tests import helpers"),
+        (against_the_drivers, "anabranch.runtime.live.a", "import anabranch.runtime.simulation.b"),
+        (against_the_drivers, "anabranch.runtime.explorer.a", "from anabranch.runtime import live"),
+        (against_the_drivers, "anabranch.runtime.graph", "from anabranch.runtime.live import a"),
+        (against_the_names, "tests.a", "from protocol.ids import InstanceId"),
+        (against_the_names, "anabranch.runtime.a", "from . import graph"),
+        (against_purity, "anabranch.protocol.a", "import os.path"),
+        (against_purity, "anabranch.protocol.a", "from time import monotonic"),
+        (against_purity, "anabranch.protocol.a", "import msgspec"),
+        (against_purity, "anabranch.protocol.a", "def f(x):\n  print(x)"),
+        (against_the_policies, "anabranch.runtime.policies.a", "import random"),
+        (against_the_policies, "anabranch.runtime.policies.a", "from random import random"),
+        (against_the_bridge, "anabranch.cli", "def f():\n  from pyspark.sql import SparkSession"),
+    ],
+)
+def test_each_rule_finds_what_breaks_it(rule: Rule, name: str, text: str) -> None:
+    assert len(list(rule(Source(name, ROOT / "made_up.py", text)))) == 1
+
+
+def test_the_linter_refuses_the_same_in_the_core() -> None:
+    rules = tomllib.loads((ROOT / "protocol" / "ruff.toml").read_text())
+    banned = rules["lint"]["flake8-tidy-imports"]["banned-api"].keys()
+    assert not banned & PURE_STDLIB
+    ruff = [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise"]
+    done = subprocess.run(
+        [*ruff, "--select=TID251", "--stdin-filename", str(ROOT / "protocol/made_up.py"), "-"],
+        input="".join(f"import {module}\n" for module in banned),
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+    refused = re.findall(r"TID251 `(\w+)` is banned", done.stdout)
+    assert sorted(refused) == sorted(banned)
+
+
+def test_pyproject_lists_every_package_and_no_other() -> None:
+    there = {s.name for s in PACKAGE if s.path.name == "__init__.py"}
+    assert sorted(SETUPTOOLS["packages"]) == sorted(there)
+
+
+def test_every_test_folder_is_a_package() -> None:
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    assert [str(f) for f in sorted(folders) if not (f / "__init__.py").exists()] == []
+
+
+def text_files() -> Iterator[tuple[Path, str]]:
+    """What we wrote ourselves: not data, not what tools leave behind."""
+    for top in sorted(ROOT.iterdir()):
+        if top.name in {".ci", ".gitignore"} or not re.search(r"^\.|egg-info$|^build$", top.name):
+            for path in [top] if top.is_file() else sorted(top.rglob("*")):
+                if path.is_file() and path.suffix in TEXT_SUFFIXES:
+                    yield path.relative_to(ROOT), path.read_text()
+
+
+def test_no_file_is_longer_than_a_reader_can_hold() -> None:
+    long = {str(path): text.count("\n") for path, text in text_files()}
+    assert {path: n for path, n in long.items() if n > LINES_MAX} == {}
+
+
+def test_no_file_knows_the_machine_it_was_written_on() -> None:
+    private = re.compile(r"(?<![\w./~-])/(?:work|tmp/hq|root)/")
+    assert [str(path) for path, text in text_files() if private.search(text)] == []
+
+
+def test_the_tree_walk_sees_the_files_it_judges() -> None:
+    seen = {str(path) for path, _ in text_files()}
+    assert {"pyproject.toml", "scripts/test", ".ci/run", "protocol/ids.py", "README.md"} <= seen

@@ -1,0 +1,71 @@
+"""What the agent and the preloaded parent say to each other, framed as on a link.
+
+With every `Fork` travel two file descriptors: the child's end of its link, and the pipe that
+becomes its standard error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Anything said on the control socket."""
+
+
+class Load(Control, frozen=True, kw_only=True, tag="load"):
+    """First message to a parent that was started as a program of its own."""
+
+    module: str
+    """Imported by name; empty: `file` is run as a module of its own."""
+    file: str
+    variable: str
+    entry: str
+    """`module:function` that becomes the instance."""
+    sys_path: list[str]
+    argv: list[str]
+    scales: dict[str, dict[str, Any] | None]
+    """Settings by operator, since the caller may have changed them after the file was read."""
+    dead_letters: str | None
+
+
+class Fork(Control, frozen=True, kw_only=True, tag="fork"):
+    key: int
+
+
+class Kill(Control, frozen=True, kw_only=True, tag="kill"):
+    pid: int
+
+
+class Stop(Control, frozen=True, kw_only=True, tag="stop"):
+    """Kill and reap every child, then exit."""
+
+
+class Loaded(Control, frozen=True, kw_only=True, tag="loaded"):
+    """Ready to fork."""
+
+
+class LoadFailed(Control, frozen=True, kw_only=True, tag="load_failed"):
+    message: str
+
+
+class Forked(Control, frozen=True, kw_only=True, tag="forked"):
+    key: int
+    pid: int
+
+
+class ForkFailed(Control, frozen=True, kw_only=True, tag="fork_failed"):
+    key: int
+    reason: str
+
+
+class Exited(Control, frozen=True, kw_only=True, tag="exited"):
+    pid: int
+    code: int
+    """Exit code; minus the number of the signal that killed it."""
+
+
+ToParent = Load | Fork | Kill | Stop
+FromParent = Loaded | LoadFailed | Forked | ForkFailed | Exited

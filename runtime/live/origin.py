@@ -1,0 +1,155 @@
+"""Where a pipeline was written, and how another process reads it there again.
+
+A pipeline holds functions, and functions cannot be sent. So a process that was not forked from
+the user's has to run the user's file, as `multiprocessing` does, and take the variable that
+holds the pipeline.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from anabranch.runtime.graph import Pipeline, PipelineError, Scale
+from anabranch.runtime.live.control import Load
+from anabranch.runtime.live.warm import Preload
+
+MAIN_AGAIN = "__anabranch_main__"
+"""Name under which a script is run again, so that its `if __name__ == "__main__":` is skipped."""
+
+DEFAULT_ENTRY = "anabranch.runtime.live.instance_process:run_instance"
+SERVICE_ENTRY = "anabranch.runtime.live.service:run_service"
+
+_loading = False
+
+
+class LoadError(Exception):
+    """The user's file cannot be read again. The message shows the user's lines only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`module` is empty for a script; `variable` is global in it."""
+
+    module: str
+    file: str
+    variable: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.variable}"
+
+
+def find_origin(pipeline: Pipeline) -> Origin | None:
+    """The global variable that holds this very pipeline; None if there is none in a file."""
+    main = sys.modules.get("__main__")
+    others = [m for m in list(sys.modules.values()) if m is not main]
+    for module in filter(None, [main, *others]):
+        file = getattr(module, "__file__", None)
+        if not isinstance(module, ModuleType) or not file:
+            continue
+        for variable, value in list(vars(module).items()):
+            if value is pipeline:
+                name = "" if module is main else module.__name__
+                return Origin(name, os.path.abspath(file), variable)
+    return None
+
+
+def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
+    dead_letters = pipeline.dead_letters
+    return Load(
+        module=origin.module,
+        file=origin.file,
+        variable=origin.variable,
+        entry=entry,
+        sys_path=list(sys.path),
+        argv=list(sys.argv),
+        scales={
+            operator.name: asdict(operator.scale) if operator.scale else None
+            for operator in pipeline.operators.values()
+        },
+        dead_letters=None if dead_letters is None else str(dead_letters),
+    )
+
+
+def load_preload(request: Load) -> Preload:
+    """Read the pipeline again as `request` says. Raises `LoadError`."""
+    global _loading
+    _loading = True
+    sys.path[:] = request.sys_path
+    sys.argv[:] = request.argv
+    module = load_module(request.module, request.file)
+    pipeline = getattr(module, request.variable, None)
+    if not isinstance(pipeline, Pipeline):
+        raise LoadError(
+            f"{request.file}: {request.variable!r} is no pipeline when the file is read again; "
+            'define it outside of `if __name__ == "__main__":`'
+        )
+    _apply(request, pipeline)
+    return Preload(pipeline, resolve(request.entry), resolve(SERVICE_ENTRY))
+
+
+def load_module(name: str, file: str) -> ModuleType:
+    """Import `name`, or run `file` as a module if `name` is empty. Raises `LoadError`."""
+    try:
+        return importlib.import_module(name) if name else _run_file(file)
+    except LoadError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise LoadError(user_traceback(error, file)) from error
+
+
+def user_traceback(error: BaseException, file: str) -> str:
+    """The traceback from the first line of `file` on: what the user wrote, and what it called."""
+    frames = traceback.extract_tb(error.__traceback__)
+    first = next((i for i, f in enumerate(frames) if _same_file(f.filename, file)), len(frames))
+    lines = traceback.format_list(frames[first:])
+    return "".join([*lines, *traceback.format_exception_only(error)]).rstrip()
+
+
+def resolve(entry: str) -> Any:
+    """The function named `module:function`."""
+    module, _, function = entry.partition(":")
+    return getattr(importlib.import_module(module), function)
+
+
+def being_loaded() -> bool:
+    """Whether this process only reads the user's file again; starting a run in it has no end."""
+    return _loading
+
+
+def _run_file(file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(MAIN_AGAIN, file)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{file}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MAIN_AGAIN] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _apply(request: Load, pipeline: Pipeline) -> None:
+    if list(pipeline.operators) != list(request.scales):
+        raise LoadError(
+            f"{request.file}: the pipeline has other operators when the file is read again: "
+            f"{', '.join(pipeline.operators)}; build it in the same way each time"
+        )
+    pipeline.dead_letters = request.dead_letters
+    for name, operator in pipeline.operators.items():
+        settings = request.scales[name]
+        scale = None if settings is None else Scale(**settings)
+        pipeline.operators[name] = replace(operator, scale=scale)
+    try:
+        pipeline.validate()
+    except PipelineError as error:
+        raise LoadError(str(error)) from error
+
+
+def _same_file(a: str, b: str) -> bool:
+    return Path(a).absolute() == Path(b).absolute()

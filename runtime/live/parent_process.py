@@ -1,0 +1,159 @@
+"""Begins the preloaded parent: by a fork of this process, or as a program of its own.
+
+A fork is the better way where it is safe, that is while this process has a single thread: memory
+is shared with the user's program, and the pipeline may be anything, a lambda in a function
+included. Otherwise a fresh interpreter reads the user's file again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live.link import send_blocking
+from anabranch.runtime.live.origin import (
+    SERVICE_ENTRY,
+    Origin,
+    find_origin,
+    load_request,
+    resolve,
+)
+from anabranch.runtime.live.own_files import close_inherited, disown, own
+from anabranch.runtime.live.preloaded import become_parent, fork_quietly, serve_forks
+from anabranch.runtime.live.warm import Preload
+
+Way = Literal["auto", "fork", "import"]
+
+
+@dataclass(slots=True)
+class ParentProcess:
+    """The running parent as the agent holds it. `lifeline`: its closing ends every process."""
+
+    pid: int
+    control: socket.socket
+    lifeline: int
+    _popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _ended: bool = False
+
+    def ended(self) -> bool:
+        """Whether it has exited; reaps it. Never blocks."""
+        if not self._ended:
+            self._ended = self._popen.poll() is not None if self._popen else _reaped(self.pid)
+        return self._ended
+
+    def kill(self) -> None:
+        if not self.ended():
+            os.kill(self.pid, signal.SIGKILL)
+
+    def cut_lifeline(self) -> None:
+        """Every process of the run ends itself after this, whatever else fails."""
+        if self.lifeline >= 0:
+            os.close(disown(self.lifeline))
+            self.lifeline = -1
+
+    def close(self) -> None:
+        self.cut_lifeline()
+        disown(self.control.fileno())
+        self.control.close()
+
+
+def may_fork() -> bool:
+    """Whether a fork of this process is safe: one thread, and no event loop running in it."""
+    if threading.active_count() > 1:
+        return False
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return True
+    return False
+
+
+def choose_way(pipeline: Pipeline, way: Way) -> tuple[Way, Origin | None]:
+    """Raises `PipelineError` if the pipeline can reach another process in no way."""
+    if way == "fork" or (way == "auto" and may_fork()):
+        return "fork", None
+    origin = find_origin(pipeline)
+    if origin is None:
+        raise PipelineError(
+            f"pipeline {pipeline.name!r}: this program has several threads or a running event "
+            "loop, so that the pipeline's file is read again by a process of its own, but the "
+            "pipeline is no global variable of a file. Assign it to a global name, or start it "
+            "before the first thread, or use `anabranch run FILE.py`."
+        )
+    return "import", origin
+
+
+def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
+    """Fork this process. To be called from the main thread: Linux ends the child with it."""
+    # Resolved before the fork, so that every import happens once and is shared.
+    preload = Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
+    control, theirs = socket.socketpair()
+    lifeline_read, lifeline = os.pipe()
+    own(control.fileno())
+    own(lifeline)
+    agent_pid = os.getpid()
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    with _interrupts_blocked():
+        pid = fork_quietly()
+        if pid == 0:
+            try:
+                close_inherited()
+                become_parent(agent_pid, dies_with_thread=is_main_thread)
+                serve_forks(theirs, lifeline_read, preload)
+            finally:
+                os._exit(1)
+    theirs.close()
+    os.close(lifeline_read)
+    return ParentProcess(pid, control, lifeline)
+
+
+def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProcess:
+    """Start a program that reads the user's file again.
+
+    To be called from the thread that lives as long as the run: Linux ends the program with it.
+    """
+    control, theirs = socket.socketpair()
+    lifeline_read, lifeline = os.pipe()
+    own(control.fileno())
+    own(lifeline)
+    fds = {"--control": theirs.fileno(), "--lifeline": lifeline_read}
+    command = [sys.executable, "-m", "anabranch.runtime.live.preloaded"]
+    for option, number in {**fds, "--agent-pid": os.getpid()}.items():
+        command += [option, str(number)]
+    with _interrupts_blocked():
+        popen = subprocess.Popen([*command, str(origin)], pass_fds=tuple(fds.values()))
+    theirs.close()
+    os.close(lifeline_read)
+    send_blocking(control, load_request(pipeline, origin, entry))
+    return ParentProcess(popen.pid, control, lifeline, popen)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Ctrl-C between a fork and the child's own settings would end the child with a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] != 0
+    except ChildProcessError:
+        # Somebody else has reaped it, such as a program that ignores SIGCHLD.
+        return True

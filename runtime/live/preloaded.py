@@ -1,0 +1,219 @@
+"""The preloaded parent: has the runtime and the user's pipeline in memory, and forks.
+
+It has one thread and no event loop, so that a fork copies no lock in a bad moment. It answers
+the agent's commands, reports the exits of its children, and ends with all of them when the agent
+says so or is gone. `python -m anabranch.runtime.live.preloaded` starts one as a program of its
+own; `serve_forks` turns the present process into one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import os
+import select
+import signal
+import socket
+import time
+import traceback
+import warnings
+from collections import deque
+from types import FrameType
+from typing import Any, NoReturn, assert_never
+
+import msgspec
+
+from anabranch.runtime.live import control as msg
+from anabranch.runtime.live import orphans
+from anabranch.runtime.live.link import FrameBuffer, send_blocking
+from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
+
+FDS_PER_FORK = 2
+REAP_TIMEOUT_S = 5.0
+_READ_BYTES = 65536
+_decode = msgspec.msgpack.Decoder(msg.ToParent).decode
+
+
+def serve_forks(control: socket.socket, lifeline: int, preload: Preload) -> NoReturn:
+    """Be the preloaded parent until the end of the run. Ends the process."""
+    code = 1
+    try:
+        send_blocking(control, msg.Loaded())
+        Parent(control, lifeline, preload).serve()
+        code = 0
+    except (BrokenPipeError, ConnectionResetError):
+        # The agent is gone while we were telling it something.
+        code = orphans.ORPHAN_EXIT_CODE
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+class Parent:
+    """Children are killed only here, where a pid cannot have been given to another process yet."""
+
+    def __init__(self, control: socket.socket, lifeline: int, preload: Preload) -> None:
+        self._control = control
+        self._lifeline = lifeline
+        self._preload = preload
+        self._pid = os.getpid()
+        self._children: set[int] = set()
+        self._received_fds: deque[int] = deque()
+        self._frames = FrameBuffer()
+        self._wake_read, self._wake_write = _signal_pipe()
+        self._running = True
+
+    def serve(self) -> None:
+        """Return when told to stop or when the agent is gone; no child is left then."""
+        # What exists now is never collected: collecting would copy the pages shared with children.
+        gc.disable()
+        gc.collect()
+        gc.freeze()
+        poll = select.poll()
+        for readable in (self._control.fileno(), self._lifeline, self._wake_read):
+            poll.register(readable, select.POLLIN)
+        try:
+            while self._running:
+                self._step({fd for fd, _ in poll.poll()})
+        finally:
+            self._end_children()
+
+    def _step(self, ready: set[int]) -> None:
+        if self._lifeline in ready:
+            self._running = False
+            return
+        if self._wake_read in ready:
+            os.read(self._wake_read, _READ_BYTES)
+            self._reap()
+        if self._control.fileno() in ready:
+            self._receive()
+
+    def _receive(self) -> None:
+        data, fds, flags, _ = socket.recv_fds(self._control, _READ_BYTES, 64)
+        self._received_fds.extend(fds)
+        if not data or flags & socket.MSG_CTRUNC:
+            self._running = False
+            return
+        for body in self._frames.feed(data):
+            self._obey(_decode(body))
+
+    def _obey(self, command: msg.ToParent) -> None:
+        match command:
+            case msg.Fork(key=key):
+                self._fork(key)
+            case msg.Kill(pid=pid):
+                if pid in self._children:
+                    os.kill(pid, signal.SIGKILL)
+            case msg.Stop():
+                self._running = False
+            case msg.Load():
+                raise AssertionError("loaded already")
+            case _:
+                assert_never(command)
+
+    def _fork(self, key: int) -> None:
+        link_fd, stderr = (self._received_fds.popleft() for _ in range(FDS_PER_FORK))
+        link = socket.socket(fileno=link_fd)
+        try:
+            pid = fork_quietly()
+        except OSError as error:
+            send_blocking(self._control, msg.ForkFailed(key=key, reason=str(error)))
+        else:
+            if pid == 0:
+                become_warm(self._inheritance(link, stderr), self._preload)
+            self._children.add(pid)
+            send_blocking(self._control, msg.Forked(key=key, pid=pid))
+        link.close()
+        os.close(stderr)
+
+    def _inheritance(self, link: socket.socket, stderr: int) -> Inheritance:
+        ours = (self._control.fileno(), self._wake_read, self._wake_write, *self._received_fds)
+        return Inheritance(link, stderr, self._lifeline, self._pid, ours)
+
+    def _reap(self) -> None:
+        # One by one: the user's file may have started processes of its own, which are not ours.
+        for pid in list(self._children):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                self._children.discard(pid)
+                code = os.waitstatus_to_exitcode(status)
+                send_blocking(self._control, msg.Exited(pid=pid, code=code))
+
+    def _end_children(self) -> None:
+        for pid in self._children:
+            os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + REAP_TIMEOUT_S
+        while self._children and time.monotonic() < deadline:
+            for pid in list(self._children):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    self._children.discard(pid)
+            if self._children:
+                select.select([self._wake_read], [], [], 0.01)
+
+
+def fork_quietly() -> int:
+    """`os.fork` without the warning about threads: those of numerical libraries are no danger."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def become_parent(agent_pid: int, dies_with_thread: bool = True) -> None:
+    """Signals and ties of a fresh preloaded parent, forked or started with SIGINT blocked.
+
+    `dies_with_thread`: whether the thread that started it lives as long as the agent.
+    """
+    # Ctrl-C reaches the whole foreground group; ending the run is the agent's business.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    if dies_with_thread:
+        orphans.die_with_parent(agent_pid)
+    orphans.set_process_name("ab:parent")
+
+
+def _signal_pipe() -> tuple[int, int]:
+    """A pipe that gets a byte whenever a child ends."""
+    read, write = os.pipe()
+    for fd in (read, write):
+        os.set_blocking(fd, False)
+
+    def noted_by_the_wakeup_fd(_signal: int, _frame: FrameType | None) -> None:
+        """Python writes to the wake-up file only for signals that have a handler."""
+
+    signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, noted_by_the_wakeup_fd)
+    return read, write
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Started by the agent where forking it would be unsafe; not for use by hand."""
+    parser = argparse.ArgumentParser(prog="python -m anabranch.runtime.live.preloaded")
+    for name in ("--control", "--lifeline", "--agent-pid"):
+        parser.add_argument(name, type=int, required=True)
+    parser.add_argument("pipeline", metavar="FILE:NAME", help="shown in the list of processes")
+    options = parser.parse_args(arguments)
+    become_parent(options.agent_pid)
+    control = socket.socket(fileno=options.control)
+    preload = _load(control)
+    serve_forks(control, options.lifeline, preload)
+
+
+def _load(control: socket.socket) -> Preload:
+    from anabranch.runtime.live.link import receive_blocking
+    from anabranch.runtime.live.origin import LoadError, load_preload
+
+    body = receive_blocking(control)
+    if body is None:
+        os._exit(orphans.ORPHAN_EXIT_CODE)
+    command: Any = _decode(body)
+    try:
+        return load_preload(command)
+    except LoadError as error:
+        send_blocking(control, msg.LoadFailed(message=str(error)))
+        os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""A process that runs a service of the pipeline, from its assignment to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+import uvloop
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import Service, ServiceContext, Split
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.link import Link
+from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
+from anabranch.runtime.status import FinalCount
+
+
+def services_of(pipeline: Pipeline) -> list[tuple[Service, tuple[str, ...]]]:
+    """Each distinct service with the operators that name it, in the order of the operators."""
+    found: dict[int, tuple[Service, tuple[str, ...]]] = {}
+    for operator in pipeline.operators.values():
+        end = operator.source or operator.sink
+        service = end.service if end is not None else None
+        if service is not None:
+            _, names = found.get(id(service), (service, ()))
+            found[id(service)] = (service, (*names, operator.name))
+    return list(found.values())
+
+
+def run_service(link_socket: socket.socket, assign: dict[str, Any], pipeline: Pipeline) -> NoReturn:
+    """Serve until the service returns. Exits with 0, or with 1 after saying what failed."""
+    order = msgspec.convert(assign, msg.AssignService)
+    service, _ = services_of(pipeline)[order.index]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        sys.exit(runner.run(_serve(link_socket, order, service)))
+
+
+async def _serve(link_socket: socket.socket, order: msg.AssignService, service: Service) -> int:
+    context = _Context(order)
+    await context.attach(link_socket)
+    try:
+        await service.serve(context)
+    except Exception as error:
+        detail = traceback.format_exc()
+        context.link.send(msg.Failed(reason=f"{type(error).__name__}: {error}", detail=detail))
+        return 1
+    else:
+        context.link.send(FinalCount(id=service.name, operator=service.name))
+        return 0
+    finally:
+        await context.link.drained()
+        context.link.closed.remove_done_callback(_exit_without_agent)
+
+
+def _exit_without_agent(_closed: object) -> None:
+    os._exit(ORPHAN_EXIT_CODE)
+
+
+class _Context(ServiceContext):
+    def __init__(self, order: msg.AssignService) -> None:
+        self.pipeline = order.pipeline
+        self.operators = tuple(order.operators)
+        self.run_dir = Path(order.run_dir)
+        self.started_s = order.started_s
+        self.limits = Limits(**order.limits)
+        self.token = order.token
+        self.link: Link
+        self._closing = asyncio.Event()
+
+    async def attach(self, link_socket: socket.socket) -> None:
+        self.link = await Link.attach(link_socket, self._receive)
+        self.link.closed.add_done_callback(_exit_without_agent)
+
+    def address(self, text: str) -> None:
+        self.link.send(msg.Ready(address=text))
+
+    async def publish(self, operator: str, splits: list[Split]) -> None:
+        self.link.send(msg.Publish(operator=self._checked(operator), splits=splits))
+        await self.link.drained()
+
+    async def ended(self, operator: str) -> None:
+        self.link.send(msg.Ended(operator=self._checked(operator)))
+        await self.link.drained()
+
+    @property
+    def closing(self) -> bool:
+        return self._closing.is_set()
+
+    async def closed(self) -> None:
+        await self._closing.wait()
+
+    def _checked(self, operator: str) -> str:
+        if operator not in self.operators:
+            raise ValueError(f"{operator!r} does not name this service; known: {self.operators}")
+        return operator
+
+    def _receive(self, body: bytes) -> None:
+        message = msgspec.msgpack.decode(body, type=msg.Close)
+        assert isinstance(message, msg.Close)
+        self._closing.set()

@@ -1,0 +1,135 @@
+"""An idle process, from the moment it was forked until it becomes an instance or a service.
+
+It holds two open files of the runtime: its link and the lifeline. Everything else that the
+preloaded parent had open for its own work is closed here, otherwise the end of one process could
+not be seen by the agent as the end of its link.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import msgspec
+
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live import orphans
+from anabranch.runtime.live.link import receive_blocking
+
+STDERR = 2
+CRASHED = 1
+
+InstanceMain = Callable[[socket.socket, dict[str, Any], Pipeline], NoReturn]
+
+
+@dataclass(frozen=True, slots=True)
+class Preload:
+    """What every process of a run has in memory when it is forked."""
+
+    pipeline: Pipeline
+    instance_main: InstanceMain
+    service_main: InstanceMain
+
+
+@dataclass(frozen=True, slots=True)
+class Inheritance:
+    """What a child gets from the preloaded parent: `link` and `stderr` are its own."""
+
+    link: socket.socket
+    stderr: int
+    lifeline: int
+    parent_pid: int
+    close: tuple[int, ...]
+    """Files of the parent that this child must not keep open."""
+
+
+def become_warm(inheritance: Inheritance, preload: Preload) -> NoReturn:
+    """Wait for an assignment and live it. Ends the process; never returns to the parent's code."""
+    code = CRASHED
+    try:
+        _settle(inheritance)
+        assign = _wait_for_assignment(inheritance)
+        code = 0 if assign is None else _live(inheritance, assign, preload)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        _flush()
+        os._exit(code)
+
+
+def _settle(inheritance: Inheritance) -> None:
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for fd in inheritance.close:
+        os.close(fd)
+    orphans.die_with_parent(inheritance.parent_pid)
+    orphans.set_process_name("ab:idle")
+    os.dup2(inheritance.stderr, STDERR)
+    os.close(inheritance.stderr)
+    # Prints of user functions go where errors go, so that standard output holds only results.
+    sys.stdout = sys.stderr = io.TextIOWrapper(
+        io.FileIO(STDERR, "w", closefd=False),
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
+    )
+
+
+def _wait_for_assignment(inheritance: Inheritance) -> dict[str, Any] | None:
+    """The first frame of the link; None if there will be none because the run is over."""
+    poll = select.poll()
+    poll.register(inheritance.link, select.POLLIN)
+    poll.register(inheritance.lifeline, select.POLLIN)
+    if inheritance.lifeline in {fd for fd, _ in poll.poll()}:
+        return None
+    body = receive_blocking(inheritance.link)
+    return None if body is None else msgspec.msgpack.decode(body, type=dict[str, Any])
+
+
+def _live(inheritance: Inheritance, assign: dict[str, Any], preload: Preload) -> int:
+    orphans.watch_lifeline(inheritance.lifeline)
+    orphans.set_process_name(_name_of(assign))
+    _reseed()
+    gc.enable()
+    main = preload.service_main if assign["role"] == "service" else preload.instance_main
+    try:
+        main(inheritance.link, assign, preload.pipeline)
+    except SystemExit as done:
+        if done.code is None or isinstance(done.code, int):
+            return done.code or 0
+        print(done.code, file=sys.stderr)
+    return CRASHED
+
+
+def _name_of(assign: dict[str, Any]) -> str:
+    if assign["role"] == "service":
+        return f"ab:service{assign['index']}"
+    return f"ab:{assign['id'][0]}.{assign['id'][1]}"
+
+
+def _reseed() -> None:
+    """Forked processes would draw the same numbers; Python reseeds its own generator by itself."""
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+def _flush() -> None:
+    for stream in _streams():
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            # The agent is gone, or user code closed the stream: nobody is left to be told.
+            continue
+
+
+def _streams() -> Iterable[Any]:
+    return (stream for stream in (sys.stdout, sys.stderr) if stream is not None)

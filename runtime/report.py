@@ -1,0 +1,132 @@
+"""The report of a run, as `--report` writes it: one JSON object."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from anabranch.runtime.latency import LatencyCounts
+from anabranch.runtime.ledger import Ledger
+
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened; `kind` is joined, left, ended, keeper, veto, refused and others."""
+
+    t: float
+    """Seconds since the run began."""
+    operator: str
+    kind: str
+    instances: int
+    """Active instances of the operator after it."""
+    instance: str = ""
+    detail: str = ""
+
+
+class Samples(msgspec.Struct, frozen=True, kw_only=True):
+    """One operator over time; all lists have the same length. Rates are tuples per second."""
+
+    t: list[float] = msgspec.field(default_factory=list)
+    instances: list[int] = msgspec.field(default_factory=list)
+    load: list[float] = msgspec.field(default_factory=list)
+    rate_in: list[float] = msgspec.field(default_factory=list)
+    rate_out: list[float] = msgspec.field(default_factory=list)
+    queue: list[int] = msgspec.field(default_factory=list)
+    held: list[int] = msgspec.field(default_factory=list)
+    latency_p50_ms: list[float | None] = msgspec.field(default_factory=list)
+    latency_p99_ms: list[float | None] = msgspec.field(default_factory=list)
+
+
+class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    kind: str
+    """source, operator or sink"""
+    tuples_in: int
+    tuples_out: int
+    dead: int
+    instances_peak: int
+    instances_ever: int
+    joins: int
+    """Instances added while running."""
+    leaves: int
+    """Instances that left while running."""
+    messages: int
+    """Control messages sent by its instances."""
+    latency_ms: dict[str, float] = msgspec.field(default_factory=dict)
+    """Sinks: from source to sink."""
+    samples: Samples = msgspec.field(default_factory=Samples)
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run was. `ended` is completed, stopped or failed; `failure` says why it failed."""
+
+    pipeline: str
+    seconds: float
+    ended: str
+    failure: str | None
+    started_at: str
+    """Wall clock of the beginning, ISO 8601 with offset."""
+    ledger: Ledger
+    operators: list[OperatorReport]
+    events: list[Event]
+    events_dropped: int
+    """Older events that were not kept."""
+    latency_ms: dict[str, float]
+    """Of all sinks together: p50, p90, p99, p100; empty without tuples."""
+    dead_reasons: dict[str, int]
+    sample_period_s: float
+    seed: int
+
+    @property
+    def ok(self) -> bool:
+        """Completed, and the ledger balances."""
+        return self.ended == "completed" and self.ledger.balanced
+
+    def operator(self, name: str) -> OperatorReport:
+        """Raises `KeyError` for an unknown name."""
+        for operator in self.operators:
+            if operator.name == name:
+                return operator
+        raise KeyError(name)
+
+    def to_json(self) -> bytes:
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
+def percentiles(latency: LatencyCounts) -> dict[str, float]:
+    found = {name: latency.percentile(share) for name, share in PERCENTILES.items()}
+    return {name: round(value, 3) for name, value in found.items() if value is not None}
+
+
+def check_writable(path: Path) -> None:
+    """Raise `OSError` now rather than after the run if a report cannot be written there."""
+    if path.is_dir():
+        raise IsADirectoryError(f"report {path}: is a directory")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"report {path}: the directory {path.parent} does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise PermissionError(f"report {path}: {path.parent} is not writable")
+
+
+def write_report(report: Report, path: Path) -> None:
+    """Written aside and renamed, so that nobody reads half of it."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    aside.write_bytes(report.to_json())
+    os.replace(aside, path)
+
+
+def read_report(path: Path) -> Report:
+    return msgspec.json.decode(path.read_bytes(), type=Report)
+
+
+def rates(t: Sequence[float], totals: Sequence[int]) -> list[float]:
+    """Tuples per second between neighbours of a growing total; the first is 0."""
+    steps = zip(zip(t, totals, strict=True), zip(t[1:], totals[1:], strict=True), strict=False)
+    found = [0.0] if t else []
+    for (t0, n0), (t1, n1) in steps:
+        found.append(round(max(0, n1 - n0) / (t1 - t0), 1) if t1 > t0 else 0.0)
+    return found

@@ -1,0 +1,69 @@
+"""What a run looks like at one moment: frozen values for live views, taken a few times a second."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.runtime.report import Event
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSnapshot:
+    id: str
+    pid: int
+    state: str
+    keeper: bool
+    load: float
+    queued: int
+    held: int
+    blocked_by: str | None
+    waiting_for: tuple[str, ...]
+    silent_s: float
+    """Since its last status; several periods mean that it is stuck or starved of CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSnapshot:
+    """Rates are tuples per second over about the last second; `load` is the mean of instances."""
+
+    name: str
+    kind: str
+    instances: int
+    rate_in: float
+    rate_out: float
+    load: float
+    queued: int
+    held: int
+    tuples_in: int
+    tuples_out: int
+    dead: int
+    joins: int
+    leaves: int
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    progress: float | None
+    """Sources: share read, 0 to 1; None if the size of the input is not known."""
+    members: tuple[InstanceSnapshot, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSnapshot:
+    """`phase`: starting, running, ending (input has been told to end), closing or ended."""
+
+    pipeline: str
+    phase: str
+    seconds: float
+    operators: tuple[OperatorSnapshot, ...]
+    idle: int
+    """Warm processes that wait."""
+    pids: tuple[int, ...]
+    """Every process of the run on this host."""
+    events: tuple[Event, ...]
+    """The latest, oldest first."""
+
+    def operator(self, name: str) -> OperatorSnapshot:
+        """Raises `KeyError` for an unknown name."""
+        for operator in self.operators:
+            if operator.name == name:
+                return operator
+        raise KeyError(name)

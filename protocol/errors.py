@@ -21,3 +21,8 @@ class LocalProtocolError(AnabranchProtocolError):
 
 class RemoteProtocolError(AnabranchProtocolError):
     """The peer did something that the protocol forbids: a bug there, or not one of us."""
+
+
+class ChannelError(RemoteProtocolError):
+    """A frame that cannot be taken. Its connection is closed with the reason and resumed;
+    nothing else is touched."""

@@ -4,7 +4,7 @@ I1  Nobody in succs (until Draining) or in preds (Active) has terminated.
 I2  succs has a member of each downstream operator until EOS is sent.
 I3  No tuple arrives in Draining or later.
 I4  An acknowledgement comes only from an awaited id; at most one own operation, none while leaving.
-I5  A keeper is Active (or Finished); every operator has an Active keeper until it finishes.
+I5  A keeper is Active; every operator has a keeper, which keeps it until the stream has ended.
 I6  y in succs(x), x not past Draining  =>  y is Idle or x in preds(y).
 I7  x in preds(y), y Active             =>  x is Idle or y in succs(x).
 I8  The sender of a tuple is in preds (Active, ClosingIn).
@@ -28,6 +28,7 @@ from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import (
     Active,
     ClosingIn,
+    ClosingOut,
     Draining,
     Finished,
     Gone,
@@ -56,49 +57,42 @@ def broken_in(topology: Topology, world: World) -> Iterator[str]:
     for x, state in sorted(world.items()):
         if sentence := broken_at(Context(x, topology), state):
             yield sentence
-        yield from _neighbours_live(x, state, world)
-        yield from _views_agree(x, state, world)
-    yield from _keepers(topology, world)
+        for y in sorted(succs_of(state) | preds_of(state)):
+            if y not in world:
+                yield f"{x} counts {y} among its neighbours, which has never existed"
+        for y, other in world.items():
+            yield from broken_between(x, state, y, other)
+    yield from _keepers(world)
 
 
-def _neighbours_live(x: InstanceId, state: State, world: World) -> Iterator[str]:
-    known = succs_of(state) | (preds_of(state) if isinstance(state, Active) else frozenset())
-    for y in sorted(known):
-        if isinstance(world.get(y), Gone):
-            yield f"I1: {x} counts {y} among its neighbours, which has terminated"
+def broken_between(x: InstanceId, of_x: State, y: InstanceId, of_y: State) -> Iterator[str]:
+    """What the states of two instances break together, from the side of `x`: I1, I6 and I7.
+
+    A finished instance is past it all: its neighbours end before it hears of it.
+    """
+    if isinstance(of_x, Active | ClosingIn | Draining) and y in of_x.succs:
+        if isinstance(of_y, Gone):
+            yield f"I1: {x} counts {y} among its successors, which has terminated"
+        elif not isinstance(of_y, Idle) and x not in preds_of(of_y):
+            yield f"I6: {x} would send to {y}, which does not count it among its predecessors"
+    if isinstance(of_x, Active) and y in of_x.preds:
+        if isinstance(of_y, Gone):
+            yield f"I1: {x} counts {y} among its predecessors, which has terminated"
+        elif not isinstance(of_y, Idle) and x not in _outputs(of_y):
+            yield f"I7: {x} expects tuples of {y}, which does not count it as a successor"
 
 
-def _views_agree(x: InstanceId, state: State, world: World) -> Iterator[str]:
-    if isinstance(state, Active | ClosingIn | Draining | Finished):
-        for y in sorted(succs_of(state)):
-            other = world.get(y)
-            if not isinstance(other, Idle) and x not in _inputs(other):
-                yield f"I6: {x} would send to {y}, which does not count it among its predecessors"
-    if isinstance(state, Active):
-        for p in sorted(state.preds):
-            other = world.get(p)
-            if not isinstance(other, Idle) and x not in _outputs(other):
-                yield f"I7: {x} expects tuples of {p}, which does not count it as a successor"
-
-
-def _inputs(state: State | None) -> frozenset[InstanceId]:
-    return frozenset() if state is None else preds_of(state)
-
-
-def _outputs(state: State | None) -> frozenset[InstanceId]:
+def _outputs(state: State) -> frozenset[InstanceId]:
     """Whom a predecessor has not yet told the end; after EOS that is still on its way."""
-    from anabranch.protocol.states import ClosingOut
-
-    if isinstance(state, ClosingOut):
-        return state.awaiting
-    return frozenset() if state is None else succs_of(state)
+    return state.awaiting if isinstance(state, ClosingOut) else succs_of(state)
 
 
-def _keepers(topology: Topology, world: World) -> Iterator[str]:
-    operators = {o for edge in topology.edges for o in edge} | {x.operator for x in world}
-    for operator in sorted(operators):
-        members = [s for x, s in world.items() if x.operator == operator]
-        if any(isinstance(s, Active) and s.keeper for s in members):
-            continue
-        if any(isinstance(s, Active) for s in members):
+def keeps(state: State) -> bool:
+    """Whether an instance is the keeper of its operator, or was when the stream ended."""
+    return isinstance(state, Active | Finished | Gone) and state.keeper
+
+
+def _keepers(world: World) -> Iterator[str]:
+    for operator in sorted({x.operator for x in world}):
+        if not any(keeps(s) for x, s in world.items() if x.operator == operator):
             yield f"I5: operator {operator} has no active keeper"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from anabranch.protocol.errors import RemoteProtocolError
+from anabranch.protocol.errors import ChannelError
 
 Frame = TypeVar("Frame")
 
@@ -50,23 +50,21 @@ class Session(Generic[Frame]):
     def receive(self, number: int) -> bool:
         """Whether the frame with this number is new. A repeated one is to be acknowledged again.
 
-        Raises `RemoteProtocolError` for a gap: the channel is FIFO, so a frame is missing.
+        Raises `ChannelError` for a gap: the channel is FIFO, so a frame is missing.
         """
         if number == self.expected:
             self.expected += 1
             return True
         if number < self.expected:
             return False
-        raise RemoteProtocolError(
-            f"frame {number} from {self.peer}, but {self.expected} is missing (I12)"
-        )
+        raise ChannelError(f"frame {number} from {self.peer}, but {self.expected} is missing (I12)")
 
     def acknowledge(self, expected: int) -> None:
         """The peer has everything below `expected`."""
         if not self.first_kept <= expected <= self.next_number:
             if expected < self.first_kept:
                 return  # an older acknowledgement, overtaken by the handshake
-            raise RemoteProtocolError(
+            raise ChannelError(
                 f"{self.peer} acknowledges frames below {expected}, "
                 f"but {self.next_number} is not sent yet"
             )
@@ -83,10 +81,10 @@ class Session(Generic[Frame]):
     def resume(self, expected: int) -> Iterator[tuple[int, Frame]]:
         """On a new connection: the frames to repeat, for the peer expects this number.
 
-        Raises `RemoteProtocolError` if the peer expects one that it has acknowledged before.
+        Raises `ChannelError` if the peer expects one that it has acknowledged before.
         """
         if expected < self.first_kept:
-            raise RemoteProtocolError(
+            raise ChannelError(
                 f"{self.peer} expects frame {expected}, which it has acknowledged before"
             )
         self.acknowledge(expected)

@@ -110,11 +110,14 @@ class Finished:
 
     succs: Ids
     preds: Ids
+    keeper: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    pass
+    """Has ended. `keeper`: it kept its operator to the end of the stream."""
+
+    keeper: bool = False
 
 
 State = Idle | Active | ClosingIn | Draining | ClosingOut | Finished | Gone

@@ -22,7 +22,7 @@ memory of who was told; `protocol.md` 1.3 shows what is lost then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Any
 
@@ -269,13 +269,18 @@ TABLE: dict[tuple[type[State], type], Cell] = {
 }
 
 
-def step(ctx: Context, state: State, event: Event) -> Step:
+def step(
+    ctx: Context,
+    state: State,
+    event: Event,
+    table: Mapping[tuple[type[State], type], Cell] = TABLE,
+) -> Step:
     """One event at one instance: the next state, and effects for the driver in their order.
 
-    Pure. Raises `RemoteProtocolError` or `LocalProtocolError`, and then nothing has changed.
+    Pure. `table`: another one only to show that a broken rule is found out. Raises `RemoteProtocolError` or `LocalProtocolError`, and then nothing has changed.
     """
     subject = event.message if isinstance(event, MessageReceived) else event
-    cell = TABLE[type(state), type(subject)]
+    cell = table[type(state), type(subject)]
     if cell is ILLEGAL:
         raise RemoteProtocolError(f"{type(subject).__name__} is not possible for {describe(state)}")
     if isinstance(cell, Verdict):

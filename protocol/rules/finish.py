@@ -22,7 +22,7 @@ def finish(ctx: Context, state: Active, event: Drained) -> Step:
     """E1."""
     if state.own is not None or not ended(ctx, state):
         raise LocalProtocolError("drained, but the end of the stream has not come")
-    later = Finished(state.succs, state.preds)
+    later = Finished(state.succs, state.preds, state.keeper)
     finished, effects = _conclude(later)
     return finished, (*tell(state.succs, Fin()), *effects)
 
@@ -61,4 +61,4 @@ def _conclude(state: Finished) -> Step:
     """E4."""
     if state.succs:
         return state, (view_of(state),)
-    return Gone(), (*tell(state.preds, Done()), Terminate("finished"))
+    return Gone(state.keeper), (*tell(state.preds, Done()), Terminate("finished"))

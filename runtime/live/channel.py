@@ -1,0 +1,191 @@
+"""A channel between two neighbours: one session, and whatever connection carries it just now.
+
+Contract. *Order*: what is sent arrives in order, batches and messages in one sequence per
+direction. *Loss, duplication*: none, whatever happens to connections, as long as both instances
+live. *Backpressure*: batches need credit, messages never; sending never blocks. *Close*: a
+channel ends with BYE, after everything sent on it has been acknowledged. *Size*: what is kept
+for repetition is bounded by the credit, plus the few messages of the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from anabranch.protocol.credit import Allowance, Grant
+from anabranch.protocol.errors import ChannelError
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import Limits
+from anabranch.protocol.messages import Message
+from anabranch.protocol.session import Session
+from anabranch.runtime.live import frames
+from anabranch.runtime.live.frames import Addresses, Pieces
+
+ACK_DELAY_S = 0.02
+"""How long an acknowledgement may wait for something to travel with."""
+FIRST_WINDOW_TUPLES = 256
+
+
+class Wire(Protocol):
+    """What a channel needs of a connection."""
+
+    def write(self, pieces: Pieces) -> None: ...
+    def close(self, reason: str) -> None: ...
+
+
+class ChannelUser(Protocol):
+    """Who is told what comes in on a channel."""
+
+    def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None: ...
+    def message_came(
+        self, channel: Channel, message: Message, addresses: Addresses, cause: str
+    ) -> None: ...
+    def credit_came(self, channel: Channel) -> None: ...
+    def channel_ended(self, channel: Channel) -> None: ...
+    def siblings_seen_by(self, channel: Channel) -> int: ...
+
+
+class Channel:
+    """One end of a channel. `dialing`: whether this end makes the connections."""
+
+    def __init__(
+        self, peer: InstanceId, *, dialing: bool, user: ChannelUser, limits: Limits
+    ) -> None:
+        self.peer = peer
+        self.dialing = dialing
+        self.allowance = Allowance()
+        self.grant = Grant(FIRST_WINDOW_TUPLES, limits.credit_bytes)
+        self.session: Session[Pieces] = Session(str(peer))
+        self.tuples_sent = 0
+        self.tuples_received = 0
+        self.messages_sent = 0
+        self.siblings_told = 0
+        """How many instances of my operator the peer counts (`protocol.md` 2.5)."""
+        self.held_told = 0
+        """How many tuples the peer holds back for instances of my operator."""
+        self.ended = False
+        self._user = user
+        self._wire: Wire | None = None
+        self._state_timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._state_soon = False
+
+    # -- connections -----------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self._wire is not None
+
+    def detach(self, wire: Wire | None = None) -> None:
+        """The connection is lost, or abandoned for a newer one."""
+        if wire is not None and wire is not self._wire:
+            return
+        old, self._wire = self._wire, None
+        if old is not None and wire is None:
+            old.close("replaced by a newer connection")
+
+    def attach(self, wire: Wire, expected: int) -> None:
+        """Go on over a new connection: the peer has every frame below `expected`."""
+        self._wire = wire
+        for _, pieces in self.session.resume(expected):
+            wire.write(pieces)
+        if self.tuples_received or self.session.expected > 1:
+            self.state_now()
+
+    # -- sending ---------------------------------------------------------------------------
+
+    def send_message(self, message: Message, cause: str, book: Addresses) -> None:
+        number = self.session.next_number
+        self._send(frames.message_frame(number, cause, message, book))
+        self.messages_sent += 1
+
+    def send_batch(
+        self, tuples: int, siblings: int, held: int, born: float, payload: bytes
+    ) -> None:
+        """Send a batch. The caller has seen `allowance.open`."""
+        number = self.session.next_number
+        self._send(frames.batch_frame(number, tuples, siblings, held, born, payload))
+        self.allowance.spend(tuples, len(payload))
+        self.tuples_sent += tuples
+
+    def _send(self, pieces: Pieces) -> None:
+        self.session.send(pieces)
+        if self._wire is not None:
+            self._wire.write(pieces)
+
+    def batch_done(self, tuples: int, size_bytes: int) -> None:
+        """A batch of this channel has been worked off: its credit may return."""
+        self.grant.done(tuples, size_bytes)
+        if self.grant.worth_stating:
+            self.state_now()
+
+    def state_now(self) -> None:
+        """Tell the peer what I have, and what it may send."""
+        if self._state_timer is not None:
+            self._state_timer.cancel()
+            self._state_timer = None
+        if self._wire is None:
+            return
+        siblings = self._user.siblings_seen_by(self)
+        expected = self.session.expected
+        self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), siblings))
+
+    def _state_later(self, soon: bool) -> None:
+        if self._state_timer is not None:
+            if not soon or self._state_soon:
+                return
+            self._state_timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._state_soon = soon
+        if soon:
+            self._state_timer = loop.call_soon(self.state_now)
+        else:
+            self._state_timer = loop.call_later(ACK_DELAY_S, self.state_now)
+
+    def say_bye(self, reason: str) -> None:
+        """The last word; the peer need not acknowledge it."""
+        self.ended = True
+        if self._state_timer is not None:
+            self._state_timer.cancel()
+        if self._wire is not None:
+            self._wire.write(frames.frame(frames.BYE, self.session.expected, reason))
+            self._wire.close(reason)
+
+    def allow(self, tuples_total: int, bytes_total: int) -> None:
+        """The peer has stated what it takes."""
+        self.allowance.allow(tuples_total, bytes_total)
+        self._user.credit_came(self)
+
+    # -- receiving -------------------------------------------------------------------------
+
+    def receive(self, fields: list[Any]) -> None:
+        """One frame. Raises `ChannelError` if it is malformed or out of sequence."""
+        match fields:
+            case [
+                frames.BATCH,
+                int(number),
+                int(tuples),
+                int(siblings),
+                int(held),
+                born,
+                bytes(payload),
+            ]:
+                self._state_later(soon=False)
+                if self.session.receive(number):
+                    self.tuples_received += tuples
+                    self.siblings_told, self.held_told = siblings, held
+                    self._user.batch_came(self, tuples, float(born), payload)
+            case [frames.STATE, int(expected), int(tuples), int(size), int(siblings)]:
+                self.session.acknowledge(expected)
+                self.siblings_told = siblings or self.siblings_told
+                self.allow(tuples, size)
+            case [frames.MESSAGE, int(number), str(cause), kind, message_fields, addresses]:
+                self._state_later(soon=True)
+                message, book = frames.read_message(kind, message_fields, addresses)
+                if self.session.receive(number):
+                    self._user.message_came(self, message, book, cause)
+            case [frames.BYE, int(expected), str()]:
+                self.session.acknowledge(expected)
+                self.ended = True
+                self._user.channel_ended(self)
+            case _:
+                raise ChannelError(f"an unknown frame of kind {fields[0]!r}")

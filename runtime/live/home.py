@@ -1,0 +1,114 @@
+"""An instance's line to the agent of its host: asks for children and splits, tells what happens.
+
+The agent is no part of the protocol. It makes processes, keeps the board of the sources, and
+listens to what is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.ends import Split
+from anabranch.runtime.live.link import Link
+from anabranch.runtime.live.messages import (
+    Claim,
+    Close,
+    Decide,
+    EndInput,
+    EventNote,
+    Release,
+    Spawn,
+    Spawned,
+    SplitAnswer,
+    Splits,
+)
+
+NOTES_PER_S = 200
+"""More notes in a second are counted, not sent: a storm must not drown the link."""
+
+_decode = msgspec.msgpack.Decoder(Spawned | SplitAnswer | Splits | Decide | EndInput | Close).decode
+
+
+class Home:
+    def __init__(self) -> None:
+        self.on_spawned: Callable[[Spawned], None] = _nobody
+        self.on_decide: Callable[[Decide], None] = _nobody
+        self.on_end_input: Callable[[], None] = _nobody
+        self.notes_left_out = 0
+        self._link: Link | None = None
+        self._request = 0
+        self._claim: asyncio.Future[SplitAnswer] | None = None
+        self._news = asyncio.Event()
+        self._second = 0
+        self._notes = 0
+
+    def attach(self, link: Link) -> None:
+        self._link = link
+
+    def send(self, message: Any) -> None:
+        assert self._link is not None
+        self._link.send(message)
+
+    def note(self, event: str, detail: str = "") -> None:
+        """Something for the report; bounded per second."""
+        t = time.monotonic()
+        if int(t) != self._second:
+            self._second, self._notes = int(t), 0
+        self._notes += 1
+        if self._notes > NOTES_PER_S:
+            self.notes_left_out += 1
+            return
+        self.send(EventNote(t=t, event=event, detail=detail))
+
+    def ask_for_children(self, n: int) -> None:
+        self._request += 1
+        self.send(Spawn(request=self._request, n=n))
+
+    async def claim(self) -> Split | None:
+        """The next split to read; None when the input has ended.
+
+        If cancelled, a split that is under way goes back to the board.
+        """
+        while True:
+            self._news.clear()
+            self._claim = asyncio.get_running_loop().create_future()
+            self.send(Claim())
+            answer = await self._claim
+            self._claim = None
+            if answer.split is not None or answer.ended:
+                return answer.split
+            await self._news.wait()
+
+    def release(self, remainder: Split | None, progress: float) -> None:
+        self.send(Release(remainder=remainder, progress=progress))
+
+    def receive(self, body: bytes) -> None:
+        """One frame of the link."""
+        match _decode(body):
+            case SplitAnswer() as answer:
+                self._answered(answer)
+            case Splits():
+                self._news.set()
+            case Spawned() as spawned:
+                self.on_spawned(spawned)
+            case Decide() as decision:
+                self.on_decide(decision)
+            case EndInput():
+                self.on_end_input()
+            case Close():
+                pass  # for services
+
+    def _answered(self, answer: SplitAnswer) -> None:
+        if self._claim is not None and not self._claim.done():
+            self._claim.set_result(answer)
+        elif answer.split is not None:
+            self.release(answer.split, 0.0)  # nobody waits for it any more
+
+
+def _nobody(*_: Any) -> None:
+    raise AssertionError("the agent spoke before the instance was there")

@@ -1,0 +1,128 @@
+"""The life of a process from its assignment to its exit: build the instance, run it, report."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import socket
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.home import Home
+from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.link import Link
+from anabranch.runtime.live.messages import Assign, Decide, Failed, Ready, Spawned
+from anabranch.runtime.status import id_from_wire
+
+GC_THRESHOLD = 50_000
+"""Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
+FAREWELL_S = 2.0
+
+
+def run_instance(
+    link_socket: socket.socket, assign: dict[str, Any], pipeline: Pipeline
+) -> NoReturn:
+    """Be the assigned instance until it has left or finished. Ends the process."""
+    gc.set_threshold(GC_THRESHOLD)
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
+    task = msgspec.convert(assign, Assign)
+    sys.exit(_run(_live(link_socket, task, pipeline)))
+
+
+def _run(main: Any) -> int:
+    try:
+        import uvloop
+    except ImportError:  # no wheel for this system: slower, otherwise the same
+        return int(asyncio.run(main))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return int(runner.run(main))
+
+
+async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) -> int:
+    home = Home()
+    link = await Link.attach(link_socket, home.receive)
+    home.attach(link)
+    me = id_from_wire(task.id)
+    instance = Instance(
+        me,
+        pipeline,
+        home=home,
+        run_dir=Path(task.run_dir),
+        started_s=task.started_s,
+        token=task.token,
+        limits=Limits(**task.limits),
+        seed=task.seed,
+        scaling=task.scaling,
+    )
+    _wire(home, instance)
+    try:
+        address = await instance.neighbourhood.listen(_address(task, me))
+        home.send(Ready(address=address))
+        if task.genesis is not None:
+            _found(instance, task)
+        await _until_over(instance, link)
+    except Exception as error:
+        home.send(Failed(reason=_reason(error), detail=traceback.format_exc()))
+        code = 1
+    else:
+        home.send(instance.final_count())
+        code = 0
+    link.close()
+    await asyncio.wait([link.closed], timeout=FAREWELL_S)
+    return code
+
+
+async def _until_over(instance: Instance, link: Link) -> None:
+    """Until the protocol lets the instance go. Without the agent it ends at once."""
+    running = asyncio.ensure_future(instance.run())
+    await asyncio.wait([running, link.closed], return_when=asyncio.FIRST_COMPLETED)
+    if not running.done():
+        raise ConnectionError(f"the agent is gone ({link.error or 'its link was closed'})")
+    running.result()
+
+
+def _wire(home: Home, instance: Instance) -> None:
+    def spawned(answer: Spawned) -> None:
+        children = {id_from_wire(i): address for i, address in answer.children}
+        instance.neighbourhood.book.update(children)
+        if children:
+            instance.feed(events.ChildrenReady(frozenset(children)))
+        else:
+            instance.feed(events.SpawnFailed(answer.reason))
+            home.note("spawn_failed", answer.reason)
+
+    def decide(decision: Decide) -> None:
+        instance.decide(decision.action, decision.n)
+
+    home.on_spawned = spawned
+    home.on_decide = decide
+    home.on_end_input = instance.end_input
+
+
+def _address(task: Assign, me: InstanceId) -> str:
+    if task.transport == "unix":
+        return f"unix:{task.run_dir}/{me}.sock"
+    return f"tcp:{task.host}:0"
+
+
+def _found(instance: Instance, task: Assign) -> None:
+    genesis = task.genesis
+    assert genesis is not None
+    succs = {id_from_wire(i): address for i, address in genesis.succs}
+    instance.neighbourhood.book.update(succs)
+    preds = frozenset(map(id_from_wire, genesis.preds))
+    instance.feed(events.Founded(frozenset(succs), preds, genesis.keeper))
+
+
+def _reason(error: Exception) -> str:
+    first = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__

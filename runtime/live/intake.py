@@ -1,0 +1,73 @@
+"""What has come in and waits for its turn: one queue, whoever sent it.
+
+Every accepted batch lies here encoded until it is processed; its credit returns to its sender
+when it is done. The window of credit follows the speed of the operator: about so much as it works
+off in `WINDOW_S`, so that a slow instance has little in its queue, which a newcomer could not
+relieve it of, and a fast one never waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.channel import Channel
+
+WINDOW_S = 0.25
+WINDOW_TUPLES_MIN = 16
+
+
+@dataclass(slots=True)
+class Queued:
+    channel: Channel
+    tuples: int
+    born: float
+    payload: bytes
+
+
+class Intake:
+    def __init__(self, limits: Limits) -> None:
+        self.tuples = 0
+        self.total = 0
+        self._limits = limits
+        self._queue: deque[Queued] = deque()
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def put(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
+        self._queue.append(Queued(channel, tuples, born, payload))
+        self.tuples += tuples
+        self.total += tuples
+        self._news.set()
+
+    def pop(self) -> Queued | None:
+        return self._queue.popleft() if self._queue else None
+
+    def done(self, item: Queued) -> None:
+        """Nothing of this batch remains to be done here."""
+        self.tuples -= item.tuples
+        item.channel.batch_done(item.tuples, len(item.payload))
+
+    async def wait(self) -> None:
+        """Until something comes in, or `wake` is called."""
+        self._news.clear()
+        if not self._queue:
+            await self._news.wait()
+
+    def wake(self) -> None:
+        self._news.set()
+
+    def adapt_windows(self, channels: Iterable[Channel], processed_per_s: float) -> None:
+        """Let each channel have its share of what is worked off in `WINDOW_S`."""
+        grants = [c.grant for c in channels]
+        if not grants:
+            return
+        share = int(processed_per_s * WINDOW_S / len(grants))
+        window = min(self._limits.credit_tuples, max(WINDOW_TUPLES_MIN, share))
+        for grant in grants:
+            grant.tuples_window = window

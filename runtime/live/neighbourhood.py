@@ -1,0 +1,218 @@
+"""All channels of one instance: listening, dialling, finding a neighbour's channel, parting.
+
+The upstream instance dials, the downstream one listens; between siblings, whoever wants to say
+something dials. So two instances never dial each other for the same channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId, Topology
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.channel import Channel, ChannelUser
+from anabranch.runtime.live.connection import Connection
+from anabranch.runtime.live.frames import Addresses
+
+log = logging.getLogger("anabranch.neighbourhood")
+
+PARTING_S = 10.0
+"""How long an instance that is done waits for acknowledgements of its last words."""
+
+
+class Neighbourhood:
+    """Channels by peer. `related` says whether the core still has business with a peer."""
+
+    def __init__(
+        self,
+        me: InstanceId,
+        *,
+        topology: Topology,
+        pipeline: str,
+        token: bytes,
+        limits: Limits,
+        user: ChannelUser,
+        related: Callable[[InstanceId], bool],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self.me = me
+        self.pipeline = pipeline
+        self.token = token
+        self.limits = limits
+        self.fail = fail
+        self.book: Addresses = {}
+        self.refused = 0
+        self.sent: Counter[str] = Counter()
+        self.received: Counter[str] = Counter()
+        self._messages = 0
+        self._topology = topology
+        self._user = user
+        self._related = related
+        self._dialled: dict[InstanceId, Channel] = {}
+        self._accepted: dict[InstanceId, Channel] = {}
+        self._connections: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._changed = asyncio.Event()
+        self._parting = False
+
+    # -- channels --------------------------------------------------------------------------
+
+    @property
+    def channels(self) -> list[Channel]:
+        return [*self._dialled.values(), *self._accepted.values()]
+
+    @property
+    def messages_sent(self) -> int:
+        """Control messages sent on all channels, the closed ones included."""
+        return self._messages + sum(c.messages_sent for c in self.channels)
+
+    def channel_to(self, peer: InstanceId) -> Channel:
+        """The channel on which I speak to this peer; made, and dialled if need be, on first use."""
+        if self._topology.feeds(peer.operator, self.me.operator):
+            return self._accepted.get(peer) or self._make(self._accepted, peer, dialing=False)
+        channel = self._dialled.get(peer)
+        if channel is None:
+            channel = self._make(self._dialled, peer, dialing=True)
+            self._spawn(self._keep_connected(channel), f"dial {peer}")
+        return channel
+
+    def channel_of_dialer(self, dialer: InstanceId, connection: int) -> Channel:
+        channel = self._accepted.get(dialer) or self._make(self._accepted, dialer, dialing=False)
+        if channel.session.connect(connection):
+            channel.detach()
+        return channel
+
+    def _make(self, side: dict[InstanceId, Channel], peer: InstanceId, dialing: bool) -> Channel:
+        channel = Channel(peer, dialing=dialing, user=self._user, limits=self.limits)
+        side[peer] = channel
+        return channel
+
+    def close_channel(self, channel: Channel) -> None:
+        """The peer has gone; keep what was counted."""
+        channel.ended = True
+        side = self._dialled if channel.dialing else self._accepted
+        if side.get(channel.peer) is channel:
+            del side[channel.peer]
+            self._count(channel)
+        channel.detach()
+        self._changed.set()
+
+    def _count(self, channel: Channel) -> None:
+        self.sent[str(channel.peer)] += channel.tuples_sent
+        self.received[str(channel.peer)] += channel.tuples_received
+        self._messages += channel.messages_sent
+
+    # -- listening and dialling ------------------------------------------------------------
+
+    async def listen(self, address: str) -> str:
+        """Listen at `unix:PATH` or `tcp:HOST:PORT` (port 0: any); returns the real address."""
+        loop = asyncio.get_running_loop()
+        kind, _, place = address.partition(":")
+        if kind == "unix":
+            self._server = await loop.create_unix_server(lambda: Connection(self), place)
+            return address
+        host, _, port = place.rpartition(":")
+        self._server = await loop.create_server(lambda: Connection(self), host, int(port))
+        return f"tcp:{host}:{self._server.sockets[0].getsockname()[1]}"
+
+    async def _keep_connected(self, channel: Channel) -> None:
+        """Dial, and dial again whenever the connection is lost, as long as it is needed (P30)."""
+        delay_s = self.limits.reconnect_first_s
+        while not channel.ended:
+            channel.session.connection += 1
+            try:
+                connection = await self._dial(channel)
+            except OSError as error:
+                if not self._related(channel.peer):
+                    self.close_channel(channel)
+                    return
+                log.debug("%s: cannot reach %s: %s", self.me, channel.peer, error)
+            else:
+                await connection.lost
+                if connection.established:
+                    delay_s = self.limits.reconnect_first_s
+            if not channel.ended:
+                await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
+                delay_s = min(2 * delay_s, self.limits.reconnect_max_s)
+
+    async def _dial(self, channel: Channel) -> Connection:
+        loop = asyncio.get_running_loop()
+        address = self.book.get(channel.peer)
+        if address is None:
+            raise OSError(f"no address of {channel.peer} is known")
+        kind, _, place = address.partition(":")
+
+        def made() -> Connection:
+            return Connection(self, channel)
+
+        if kind == "unix":
+            _, connection = await loop.create_unix_connection(made, place)
+        else:
+            host, _, port = place.rpartition(":")
+            _, connection = await loop.create_connection(made, host, int(port))
+        return connection
+
+    def connection_opened(self, connection: Connection) -> None:
+        self._connections.add(connection)
+
+    def connection_lost(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        self._changed.set()
+
+    def connection_refused(self, reason: str) -> None:
+        self.refused += 1
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    # -- the end ---------------------------------------------------------------------------
+
+    def note_progress(self) -> None:
+        """Something was acknowledged; whoever waits to part may look again."""
+        if self._parting:
+            self._changed.set()
+
+    async def part(self, reason: str) -> None:
+        """Wait until all that was sent is acknowledged (I11), say goodbye, close."""
+        self._parting = True
+        deadline = asyncio.get_running_loop().time() + PARTING_S
+        while unsettled := [c for c in self.channels if not self._may_close(c)]:
+            self._changed.clear()
+            rest_s = deadline - asyncio.get_running_loop().time()
+            try:
+                await asyncio.wait_for(self._changed.wait(), max(0.0, rest_s))
+            except TimeoutError:
+                names = ", ".join(str(c.peer) for c in unsettled)
+                log.warning("%s: %s did not acknowledge my last words", self.me, names)
+                break
+        for channel in self.channels:
+            channel.say_bye(reason)
+            self._count(channel)
+        for task in list(self._tasks):
+            task.cancel()
+        if self._server is not None:
+            self._server.close()
+        await self._all_closed()
+
+    def _may_close(self, channel: Channel) -> bool:
+        return channel.session.settled or (
+            not channel.connected and not self._related(channel.peer)
+        )
+
+    async def _all_closed(self) -> None:
+        losses = [c.lost for c in self._connections]
+        if losses:
+            await asyncio.wait(losses, timeout=1.0)

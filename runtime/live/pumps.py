@@ -1,0 +1,267 @@
+"""The work of an instance, one tuple source for each kind of operator.
+
+    SourcePump    board ▶ reader ▶ outbox
+    OperatorPump  intake ▶ processor ▶ outbox
+    SinkPump      intake ▶ writer
+
+A pump stops for lack of room in the outbox, and so backpressure travels up. It gives the loop a
+turn at least every `slice_s`, so that control messages never wait for long, whatever the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.protocol import events
+from anabranch.protocol.states import Idle
+from anabranch.runtime.ends import DeadLetter, Reader, Split
+from anabranch.runtime.live.intake import Queued
+from anabranch.runtime.operators import Processor
+from anabranch.runtime.payload import decode
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.instance import Instance
+
+now = time.monotonic
+
+
+class Pump(ABC):
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._sent_at = now()
+        self._turn_at = now()
+
+    @property
+    @abstractmethod
+    def drained(self) -> bool:
+        """Whether nothing is queued or in work here, and a sink has committed."""
+
+    @abstractmethod
+    async def work(self) -> None:
+        """Until cancelled, or a source's input has ended."""
+
+    async def run(self) -> None:
+        await self.instance.began.wait()
+        await self.work()
+
+    def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
+        """Duty 6: read no more."""
+
+    async def close(self) -> None:  # noqa: B027 - optional
+        """Give back what is open."""
+
+    async def deliver(self, results: list[Any], born: float) -> None:
+        """Hold results for the successors; send them when it is worth it; wait for room."""
+        outbox = self.instance.outbox
+        outbox.hold(results, born)
+        self.instance.counts.tuples_out += len(results)
+        if outbox.worth_sending or now() - self._sent_at > self.instance.limits.linger_s:
+            self.send()
+        if outbox.full:
+            self.instance.note_outbox()
+            await self.instance.room.wait()
+
+    def send(self) -> None:
+        self._sent_at = now()
+        self.instance.outbox.send()
+
+    async def give_turn(self) -> None:
+        """Let the loop do other things when this pump has had its slice."""
+        if now() - self._turn_at > self.instance.limits.slice_s:
+            await asyncio.sleep(0)
+            self._turn_at = now()
+
+    def bury(self, letters: Sequence[DeadLetter], beside: bool = False) -> None:
+        self.instance.bury(letters, beside=beside)
+
+
+class QueuePump(Pump):
+    """Works off the intake, batch by batch."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._working = False
+
+    @property
+    def drained(self) -> bool:
+        return not self._working and not self.instance.intake.tuples
+
+    async def work(self) -> None:
+        intake = self.instance.intake
+        while True:
+            item = intake.pop()
+            if item is None:
+                await self.rest()
+                continue
+            self._working = True
+            tuples = decode(item.payload)
+            await self.take(item, tuples)
+            intake.done(item)
+            self._working = False
+            await self.give_turn()
+
+    async def rest(self) -> None:
+        """The queue is empty: send what is held, commit if the end waits for it, and wait."""
+        self.send()
+        if self.instance.awaits_drained:
+            await self.commit()
+        self.instance.note_outbox()
+        await self.instance.intake.wait()
+        self._turn_at = now()
+
+    async def commit(self) -> None:
+        """Before the end of an instance: make safe what was taken."""
+
+    @abstractmethod
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        """Do everything that is to be done with one batch."""
+
+
+class OperatorPump(QueuePump):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        operator = instance.operator
+        self._processor = Processor(operator, slice_s=instance.limits.slice_s)
+
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        counts, meter = self.instance.counts, self.instance.scaling.meter
+        began = now()
+        async for part in self._processor.process(tuples):
+            busy_s = now() - began
+            counts.tuples_in += part.taken
+            counts.processed += part.taken - part.dead
+            counts.dead += part.dead
+            meter.processed(part.taken, busy_s)
+            if part.letters:
+                self.bury(part.letters)
+            await self.deliver(part.results, item.born)
+            await self.give_turn()
+            began = now()
+
+    async def close(self) -> None:
+        await self._processor.close()
+
+
+class SinkPump(QueuePump):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        sink = instance.operator.sink
+        assert sink is not None
+        self._writer = sink.open(instance.context)
+        self._committed = True
+
+    @property
+    def drained(self) -> bool:
+        return super().drained and self._committed
+
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        counts, meter = self.instance.counts, self.instance.scaling.meter
+        began = now()
+        self._committed = False
+        refused = await self._writer.write(tuples)
+        ended = now()
+        counts.tuples_in += len(tuples)
+        counts.dead += len(refused)
+        counts.processed += len(tuples) - len(refused)
+        counts.tuples_out += len(tuples) - len(refused)
+        counts.note_latency(1000 * (ended - item.born), len(tuples))
+        meter.processed(len(tuples), ended - began)
+        if refused:
+            self.bury(refused)
+
+    async def commit(self) -> None:
+        await self._writer.flush()
+        self._committed = True
+
+    async def close(self) -> None:
+        await self._writer.close()
+
+
+class SourcePump(Pump):
+    """Claims splits from the board of the host and reads them."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._stopped = False
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def drained(self) -> bool:
+        return self._reading is None
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def end_input(self) -> None:
+        """Somebody wants the stream to end: read no more, and say that it was all."""
+        self.stop()
+        if not isinstance(self.instance.core.state, Idle):
+            self.instance.feed(events.InputEnded())
+
+    async def work(self) -> None:
+        if self._stopped:
+            return self.end_input()
+        self._reading = asyncio.current_task()
+        try:
+            while (split := await self.instance.home.claim()) is not None:
+                await self._read(split)
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+        finally:
+            self._reading = None
+            self.send()
+        if not self._stopped:
+            self.instance.feed(events.InputEnded())
+        self.instance.note_outbox()
+
+    async def _read(self, split: Split) -> None:
+        """Read one split; give back what is not read if stopped before its end."""
+        source = self.instance.operator.source
+        assert source is not None
+        reader = source.open(split, self.instance.context)
+        remainder: Split | None = split
+        progress = 0.0
+        try:
+            while (chunk_progress := await self._read_chunk(reader)) is not None:
+                progress += chunk_progress
+            remainder = None
+        except asyncio.CancelledError:
+            remainder = reader.remainder()
+            raise
+        finally:
+            reader.close()
+            self.instance.home.release(remainder, progress)
+
+    async def _read_chunk(self, reader: Reader) -> float | None:
+        limits, counts = self.instance.limits, self.instance.counts
+        await self.instance.room.wait()
+        began = now()
+        chunk = await reader.read(limits.batch_tuples_max, limits.batch_bytes_max)
+        if chunk is None:
+            return None
+        counts.tuples_in += len(chunk.tuples)
+        counts.processed += len(chunk.tuples)
+        meter = self.instance.scaling.meter
+        meter.received(len(chunk.tuples))
+        meter.processed(len(chunk.tuples), now() - began)
+        if chunk.dead:
+            self.bury(chunk.dead, beside=True)
+        await self.deliver(chunk.tuples, now())
+        await self.give_turn()
+        return chunk.progress
+
+
+def make_pump(instance: Instance) -> Pump:
+    operator = instance.operator
+    if operator.source is not None:
+        return SourcePump(instance)
+    if operator.sink is not None:
+        return SinkPump(instance)
+    return OperatorPump(instance)

@@ -1,0 +1,153 @@
+"""Meter, policy and status of one instance: what it measures, and what it wants because of it.
+
+Nothing here changes the graph. A decision is an event for the core, which alone may veto it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from anabranch.protocol import events
+from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
+from anabranch.runtime.cpu import cpu_wait_s
+from anabranch.runtime.graph import Scale
+from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.meter import Meter
+from anabranch.runtime.policies import Duplicate, Hold, Leave, Reading, measure, policy
+from anabranch.runtime.status import Status
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.instance import Instance
+
+TICK_S = 0.1
+FIXED = Scale(max_instances=1)
+
+now = time.monotonic
+
+
+class Scaling:
+    def __init__(self, instance: Instance, *, enabled: bool) -> None:
+        operator = instance.operator
+        self._instance = instance
+        self._scale = operator.scale or FIXED
+        self._policy = policy() if enabled and operator.scale else None
+        self._memory = self._policy.memory if self._policy else None
+        self._instances = 1
+        self.meter = self._new_meter()
+
+    def _new_meter(self) -> Meter:
+        operator = self._instance.operator
+        return Meter(
+            period_s=self._scale.period_s,
+            now_s=now(),
+            instances=self._instances,
+            capacity=self._scale.capacity,
+            is_source=operator.source is not None,
+        )
+
+    @property
+    def siblings(self) -> int:
+        """Active instances of this operator, this one included, as neighbours tell it."""
+        return self._instances
+
+    # -- what the instance tells -----------------------------------------------------------
+
+    def received(self, channel: Channel, tuples: int) -> None:
+        self.meter.received(tuples)
+        self.heard(channel)
+
+    def heard(self, channel: Channel) -> None:
+        """A neighbour has said how many instances of my operator it counts; the newest word
+        holds (`protocol.md` 2.5)."""
+        if channel.siblings_told and channel.siblings_told != self._instances:
+            self._instances = channel.siblings_told
+            self.meter.instances(self._instances, now())
+
+    def blocked(self, is_blocked: bool) -> None:
+        if is_blocked:
+            self.meter.blocked(self._culprit(), now())
+        else:
+            self.meter.unblocked(now())
+
+    def operation_began(self) -> None:
+        self.meter.own_operation(True)
+
+    def operation_ended(self) -> None:
+        self.meter.own_operation(False)
+
+    def _culprit(self) -> str:
+        """The successor that leaves us least credit on the branch that is furthest behind."""
+        branch = max(self._instance.outbox.branches, key=lambda b: len(b.held))
+        worst = min(branch.channels, key=lambda c: c.allowance.tuples_left, default=None)
+        return str(worst.peer) if worst else str(branch.operator)
+
+    # -- periodically ----------------------------------------------------------------------
+
+    async def run(self) -> None:
+        await self._instance.began.wait()
+        self.meter = self._new_meter()
+        status_due = now()
+        while True:
+            await asyncio.sleep(TICK_S)
+            reading = self._read()
+            self._instance.intake.adapt_windows(
+                self._instance.senders(), reading.capacity or reading.processed_per_s
+            )
+            self._decide(reading)
+            if now() >= status_due:
+                status_due = now() + self._instance.limits.status_period_s
+                self._instance.home.send(self.status(reading))
+
+    def _read(self) -> Reading:
+        instance, meter = self._instance, self.meter
+        meter.queue(instance.intake.tuples, sum(c.held_told for c in instance.senders()))
+        if (waited := cpu_wait_s()) is not None:
+            meter.cpu_wait(waited)
+        state = instance.core.state
+        keeper = isinstance(state, Active) and state.keeper
+        return meter.reading(now(), keeper=keeper)
+
+    def _decide(self, reading: Reading) -> None:
+        if self._policy is None or not isinstance(self._instance.core.state, Active):
+            return
+        rng = self._instance.rng
+        decision, self._memory = self._policy.decide(reading, self._scale, self._memory, rng)
+        match decision:
+            case Duplicate(n=n):
+                self._instance.home.note("decided", decision.text)
+                self._instance.feed(events.DuplicateDecided(n))
+            case Leave():
+                self._instance.home.note("decided", decision.text)
+                self._instance.feed(events.LeaveDecided())
+            case Hold():
+                pass
+
+    def status(self, reading: Reading) -> Status:
+        instance = self._instance
+        counts, state = instance.counts, instance.core.state
+        return Status(
+            id=str(instance.me),
+            operator=instance.me.operator,
+            t=reading.now_s,
+            keeper=reading.keeper,
+            state=type(state).__name__,
+            tuples_in=counts.tuples_in,
+            tuples_out=counts.tuples_out,
+            dead=counts.dead + counts.dead_beside,
+            queued=instance.intake.tuples,
+            held=instance.outbox.held,
+            load=measure(reading, self._scale).ratio or reading.busy,
+            capacity=reading.capacity or 0.0,
+            busy=reading.busy,
+            starved=reading.starved,
+            blocked=reading.blocked,
+            blocked_by=reading.blocked_by,
+            preds=len(preds_of(state)),
+            succs=len(succs_of(state)),
+            epoch=instance.core.epoch,
+            latency=counts.latency_now.take(),
+            messages=instance.neighbourhood.messages_sent,
+            waiting_for=sorted(map(str, waiting_for(state))),
+        )

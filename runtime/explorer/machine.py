@@ -1,0 +1,127 @@
+"""What the explorer drives: a protocol as a pure function, and what it may ask of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from anabranch.protocol import invariants, table
+from anabranch.protocol.effects import Effect
+from anabranch.protocol.events import Event
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import Ids
+from anabranch.protocol.rules.context import Context
+from anabranch.protocol.states import (
+    Active,
+    ClosingIn,
+    Draining,
+    Gone,
+    Idle,
+    Spawning,
+    State,
+    preds_of,
+    succs_of,
+    waiting_for,
+)
+
+
+class Machine(Protocol):
+    """A protocol. States are hashable values which only the machine itself understands."""
+
+    @property
+    def name(self) -> str: ...
+
+    def newborn(self) -> Any:
+        """The state of an instance nobody has started yet."""
+
+    def step(self, ctx: Context, state: Any, event: Event) -> tuple[Any, tuple[Effect, ...]]:
+        """Raises `AnabranchProtocolError` if the protocol forbids the event."""
+
+    def succs(self, state: Any) -> Ids: ...
+
+    def preds(self, state: Any) -> Ids: ...
+
+    def is_active(self, state: Any) -> bool: ...
+
+    def is_keeper(self, state: Any) -> bool: ...
+
+    def is_gone(self, state: Any) -> bool: ...
+
+    def routes(self, state: Any) -> bool:
+        """Whether an instance in this state may still send tuples."""
+
+    def spawning(self, state: Any) -> int:
+        """How many processes an instance waits for."""
+
+    def unfinished_business(self, state: Any) -> str:
+        """What an instance that stays in this state for ever waits for; empty if nothing."""
+
+    def broken_at(self, ctx: Context, state: Any) -> str:
+        """The first invariant which a state breaks alone, as a sentence; empty if none."""
+
+    def broken_between(
+        self, x: InstanceId, of_x: Any, y: InstanceId, of_y: Any
+    ) -> Iterator[str]:
+        """Invariants which the states of two neighbours break together."""
+
+    def letter_to_the_dead(self) -> bool:
+        """Whether a message under way to a terminated instance is a fault at once."""
+
+
+class Shipped:
+    """The core that the live runtime runs. A `cells` other than the shipped table makes a
+    broken variant of it."""
+
+    def __init__(
+        self,
+        name: str = "shipped",
+        cells: Mapping[tuple[type[State], type], table.Cell] = table.TABLE,
+    ) -> None:
+        self.name = name
+        self._cells = cells
+
+    def newborn(self) -> State:
+        return Idle()
+
+    def step(self, ctx: Context, state: State, event: Event) -> tuple[State, tuple[Effect, ...]]:
+        return table.step(ctx, state, event, self._cells)
+
+    def succs(self, state: State) -> Ids:
+        return succs_of(state)
+
+    def preds(self, state: State) -> Ids:
+        return preds_of(state)
+
+    def is_active(self, state: State) -> bool:
+        return isinstance(state, Active)
+
+    def is_keeper(self, state: State) -> bool:
+        return invariants.keeps(state)
+
+    def is_gone(self, state: State) -> bool:
+        return isinstance(state, Gone)
+
+    def routes(self, state: State) -> bool:
+        return isinstance(state, Active | ClosingIn | Draining)
+
+    def spawning(self, state: State) -> int:
+        own = state.own if isinstance(state, Active) else None
+        return own.n if isinstance(own, Spawning) else 0
+
+    def unfinished_business(self, state: State) -> str:
+        if isinstance(state, Gone) or (isinstance(state, Active) and state.own is None):
+            return ""
+        awaited = ", ".join(map(str, sorted(waiting_for(state))))
+        what = f"own {type(state.own).__name__}" if isinstance(state, Active) else ""
+        return f"{what or table.describe(state)}, waiting for {{{awaited}}}"
+
+    def broken_at(self, ctx: Context, state: State) -> str:
+        return invariants.broken_at(ctx, state) or ""
+
+    def broken_between(
+        self, x: InstanceId, of_x: State, y: InstanceId, of_y: State
+    ) -> Iterator[str]:
+        yield from invariants.broken_between(x, of_x, y, of_y)
+
+    def letter_to_the_dead(self) -> bool:
+        return True

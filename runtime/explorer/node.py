@@ -1,0 +1,136 @@
+"""One instance as the explorer holds it: its protocol state, and what a driver keeps for it.
+
+This is the explorer's `perform`: the duties of `anabranch.protocol.effects`, one by one, without
+a network. Tuples have no names here; where they are decides everything, and they are counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple, assert_never
+
+from anabranch.protocol import effects as fx
+from anabranch.protocol import events
+from anabranch.protocol.errors import AnabranchProtocolError
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import Ids
+from anabranch.protocol.rules.context import Context
+from anabranch.runtime.explorer.machine import Machine
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """One tuple on a channel."""
+
+    def __str__(self) -> str:
+        return "tuple"
+
+
+Item = Any
+"""What travels on a channel: a message of the machine, or `Tuple`."""
+
+
+class Node(NamedTuple):
+    """`asked`: `AwaitDrained` is open. `reading`: a source may still read."""
+
+    state: Any
+    queue: int = 0
+    working: bool = False
+    asked: bool = False
+    reading: bool = True
+
+
+class Outcome(NamedTuple):
+    """What one event did: the node after it, and the items it sent, in order."""
+
+    node: Node
+    sends: tuple[tuple[InstanceId, Item], ...] = ()
+    spawn: int = 0
+    veto: str = ""
+
+
+class Fault(Exception):  # noqa: N818 - a finding, not an accident
+    """A property does not hold. The text begins with its number."""
+
+
+class Driver:
+    """Feeds events to one instance and performs their effects on its node."""
+
+    def __init__(self, machine: Machine, context: Context) -> None:
+        self.machine = machine
+        self.context = context
+
+    @property
+    def me(self) -> InstanceId:
+        return self.context.me
+
+    def handle(self, node: Node, event: events.Event) -> Outcome:
+        try:
+            state, effects = self.machine.step(self.context, node.state, event)
+        except AnabranchProtocolError as error:
+            raise Fault(f"refused by {self.me}: {error.what}") from None
+        outcome = self._perform(node._replace(state=state), effects)
+        self._check_router(node.state, state, effects)
+        if isinstance(event, events.BatchReceived) and outcome.node.queue == node.queue:
+            raise Fault(f"S1: the tuple is dropped at {self.me}")
+        return outcome
+
+    def _perform(self, node: Node, effects: Iterable[fx.Effect]) -> Outcome:
+        sends: list[tuple[InstanceId, Item]] = []
+        spawn, veto = 0, ""
+        for effect in effects:
+            match effect:
+                case fx.SendMessage(to, message):
+                    sends.append((to, message))
+                case fx.SendBatch(to, tuples):
+                    sends.extend((to, Tuple()) for _ in range(tuples))
+                case fx.AcceptBatch(_, tuples):
+                    node = node._replace(queue=node.queue + tuples)
+                case fx.BeginProcessing():
+                    node = node._replace(working=True)
+                case fx.AwaitDrained():
+                    if node.asked:
+                        raise Fault(f"duty 5: {self.me} is asked twice to report Drained")
+                    node = node._replace(asked=True)
+                case fx.StopIntake():
+                    node = node._replace(reading=False)
+                case fx.SpawnInstances(n):
+                    spawn = n
+                case fx.Veto(reason):
+                    veto = reason
+                case fx.Terminate():
+                    if node.queue:
+                        raise Fault(f"I11: {self.me} terminates with tuples in its queue")
+                    node = node._replace(working=False, asked=False, reading=False)
+                case fx.ChangeView() | fx.ChangeRole() | fx.Conclude():
+                    pass
+                case _ as unknown:
+                    assert_never(unknown)
+        return Outcome(node, tuple(sends), spawn, veto)
+
+    def _check_router(self, before: Any, after: Any, effects: Iterable[fx.Effect]) -> None:
+        """Duty 4: a router knows the successors from `ChangeView` alone."""
+        told = [e.succs for e in effects if isinstance(e, fx.ChangeView)]
+        known: Ids = told[-1] if told else self.machine.succs(before)
+        if self.machine.routes(after) and known != self.machine.succs(after):
+            raise Fault(f"duty 4: the router of {self.me} does not know its view")
+
+    def pass_on(self, node: Node, targets: Iterable[InstanceId]) -> Outcome:
+        """D2: the results of one tuple, one to each downstream operator."""
+        sends: list[tuple[InstanceId, Item]] = []
+        for to in targets:
+            outcome = self.handle(node, events.BatchReady(to, 1))
+            node = outcome.node
+            sends.extend(outcome.sends)
+        return Outcome(node, tuple(sends))
+
+    def routes(self, node: Node) -> list[tuple[InstanceId, ...]]:
+        """Every choice of one successor for each downstream operator."""
+        succs = self.machine.succs(node.state)
+        sides = [
+            [y for y in sorted(succs) if y.operator == operator]
+            for operator in self.context.topology.downstream(self.me.operator)
+        ]
+        return list(product(*sides))

@@ -1,0 +1,147 @@
+"""Breadth-first search through every interleaving; the first fault met has a shortest story."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from anabranch.runtime.explorer.budget import Meta
+from anabranch.runtime.explorer.judge import Judge
+from anabranch.runtime.explorer.machine import Machine
+from anabranch.runtime.explorer.scope import Scope
+from anabranch.runtime.explorer.sites import Move, Sites
+
+Vector = tuple[int, ...]
+"""A state of the whole: the number of the shared budgets, then the site of each instance."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`fault` is empty if nothing was found; `complete` if the whole scope was searched."""
+
+    scope: Scope
+    machine: str
+    states: int = 0
+    transitions: int = 0
+    quiescent: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    complete: bool = False
+    fault: str = ""
+    path: list[tuple[Vector, Move]] = field(default_factory=list)
+    sites: Sites | None = None
+
+
+class World:
+    """States as vectors, and their successors."""
+
+    def __init__(self, machine: Machine, scope: Scope) -> None:
+        self.sites = Sites(machine, scope)
+        self.budgets = self.sites.budgets
+        self.judge = Judge(self.sites)
+
+    def initial(self) -> Vector:
+        return (self.budgets.initial(), *self.sites.founding_sites())
+
+    def successors(self, state: Vector) -> Iterator[tuple[Move, int, Vector | None]]:
+        """Every enabled move, the position of its actor, and the state after it; None if the
+        move breaks a property by itself."""
+        moves, spend = self.sites.moves, self.budgets.spend
+        meta = state[0]
+        for position in range(1, len(state)):
+            for move in moves(state[position]):
+                left = spend(meta, move.kind)
+                if left >= 0:
+                    yield move, position, self.apply(state, position, move, left)
+
+    def apply(self, state: Vector, position: int, move: Move, left: int) -> Vector | None:
+        if move.site < 0:
+            return None
+        after = list(state)
+        after[0] = left
+        after[position] = move.site
+        offsets = self.budgets.offsets[left]
+        if move.born:
+            # Children stand behind their elder siblings, which all have lower numbers.
+            kind = self.budgets.kinds[move.kind]
+            at = offsets[int(kind[1])] + int(kind[2])
+            after[at:at] = move.born
+        arrive = self.sites.arrive
+        for operator, number, parcel in move.sends:
+            to = offsets[operator] + number
+            after[to] = arrived = arrive(after[to], parcel)
+            if arrived < 0:
+                return None
+        return tuple(after)
+
+
+def explore(
+    machine: Machine,
+    scope: Scope,
+    *,
+    states_max: int = 5_000_000,
+    progress: Callable[[Verdict], None] | None = None,
+) -> Verdict:
+    """Search a scope to its end, to the first fault, or to `states_max` states."""
+    world = World(machine, scope)
+    verdict = Verdict(scope, machine.name, sites=world.sites)
+    began = time.monotonic()
+    first = world.initial()
+    parents: dict[Vector, tuple[Vector, Move] | None] = {first: None}
+    frontier = [first]
+    while frontier and not verdict.fault and len(parents) < states_max:
+        frontier = _expand(world, frontier, parents, verdict)
+        verdict.depth += bool(frontier)
+        verdict.seconds = time.monotonic() - began
+        verdict.states = len(parents)
+        if progress:
+            progress(verdict)
+    verdict.complete = not frontier and not verdict.fault
+    return verdict
+
+
+def _expand(
+    world: World,
+    frontier: list[Vector],
+    parents: dict[Vector, tuple[Vector, Move] | None],
+    verdict: Verdict,
+) -> list[Vector]:
+    found: list[Vector] = []
+    for state in frontier:
+        busy = False
+        for move, position, after in world.successors(state):
+            verdict.transitions += 1
+            busy = busy or not move.optional
+            if after is None:
+                verdict.fault = move.fault or world.judge.dead_letter(state, move)
+            elif after not in parents:
+                parents[after] = (state, move)
+                found.append(after)
+                verdict.fault = world.judge.broken(after, position)
+            if verdict.fault:
+                verdict.path = [*_path(parents, state), (state, move)]
+                if after is not None:
+                    verdict.path.append((after, move))
+                return []
+        if not busy:
+            verdict.quiescent += 1
+            verdict.fault = world.judge.unsettled(state)
+            if verdict.fault:
+                verdict.path = _path(parents, state)
+                return []
+    return found
+
+
+def _path(
+    parents: dict[Vector, tuple[Vector, Move] | None], state: Vector
+) -> list[tuple[Vector, Move]]:
+    path: list[tuple[Vector, Move]] = []
+    while (parent := parents[state]) is not None:
+        path.append(parent)
+        state = parent[0]
+    return path[::-1]
+
+
+def meta_of(world: World, state: Vector) -> Meta:
+    return world.budgets.of(state[0])

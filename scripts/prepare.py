@@ -164,8 +164,8 @@ def pip(*arguments: str) -> None:
     environ = os.environ | {"PIP_USER": "0"}
     if subprocess.run(command, cwd=ROOT, env=environ, stdout=sys.stderr).returncode:
         raise SetupFailed(
-            f"`pip {' '.join(arguments)}` did not succeed (see above). "
-            "Is the network there? Another start goes on with what was downloaded."
+            f"`pip {' '.join(arguments)}` did not succeed; pip says why above. If the network "
+            "was at fault, start again: finished downloads are kept."
         )
 
 

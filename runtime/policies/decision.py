@@ -1,0 +1,146 @@
+"""What a policy can say, why it says so, and what a policy is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from anabranch.runtime.graph import Scale
+from anabranch.runtime.policies.reading import Reading
+
+if TYPE_CHECKING:
+    from random import Random
+
+
+class Why(Enum):
+    """The rule that settled a decision; the value is its text in explanations."""
+
+    NOT_DUE = "the period is not over"
+    OWN_OPERATION = "an own operation is open"
+    COOLING_DOWN = "cooling down after the number of instances changed"
+    FEW_SAMPLES = "too few samples since the number of instances changed"
+    FIXED = "this policy never scales"
+    SOURCE = "a source that reads as fast as it can has no demand to measure"
+    NO_CAPACITY = "the capacity is not known yet"
+    BLOCKED = "successors hold it up, so another instance here would not help"
+    DEAD_BAND = "load is within the thresholds"
+    BUDGET = "its actions of this minute are used up"
+    BELOW_MINIMUM = "fewer instances than the minimum"
+    ABOVE_MAXIMUM = "more instances than the maximum"
+    AT_MAXIMUM = "overloaded, but the maximum of instances is reached"
+    AT_MINIMUM = "underloaded, but the minimum of instances is reached"
+    HOST_FULL = "overloaded, but the host has no processor to spare"
+    BACKING_OFF = "overloaded, but the last step did not raise the throughput"
+    OVERLOADED = "overloaded"
+    UNDERLOADED = "underloaded"
+    KEEPER = "underloaded, but the keeper stays"
+    NO_SURPLUS = "underloaded, but not by a whole instance"
+    SATURATED = "busy all the time, so it stays whatever the rates say"
+    SCRIPTED = "the script says so"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """All numbers that led to a decision; None where the rule did not look at them.
+
+    `load` is demand over capacity and `p` its distance from the target: `load / target - 1`,
+    the instances that this one wishes for beside itself, `wanted` what the shared maximum leaves
+    of it. `surplus` counts whole superfluous
+    instances of the operator. `probability` is the chance of the step that was drawn for, `draw`
+    the number drawn (the step is taken if it is below). `wait_s`: until the rule ends.
+    """
+
+    why: Why
+    instances: int
+    demand_per_s: float | None = None
+    capacity: float | None = None
+    load: float | None = None
+    p: float | None = None
+    wanted: float | None = None
+    surplus: int | None = None
+    probability: float | None = None
+    draw: float | None = None
+    wait_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return "; ".join([self.why.value, *self._numbers()])
+
+    def _numbers(self) -> list[str]:
+        parts = []
+        if self.wait_s is not None:
+            parts.append(f"{self.wait_s:.1f} s to go")
+        if self.load is not None:
+            of = "" if self.capacity is None else f" of {self.capacity:,.4g}/s"
+            parts.append(f"load {self.load:.2f} (demand {self.demand_per_s or 0:,.4g}{of})")
+        if self.p is not None:
+            parts.append(f"p = {self.p:+.2f}")
+        if self.wanted is not None and self.wanted != self.p:
+            parts.append(f"{self.wanted:.2f} of it fit below the maximum")
+        if self.surplus is not None:
+            parts.append(f"surplus {self.surplus}")
+        if self.probability is not None:
+            drew = "" if self.draw is None else f" (drew {self.draw:.2f})"
+            parts.append(f"probability {self.probability:.2f}{drew}")
+        parts.append(f"{self.instances} instance{'s' if self.instances != 1 else ''}")
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    explanation: Explanation = field(compare=False)
+
+    @property
+    def text(self) -> str:
+        return f"hold: {self.explanation.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """Start `n` >= 1 new instances of the operator."""
+
+    n: int
+    explanation: Explanation = field(compare=False)
+
+    def __post_init__(self) -> None:
+        assert self.n >= 1, "a duplication of nothing is a Hold (erratum E1)"
+
+    @property
+    def text(self) -> str:
+        return f"duplicate {self.n}: {self.explanation.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    explanation: Explanation = field(compare=False)
+
+    @property
+    def text(self) -> str:
+        return f"leave: {self.explanation.text}"
+
+
+Decision = Hold | Duplicate | Leave
+Heritage = dict[str, float]
+M = TypeVar("M")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy(Generic[M]):
+    """A named pure function. Same reading, settings, memory and random state: same decision.
+
+    The driver keeps a memory, beginning with `memory`, calls `decide` as often as it
+    likes, best several times per `Scale.period_s`, and hands every decision but `Hold` to the
+    protocol core, which may still veto it. A newcomer's memory begins with
+    `born(heritage(memory, now_s), now_s)` of the instance that made it, so that it knows why it
+    was made: without that, every newcomer would repeat the experiment that made it.
+    A heritage is a map that MessagePack can carry, with times relative to `now_s`.
+    """
+
+    name: str
+    memory: M
+    decide: Callable[[Reading, Scale, M, Random], tuple[Decision, M]]
+    born: Callable[[Heritage, float], M]
+    heritage: Callable[[M, float], Heritage]

@@ -1,0 +1,49 @@
+"""What an instance has measured about itself when it decides.
+
+A reading is a value: the meter makes it, a policy judges it, the status shows it. All rates are
+of this one instance and are taken after the last change of the number of instances, since what
+was measured before says nothing about the load now (`protocol.md` 2.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SERVICE_TIMES = 4.0
+"""A rate means something only after several tuples: windows last at least so many service times.
+Without that, one ten-second tuple that arrives within a one-second window is a load of 10."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One instance's measurements at `now_s` (seconds on a monotonic clock).
+
+    `instances` counts active instances of the operator, this one included, as its neighbours
+    tell it; who has not started yet is not in it (P14). `covered_s` is how long the samples
+    reach back. `capacity` is tuples per busy second, None while unknown. `queued` are tuples
+    received and not yet processed. `held_upstream` is this instance's share of what
+    predecessors hold for its operator for lack of credit. `busy`, `starved` and `blocked` are
+    shares of the time and add up to 1; `blocked_by` names the successor that blocked longest
+    (P40). `cpu_wait` is the share of the time in which it was ready to work but the host had no
+    processor for it. `demand_per_s` replaces arrivals where there are none: what a paced source
+    should read to keep its pace, None for a source that reads as fast as it can.
+    """
+
+    now_s: float
+    instances: int
+    instances_changed_s: float
+    covered_s: float
+    keeper: bool = False
+    is_source: bool = False
+    busy_with_operation: bool = False
+    received_per_s: float = 0.0
+    processed_per_s: float = 0.0
+    capacity: float | None = None
+    queued: int = 0
+    held_upstream: float = 0.0
+    busy: float = 0.0
+    starved: float = 1.0
+    blocked: float = 0.0
+    blocked_by: str | None = None
+    cpu_wait: float = 0.0
+    demand_per_s: float | None = None

@@ -45,7 +45,7 @@ class Quiet(SimpleHTTPRequestHandler):
 def index(tmp_path: Path) -> Iterator[str]:
     handler = partial(Quiet, directory=str(tmp_path))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/simple"
         server.shutdown()

@@ -1,0 +1,130 @@
+"""What a report tells over time, as lines to draw. Plain numbers: no matplotlib here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.report import OperatorReport, Report, read_report
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points of one curve; `t` in seconds since the run's beginning."""
+
+    t: list[float] = field(default_factory=list)
+    y: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An instance joined or left; `instances` is how many the operator had then."""
+
+    t: float
+    operator: str
+    joined: bool
+    instances: int
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    title: str
+    seconds: float
+    operators: tuple[str, ...]
+    read: Line
+    """Tuples/s that the sources read."""
+    results: Line
+    """Tuples/s that the sinks delivered."""
+    instances: dict[str, Line]
+    changes: tuple[Change, ...]
+    p50: Line
+    p99: Line
+    waiting: dict[str, Line]
+    """Tuples queued at an operator, and its results that wait for a successor's credit."""
+
+
+Reportlike = Report | Mapping[str, Any] | str | Path
+
+
+def story_of(report: Reportlike) -> Story:
+    """The story of a report, of its dictionary, or of the JSON file that holds it.
+
+    Raises `ValueError` for what is no report, or for one without samples; `OSError` for no file.
+    """
+    whole = _read(report)
+    if not any(o.samples.t for o in whole.operators):
+        raise ValueError(f"the report of {whole.pipeline!r} has no samples: the run was too short")
+    sources = [o for o in whole.operators if o.kind == "source"]
+    sinks = [o for o in whole.operators if o.kind == "sink"]
+    drawn = [o for o in whole.operators if o.kind == "operator" or o.instances_peak > 1]
+    return Story(
+        title=_title(whole),
+        seconds=whole.seconds,
+        operators=tuple(o.name for o in drawn),
+        read=_sum((o.samples.t, o.samples.rate_in) for o in sources),
+        results=_sum((o.samples.t, o.samples.rate_in) for o in sinks),
+        instances={o.name: Line(o.samples.t, list(o.samples.instances)) for o in drawn},
+        changes=_changes(whole),
+        p50=_worst((o.samples.t, o.samples.latency_p50_ms) for o in sinks),
+        p99=_worst((o.samples.t, o.samples.latency_p99_ms) for o in sinks),
+        waiting={o.name: _waiting(o) for o in drawn},
+    )
+
+
+def _read(report: Reportlike) -> Report:
+    try:
+        if isinstance(report, Report):
+            return report
+        if isinstance(report, str | Path):
+            return read_report(Path(report))
+        return msgspec.convert(report, type=Report)
+    except msgspec.MsgspecError as error:
+        place = report if isinstance(report, str | Path) else "this"
+        raise ValueError(f"{place} is not a report of a run: {error}") from error
+
+
+def _title(report: Report) -> str:
+    ledger = report.ledger
+    return (
+        f"{report.pipeline}: {ledger.tuples_in:,} tuples in {report.seconds:.0f} s, "
+        f"{sum(o.joins for o in report.operators)} joins, "
+        f"{sum(o.leaves for o in report.operators)} leaves, "
+        f"{ledger.lost} lost, {ledger.duplicated} doubled"
+    )
+
+
+def _changes(report: Report) -> tuple[Change, ...]:
+    return tuple(
+        Change(e.t, e.operator, e.kind == "joined", e.instances)
+        for e in report.events
+        if e.kind in ("joined", "left")
+    )
+
+
+def _waiting(operator: OperatorReport) -> Line:
+    samples = operator.samples
+    return Line(samples.t, [q + h for q, h in zip(samples.queue, samples.held, strict=True)])
+
+
+def _sum(lines: Iterable[tuple[list[float], list[float]]]) -> Line:
+    return _joined(lines, sum)
+
+
+def _worst(lines: Iterable[tuple[list[float], list[float | None]]]) -> Line:
+    """The highest of several at each time; times at which none has a value are left out."""
+    return _joined(lines, max)
+
+
+def _joined(lines: Iterable[tuple[list[float], Any]], join: Any) -> Line:
+    # Operators are sampled at the same moments, so equal times meet.
+    found: dict[float, list[float]] = {}
+    for t, y in lines:
+        for at, value in zip(t, y, strict=True):
+            if value is not None:
+                found.setdefault(at, []).append(value)
+    times = sorted(found)
+    return Line(times, [float(join(found[t])) for t in times])

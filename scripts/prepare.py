@@ -111,7 +111,9 @@ def install() -> None:
 def usable() -> bool:
     """Whether there is an environment made for this place, new enough and with pip."""
     check = "import pip, sys; sys.exit(sys.version_info < (3, 11))"
-    if not os.access(PYTHON, os.X_OK) or subprocess.run([PYTHON, "-c", check]).returncode:
+    if not os.access(PYTHON, os.X_OK):
+        return False
+    if subprocess.run([PYTHON, "-c", check], stderr=subprocess.DEVNULL).returncode:
         return False
     # A clone that was moved keeps scripts that point to its old place.
     config = (VENV / "pyvenv.cfg").read_text().splitlines()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,13 @@ NEW_ENOUGH = 'case $1 in -c) exit 0;; esac; echo "${0##*/} starts ${2##*/}"'
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
     """A clone that has nothing but `scripts/setup`, and the few tools it calls on PATH."""
-    (tmp_path / "scripts").mkdir()
-    (tmp_path / "bin").mkdir()
-    shutil.copy(SCRIPTS / "setup", tmp_path / "scripts")
+    root = tmp_path / "my clone"
+    (root / "scripts").mkdir(parents=True)
+    (root / "bin").mkdir()
+    shutil.copy(SCRIPTS / "setup", root / "scripts")
     for tool in ("dirname", "cat"):
-        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or "")
-    return tmp_path
+        (root / "bin" / tool).symlink_to(shutil.which(tool) or "")
+    return root
 
 
 def put_python(clone: Path, name: str, body: str) -> Path:
@@ -78,8 +78,7 @@ def prepare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """`scripts/prepare.py` for a clone in `tmp_path`, with an environment in place."""
     module = script("prepare")
     root, venv = tmp_path.resolve(), tmp_path.resolve() / ".venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "python").symlink_to(sys.executable)
+    put_python(root, ".venv/bin/python", "exit 0")
     (venv / "pyvenv.cfg").write_text(f"version = 3.11.7\ncommand = python3 -m venv {venv}\n")
     (root / "pyproject.toml").write_text("[project]\n")
     places = {"ROOT": root, "VENV": venv, "PYTHON": venv / "bin" / "python"}

@@ -162,9 +162,7 @@ def package_sources() -> list[Source]:
             inner = path.relative_to(ROOT / folder).with_suffix("").parts
             name = ".".join((package, *inner)).removesuffix(".__init__")
             sources.append(Source(name, path, path.read_text()))
-    for module in SETUPTOOLS.get("py-modules", []):
-        path = ROOT / f"{module}.py"
-        sources.append(Source(module, path, path.read_text()))
+    sources += [Source(path.stem, path, path.read_text()) for path in ROOT.glob("*.py")]
     return sources
 
 
@@ -249,9 +247,10 @@ def test_the_linter_refuses_the_same_in_the_core() -> None:
     assert sorted(refused) == sorted(banned)
 
 
-def test_pyproject_lists_every_package_and_no_other() -> None:
+def test_pyproject_lists_every_package_and_module_and_no_other() -> None:
     there = {s.name for s in PACKAGE if s.path.name == "__init__.py"}
     assert sorted(SETUPTOOLS["packages"]) == sorted(there)
+    assert SETUPTOOLS.get("py-modules", []) == sorted(path.stem for path in ROOT.glob("*.py"))
 
 
 def test_every_test_folder_is_a_package() -> None:

@@ -1,0 +1,326 @@
+"""The gateway's half that takes batches from Spark and gives them to the source instances.
+
+A part is received beside the others, made durable and noted as staged. The commit is one record
+in the journal; from then on its files are splits of the stream, and they are published until
+publishing has succeeded, also by a gateway that was restarted in between. Split ids never change
+and never come twice for different rows: whoever keeps the board drops an id that it has seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import shutil
+import time
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from anabranch.runtime.ends import Split
+from anabranch.spark_bridge.book import (
+    Book,
+    Committed,
+    File,
+    InputEnded,
+    PartKey,
+    Record,
+    StagedPart,
+    record_bytes,
+    record_of,
+)
+from anabranch.spark_bridge.gateway_limits import GatewayLimits
+from anabranch.spark_bridge.journal import Journal
+from anabranch.spark_bridge.messages import Abort, Commit, Ok, Stage, Staged
+from anabranch.spark_bridge.receiving import STAGE_FILE, Receiver, StageNote, read_note
+from anabranch.spark_bridge.wire import Refused
+
+Publish = Callable[[str, list[Split]], Awaitable[None]]
+Ended = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCounts:
+    """Since the gateway started."""
+
+    rows_staged: int
+    rows_committed: int
+    batches_committed: int
+    batches_repeated: int
+    parts_skipped: int
+    parts_dropped: int
+
+
+class Feed:
+    def __init__(
+        self,
+        folder: Path,
+        publish: Publish,
+        ended: Ended,
+        streams: Collection[str] | None,
+        pipeline_run: str,
+        limits: GatewayLimits,
+    ) -> None:
+        self._folder = folder
+        self._publish = publish
+        self._ended = ended
+        self._streams = streams
+        self._run = pipeline_run
+        self._limits = limits
+        self._book = Book()
+        self._journal = Journal(folder / "journal")
+        self._lock = asyncio.Lock()
+        """Held from looking into the book until what follows from it is journalled."""
+        self._disk = ThreadPoolExecutor(1, "journal")
+        self._pending: dict[str, deque[list[Split]]] = defaultdict(deque)
+        self._publishing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._numbers = count()
+        self._unread_bytes: dict[str, int] = defaultdict(int)
+        self._counts: dict[str, int] = defaultdict(int)
+
+    # --- start and end ---------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the journal, take up staged parts, and publish what was not read yet."""
+        (self._folder / "parts").mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(self._folder / "incoming", ignore_errors=True)
+        for payload in self._journal.open():
+            self._book.apply(record_of(payload))
+        self._forget_read()
+        self._take_up_parts()
+        self._rewrite_journal()
+        for stream, state in self._book.streams.items():
+            if state.unread:
+                self._pending[stream].append(
+                    [self._split(stream, n, f) for n, f in sorted(state.unread.items())]
+                )
+            await self._flush(stream)
+            if self._book.has_ended(stream, self._run):
+                await self._ended(stream)
+
+    def close(self) -> None:
+        """After the connections are closed. A record under way is finished first."""
+        self._disk.shutdown(wait=True)
+        self._journal.close()
+
+    # --- requests --------------------------------------------------------------------------
+
+    async def begin(self, request: Stage, schema: bytes) -> Receiver | None:
+        """Somewhere to put a part, or None if its batch was committed before."""
+        self._check_known(request.stream)
+        async with self._lock:
+            await self._enter_run(request.query, request.run)
+            if self._book.is_committed(request.query, request.epoch):
+                self._counts["parts_skipped"] += 1
+                return None
+            self._check_open(request.stream)
+            room = self._limits.batch_bytes_max - self._book.staged_bytes(
+                request.query, request.epoch
+            )
+        folder = self._folder / "incoming" / f"{next(self._numbers):09d}"
+        return Receiver(request, schema, folder, self._limits.spool_file_bytes, room)
+
+    async def stage(self, receiver: Receiver, end: Staged) -> Ok:
+        """Note a received part as staged, once it is durable."""
+        key = _key(receiver.request)
+        path = _part_path(key)
+        note = await asyncio.to_thread(receiver.seal, end, path)
+        async with self._lock:
+            await self._enter_run(key.query, note.run)
+            await asyncio.to_thread(self._move, receiver.folder, self._folder / path)
+            self._book.staged[key] = _staged(note, path)
+        self._counts["rows_staged"] += receiver.rows
+        return Ok(rows=receiver.rows)
+
+    async def commit(self, request: Commit) -> Ok:
+        """All of these parts or nothing; asked again, nothing more than `repeated`."""
+        self._check_known(request.stream)
+        async with self._lock:
+            await self._enter_run(request.query, request.run)
+            repeated = self._book.is_committed(request.query, request.epoch)
+            if repeated:
+                self._counts["batches_repeated"] += 1
+            else:
+                self._check_open(request.stream)
+                await self._commit(request)
+            await self._drop_worthless()
+        await self._flush(request.stream)
+        if request.final:
+            await self.finish(request.stream)
+        return Ok(repeated=repeated)
+
+    async def abort(self, request: Abort) -> Ok:
+        """Drop these parts if they are only staged; a shut-out driver's word counts for nothing."""
+        keys = [PartKey(request.query, request.epoch, *part) for part in request.parts]
+        async with self._lock:
+            parts = [self._book.staged.get(k) for k in keys]
+            await self._drop([p for p in parts if p and p.run == request.run])
+        return Ok()
+
+    async def finish(self, stream: str) -> Ok:
+        """The stream's input has ended; told to the pipeline after all that was committed."""
+        self._check_known(stream)
+        async with self._lock:
+            repeated = self._book.has_ended(stream, self._run)
+            if not repeated:
+                await self._write(InputEnded(stream, self._run))
+        await self._flush(stream)
+        await self._ended(stream)
+        return Ok(repeated=repeated)
+
+    def is_behind(self, stream: str) -> bool:
+        """Whether so much lies unread that Spark should wait with more."""
+        state = self._book.streams.get(stream)
+        if state is None or not self._too_much(stream, len(state.unread)):
+            return False
+        self._forget_read()
+        return self._too_much(stream, len(state.unread))
+
+    async def sweep(self) -> None:
+        """From time to time: forget what was read, drop what nobody wants any more."""
+        async with self._lock:
+            self._forget_read()
+            await self._drop_worthless()
+            if self._journal.bytes > self._limits.journal_bytes_max:
+                await self._on_disk(self._rewrite_journal)
+        await asyncio.to_thread(_remove_empty_folders, self._folder / "parts")
+        for stream in list(self._pending):
+            await self._flush(stream)
+
+    def counts(self) -> FeedCounts:
+        return FeedCounts(**{name: self._counts[name] for name in FeedCounts.__slots__})
+
+    # --- below the lock --------------------------------------------------------------------
+
+    async def _enter_run(self, query: str, run: str) -> None:
+        record = self._book.run_record(query, run)
+        if record is not None:
+            await self._write(record)
+            await self._drop_worthless()
+
+    async def _commit(self, request: Commit) -> None:
+        record = self._book.commit_record(
+            request.stream, request.query, request.run, request.epoch, request.parts
+        )
+        await self._write(record)
+        self._pending[request.stream].append(self._splits(record))
+        self._unread_bytes[request.stream] += sum(f.bytes for f in record.files)
+        self._counts["batches_committed"] += 1
+        self._counts["rows_committed"] += sum(f.rows for f in record.files)
+        for folder in {os.path.dirname(f.path) for f in record.files}:
+            (self._folder / folder / STAGE_FILE).unlink(missing_ok=True)
+
+    async def _write(self, record: Record) -> None:
+        await self._on_disk(self._journal.append, record_bytes(record))
+        self._book.apply(record)
+
+    async def _on_disk(self, work: Callable[..., None], *args: bytes) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
+
+    def _rewrite_journal(self) -> None:
+        self._journal.rewrite(map(record_bytes, self._book.records(self._run)))
+
+    async def _drop_worthless(self) -> None:
+        await self._drop(self._book.worthless(time.monotonic() - self._limits.stage_ttl_s))
+
+    async def _drop(self, parts: Iterable[StagedPart]) -> None:
+        for part in parts:
+            del self._book.staged[part.key]
+            self._counts["parts_dropped"] += 1
+            await asyncio.to_thread(shutil.rmtree, self._folder / part.folder, True)
+
+    # --- splits ----------------------------------------------------------------------------
+
+    def _splits(self, record: Committed) -> list[Split]:
+        return [self._split(record.stream, n, f) for n, f in enumerate(record.files, record.first)]
+
+    def _split(self, stream: str, number: int, file: File) -> Split:
+        path = str((self._folder / file.path).absolute())
+        return {"id": f"{stream}:{number}", "path": path, "at": 0, "skip": 0, "rows": file.rows}
+
+    async def _flush(self, stream: str) -> None:
+        """Publish what is pending, in order. If that fails it stays, and Spark's commit fails."""
+        async with self._publishing[stream]:
+            pending = self._pending[stream]
+            while pending:
+                if pending[0]:
+                    await self._publish(stream, pending[0])
+                pending.popleft()
+
+    def _forget_read(self) -> None:
+        """A source instance deletes a file when it has read it to the end."""
+        for stream, state in self._book.streams.items():
+            read = [n for n, f in state.unread.items() if not (self._folder / f.path).exists()]
+            self._book.forget_read(stream, read)
+            self._unread_bytes[stream] = sum(f.bytes for f in state.unread.values())
+
+    def _too_much(self, stream: str, files: int) -> bool:
+        limits = self._limits
+        return (
+            self._unread_bytes[stream] > limits.unread_bytes_max or files > limits.unread_files_max
+        )
+
+    # --- checks and folders ----------------------------------------------------------------
+
+    def _check_known(self, stream: str) -> None:
+        if self._streams is not None and stream not in self._streams:
+            known = ", ".join(sorted(self._streams)) or "none"
+            raise Refused(
+                "unknown_stream", f"no source of the pipeline reads stream {stream!r}; fed: {known}"
+            )
+
+    def _check_open(self, stream: str) -> None:
+        if self._book.has_ended(stream, self._run):
+            raise Refused("ended", f"the input of stream {stream!r} was declared finished")
+
+    def _move(self, source: Path, target: Path) -> None:
+        for _ in range(3):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(target, ignore_errors=True)  # the same attempt, sent once more
+            try:
+                os.rename(source, target)
+                return
+            except FileNotFoundError:
+                continue  # the sweep removed the folder because it was empty
+        raise OSError(f"cannot move a staged part to {target}")
+
+    def _take_up_parts(self) -> None:
+        committed = {
+            os.path.dirname(f.path) for s in self._book.streams.values() for f in s.unread.values()
+        }
+        for folder in sorted((self._folder / "parts").glob("*/*/*")):
+            path = str(folder.relative_to(self._folder))
+            if path in committed:
+                continue
+            note = read_note(folder)
+            if note is None:
+                shutil.rmtree(folder, ignore_errors=True)
+            else:
+                part = _staged(note, path)
+                self._book.staged[part.key] = part
+
+
+def _key(request: Stage | StageNote) -> PartKey:
+    return PartKey(request.query, request.epoch, request.partition, request.token)
+
+
+def _staged(note: StageNote, path: str) -> StagedPart:
+    return StagedPart(_key(note), note.run, note.stream, path, note.files, time.monotonic())
+
+
+def _part_path(key: PartKey) -> str:
+    """Names come from outside: what they name is hashed, never part of a path."""
+    query, token = (hashlib.sha256(t.encode()).hexdigest()[:16] for t in (key.query, key.token))
+    return f"parts/{query}/{key.epoch}/{key.partition:05d}.{token}"
+
+
+def _remove_empty_folders(root: Path) -> None:
+    for folder, inner, files in os.walk(root, topdown=False):
+        if Path(folder) != root and not files and not inner:
+            try:
+                os.rmdir(folder)
+            except OSError:
+                continue  # filled meanwhile

@@ -1,0 +1,171 @@
+"""The log of results between the sink instances and the gateway, as both see it on disk.
+
+    STREAM/stream.json             schema and generation, made by whoever comes first
+    STREAM/acks.json               what subscribers acknowledged, written by the gateway only
+    STREAM/PART/FIRSTROW.seg       frames of rows; the name is the number of the first row
+    STREAM/PART/closed             its writer is gone: nothing will be added
+
+Each sink instance writes one part of its own, so instances need nothing from each other and may
+come and go. Rows of a part are numbered without gaps and never change, so a row range always
+names the same rows. Whole segments are deleted once every subscriber has acknowledged them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.spark_bridge.ddl import parse
+from anabranch.spark_bridge.durable import replace_file
+from anabranch.spark_bridge.frames import framed
+
+STREAM_FILE = "stream.json"
+CLOSED_FILE = "closed"
+SEGMENT_SUFFIX = ".seg"
+
+
+class LogError(OSError):
+    """The log cannot be used as asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInfo:
+    """`generation` names this log for good: offsets of another log must not be read here."""
+
+    schema: str
+    generation: str
+
+
+def stream_dir(state: Path, stream: str) -> Path:
+    return state / "collect" / stream
+
+
+def claim_stream(folder: Path, schema: str) -> StreamInfo:
+    """Make the stream's folder, or join it if others have; all get the same generation.
+
+    Raises `LogError` if it holds results of another schema.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / STREAM_FILE
+    if not path.exists():
+        draft = folder / f".{STREAM_FILE}.{secrets.token_hex(4)}"
+        replace_file(
+            draft,
+            json.dumps({"schema": schema, "generation": secrets.token_hex(8)}).encode(),
+            sync=True,
+        )
+        # A link, unlike a rename, fails if another instance was faster.
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+        draft.unlink()
+    info = read_stream(folder)
+    if parse(info.schema) != parse(schema):
+        raise LogError(
+            f"{folder} holds results with the schema {info.schema!r}, not {schema!r}; "
+            "give the stream another name or the run another state folder"
+        )
+    return info
+
+
+def read_stream(folder: Path) -> StreamInfo:
+    """Raises `LogError` if nothing was written there yet."""
+    try:
+        found = json.loads((folder / STREAM_FILE).read_bytes())
+        return StreamInfo(str(found["schema"]), str(found["generation"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise LogError(f"{folder} holds no results ({error})") from None
+
+
+def segment_name(first_row: int) -> str:
+    return f"{first_row:018d}{SEGMENT_SUFFIX}"
+
+
+def segments(part: Path) -> Iterator[tuple[int, str]]:
+    """(first row, file name) of a part's segments, in order; nothing if the part is gone."""
+    with contextlib.suppress(FileNotFoundError):
+        yield from sorted(
+            (int(name.removesuffix(SEGMENT_SUFFIX)), name)
+            for name in os.listdir(part)
+            if name.endswith(SEGMENT_SUFFIX)
+        )
+
+
+def log_bytes(folder: Path) -> int:
+    """Bytes of all segments of a stream that are still there."""
+    total = 0
+    with os.scandir(folder) as parts:
+        for part in parts:
+            # A part may be deleted by the gateway while we look.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(part) as f:
+                total += sum(_size(e) for e in f if e.name.endswith(SEGMENT_SUFFIX))
+    return total
+
+
+def _size(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+class PartWriter:
+    """Appends rows to a part of its own. Not shared between processes."""
+
+    def __init__(self, folder: Path, instance: str, segment_bytes_max: int) -> None:
+        self.folder = _new_part(folder, instance)
+        self.rows = 0
+        self._segment_bytes_max = segment_bytes_max
+        self._segment_bytes = 0
+        self._handle = self._new_segment()
+
+    def append(self, payload: bytes, rows: int) -> int:
+        """Add one frame, whole or not at all; returns its bytes. Raises `OSError`."""
+        frame = framed(payload, rows)
+        if self._segment_bytes and self._segment_bytes + len(frame) > self._segment_bytes_max:
+            self.roll()
+        written = 0
+        try:
+            while written < len(frame):
+                written += os.write(self._handle, frame[written:])
+        except OSError:
+            os.ftruncate(self._handle, self._segment_bytes)
+            raise
+        self._segment_bytes += len(frame)
+        self.rows += rows
+        return len(frame)
+
+    def roll(self) -> None:
+        """Begin a new segment, so that the full one can be deleted once acknowledged."""
+        if self._segment_bytes:
+            following = self._new_segment()
+            os.close(self._handle)
+            self._handle = following
+            self._segment_bytes = 0
+
+    def sync(self) -> None:
+        os.fsync(self._handle)
+
+    def close(self) -> None:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+            (self.folder / CLOSED_FILE).touch()
+
+    def _new_segment(self) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        return os.open(self.folder / segment_name(self.rows), flags, 0o600)
+
+
+def _new_part(folder: Path, instance: str) -> Path:
+    """A folder that no instance of this or an earlier run has used."""
+    for number in range(1, 100_000):
+        path = folder / (instance if number == 1 else f"{instance}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            return path
+    raise LogError(f"{folder} has too many parts of {instance}")

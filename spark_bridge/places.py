@@ -1,0 +1,103 @@
+"""Where a run keeps what its gateway and its instances share, and how Spark's side finds both.
+
+STATE/gateway.json               address and token, readable by the owner only
+STATE/lock                       held while a gateway serves this folder
+STATE/feed/journal               what was committed, fsynced record by record
+STATE/feed/incoming/             parts under way, worthless after a restart
+STATE/feed/parts/QUERY/EPOCH/PART/NNNNN.spool
+STATE/collect/STREAM/            results, one log part per sink instance
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+GATEWAY_FILE = "gateway.json"
+
+
+class PlaceUnknown(ValueError):
+    """It was not said, or cannot be found out, where the gateway is."""
+
+
+def state_dir(run_dir: str | Path, state: str | Path | None = None) -> Path:
+    """The folder which the gateway and the ends of a run share.
+
+    `state` is what the user gave to keep it beyond one run; by default it lies in the run's own.
+    """
+    return Path(state) if state is not None else Path(run_dir) / "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A gateway's addresses (`host:port`, tried in order) and the token of its run.
+
+    `file`: where both were read, to be read again if the gateway came back elsewhere.
+    """
+
+    addresses: tuple[str, ...]
+    token: str
+    file: str | None = None
+
+    @classmethod
+    def at(cls, addresses: str, token: str) -> Place:
+        """From text such as `127.0.0.1:7700,127.0.0.1:7701`; raises `PlaceUnknown`."""
+        found = tuple(a.strip() for a in addresses.split(",") if a.strip())
+        for address in found:
+            split_address(address)
+        if not found:
+            raise PlaceUnknown("no gateway address given; expected host:port")
+        return cls(found, token)
+
+    @classmethod
+    def of_run(cls, run: str | Path) -> Place:
+        """From the run's folder, its state folder, or the gateway file itself."""
+        tried = [Path(run) / "spark" / GATEWAY_FILE, Path(run) / GATEWAY_FILE, Path(run)]
+        for path in tried:
+            if path.is_file():
+                return _read(path)
+        raise PlaceUnknown(
+            f"no gateway has written its address in {run}: is the pipeline running, "
+            "and does it have an ab.spark.feed or ab.spark.collect?"
+        )
+
+    def again(self) -> Place:
+        """The place as it is now; as it was if that cannot be read here."""
+        if self.file is None:
+            return self
+        try:
+            return _read(Path(self.file))
+        except PlaceUnknown:
+            return self
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """`host:port` or `[v6]:port` as (host, port); raises `PlaceUnknown`."""
+    host, colon, port = address.removeprefix("tcp:").rpartition(":")
+    if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise PlaceUnknown(f"gateway address {address!r}: expected host:port")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def write_place(folder: Path, address: str, token: str) -> Path:
+    """Tell where the gateway is, to this user only and never half-written."""
+    path = folder / GATEWAY_FILE
+    draft = folder / f".{GATEWAY_FILE}.{os.getpid()}"
+    with contextlib.suppress(FileNotFoundError):
+        draft.unlink()
+    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as file:
+        json.dump({"address": address, "token": token}, file)
+    draft.replace(path)
+    return path
+
+
+def _read(path: Path) -> Place:
+    try:
+        found = json.loads(path.read_text())
+        return Place((str(found["address"]),), str(found["token"]), str(path.absolute()))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise PlaceUnknown(f"{path} does not tell a gateway's address ({error})") from None

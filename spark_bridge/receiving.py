@@ -1,0 +1,147 @@
+"""One staged part on its way from Arrow bytes to spool files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+from msgspec import Struct
+
+from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.payload import Encoder
+from anabranch.spark_bridge.arrow_rows import read_batch, read_schema, to_tuples
+from anabranch.spark_bridge.book import File
+from anabranch.spark_bridge.durable import replace_file, sync_file
+from anabranch.spark_bridge.frames import framed
+from anabranch.spark_bridge.messages import Stage, Staged
+from anabranch.spark_bridge.wire import Refused
+
+STAGE_FILE = "stage"
+_SLICE_ROWS = 8192
+"""Rows decoded before others get a turn."""
+
+
+class StageNote(Struct, frozen=True):
+    """Beside the spool files of a complete part: how a restarted gateway knows it again."""
+
+    stream: str
+    query: str
+    run: str
+    epoch: int
+    partition: int
+    token: str
+    files: tuple[File, ...]
+
+
+def read_note(folder: Path) -> StageNote | None:
+    """None if the part in this folder is not complete."""
+    try:
+        return msgspec.msgpack.decode((folder / STAGE_FILE).read_bytes(), type=StageNote)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+class Receiver:
+    """Takes the record batches of one part and writes them to files in `folder`.
+
+    What goes wrong with the part is kept and raised by `seal`: Spark's task is still sending and
+    would not hear of it.
+    """
+
+    def __init__(
+        self, request: Stage, schema: bytes, folder: Path, file_bytes: int, bytes_max: int
+    ) -> None:
+        self.request = request
+        self.folder = folder
+        self.rows = 0
+        self._schema = read_schema(schema)
+        self._crc = zlib.crc32(schema)
+        self._encoder = Encoder(DEFAULT_LIMITS)
+        self._file_bytes = file_bytes
+        self._bytes_left = bytes_max
+        self._files: list[File] = []
+        self._open: IO[bytes] | None = None
+        self._file_rows = 0
+        self._failed: Refused | None = None
+        folder.mkdir(parents=True)
+
+    def take(self, body: bytes) -> Iterator[None]:
+        """Spool the rows of one Arrow record batch, a few thousand between two yields."""
+        if self._failed:
+            return
+        self._crc = zlib.crc32(body, self._crc)
+        try:
+            batch = read_batch(body, self._schema)
+            for first in range(0, batch.num_rows, _SLICE_ROWS):
+                part = batch.slice(first, _SLICE_ROWS)
+                self.rows += part.num_rows
+                tuples, dead = to_tuples(part, self.request.shape)
+                self._spool(tuples, dead)
+                yield
+        except Refused as error:
+            self._failed = error
+        except Exception as error:
+            self._failed = Refused("failed", f"cannot spool a part of the batch: {error}")
+
+    def seal(self, end: Staged, path: str) -> StageNote:
+        """Make the part durable; `path` is where it is going to lie. Blocks: call in a thread."""
+        self._close_file()
+        if self._failed:
+            raise self._failed
+        if (end.rows, end.crc) != (self.rows, self._crc):
+            raise Refused(
+                "damaged", f"{end.rows} rows were sent, {self.rows} came, or not as they were sent"
+            )
+        r = self.request
+        files = tuple(File(f"{path}/{f.path}", f.rows, f.bytes) for f in self._files)
+        note = StageNote(r.stream, r.query, r.run, r.epoch, r.partition, r.token, files)
+        for file in self._files:
+            sync_file(self.folder / file.path)
+        replace_file(self.folder / STAGE_FILE, msgspec.msgpack.encode(note), sync=True)
+        return note
+
+    def discard(self) -> None:
+        """Forget everything; nothing to do once the folder was moved to where it belongs."""
+        if self._open:
+            self._open.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _spool(self, tuples: list[Any], dead: list[tuple[Any, str]]) -> None:
+        encoded = self._encoder.encode_batches(tuples)
+        for count, data in encoded.batches:
+            self._write(framed(data, count), count)
+        for letter in encoded.dead:
+            dead.append((letter.tuple, letter.reason))
+        for one, reason in dead:
+            self._write(framed(self._encoder.encode([[one, reason]]), 1, dead=True), 1)
+
+    def _write(self, frame: bytes, rows: int) -> None:
+        if self._open is None:
+            path = self.folder / f"{len(self._files):05d}.spool"
+            self._open = open(path, "xb")  # noqa: SIM115 - open until it is full
+        self._open.write(frame)
+        self._file_rows += rows
+        self._bytes_left -= len(frame)
+        if self._bytes_left < 0:
+            raise Refused(
+                "limit",
+                "the batch is larger than the gateway takes at once; bound it where Spark reads, "
+                "for example with maxFilesPerTrigger, or write it in pieces",
+            )
+        if self._open.tell() >= self._file_bytes:
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._open is None:
+            return
+        self._open.flush()
+        size = os.fstat(self._open.fileno()).st_size
+        self._open.close()
+        self._files.append(File(os.path.basename(self._open.name), self._file_rows, size))
+        self._open = None
+        self._file_rows = 0

@@ -1,0 +1,110 @@
+"""The sink that Spark collects: `ab.spark.collect("counts", "word string, n long")`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.graph import PipelineError, check_name
+from anabranch.spark_bridge.ddl import SchemaError, parse
+from anabranch.spark_bridge.fit import Fitted, Fitter
+from anabranch.spark_bridge.log import PartWriter, claim_stream, log_bytes, stream_dir
+from anabranch.spark_bridge.places import state_dir
+
+_FRAME_ROWS_MAX = 4096
+_FRAME_BYTES_GOOD = 2**20
+_LOOK_EVERY_BYTES = 2**22
+_LOOK_EVERY_S = 1.0
+_FULL_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class SparkCollect(Sink):
+    """Results that Spark reads as a table or a stream with `schema`, a DDL text.
+
+    A tuple is a dict by column name, a tuple or list by position, or for one column the bare
+    value; one that does not fit becomes a dead letter. `log_bytes_max`: if so much lies there
+    that no Spark query has acknowledged, the pipeline waits. `segment_bytes_max`: results are
+    deleted in pieces of this size. `sync`: `flush` returns only when the results would survive
+    a power cut. `state`: folder to keep the results beyond one run (default: in the run's).
+    """
+
+    stream: str
+    schema: str
+    log_bytes_max: int = 4 * 2**30
+    segment_bytes_max: int = 32 * 2**20
+    sync: bool = False
+    state: str | Path | None = None
+
+    def __post_init__(self) -> None:
+        check_name("stream", self.stream)
+        try:
+            parse(self.schema)
+        except SchemaError as error:
+            raise PipelineError(f"collect {self.stream!r}: {error}") from None
+        if self.log_bytes_max < 1 or self.segment_bytes_max < 1:
+            raise PipelineError(f"collect {self.stream!r}: sizes must be 1 byte or more")
+
+    def open(self, context: RunContext) -> LogWriter:
+        folder = stream_dir(state_dir(context.run_dir, self.state), self.stream)
+        return LogWriter(self, folder, context.instance)
+
+
+class LogWriter(Writer):
+    """Appends to this instance's own part of the log. Raises `OSError` if the disk refuses."""
+
+    def __init__(self, sink: SparkCollect, folder: Path, instance: str) -> None:
+        self._sink = sink
+        self._folder = folder
+        claim_stream(folder, sink.schema)
+        self._part = PartWriter(folder, instance, sink.segment_bytes_max)
+        self._fitter = Fitter(parse(sink.schema))
+        self._unseen_bytes = 0
+        self._looked_s = -_LOOK_EVERY_S
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        dead: list[DeadLetter] = []
+        for fitted in self._frames(tuples):
+            dead.extend(DeadLetter(reason, one) for one, reason in fitted.dead)
+            if fitted.rows:
+                await self._wait_for_room()
+                self._unseen_bytes += self._part.append(fitted.payload, fitted.rows)
+        return dead
+
+    async def flush(self) -> None:
+        if self._sink.sync:
+            await asyncio.to_thread(self._part.sync)
+
+    async def close(self) -> None:
+        await self.flush()
+        self._part.close()
+
+    def _frames(self, tuples: Sequence[Any]) -> Iterator[Fitted]:
+        """Encoded in pieces of about a mebibyte, so that a reader need not hold much at once."""
+        for first in range(0, len(tuples), _FRAME_ROWS_MAX):
+            yield from self._halved(tuples[first : first + _FRAME_ROWS_MAX])
+
+    def _halved(self, tuples: Sequence[Any]) -> Iterator[Fitted]:
+        fitted = self._fitter.fit(tuples)
+        if len(fitted.payload) <= _FRAME_BYTES_GOOD or len(tuples) == 1:
+            yield fitted
+            return
+        middle = len(tuples) // 2
+        yield from self._halved(tuples[:middle])
+        yield from self._halved(tuples[middle:])
+
+    async def _wait_for_room(self) -> None:
+        now = time.monotonic()
+        if self._unseen_bytes < _LOOK_EVERY_BYTES and now - self._looked_s < _LOOK_EVERY_S:
+            return
+        while log_bytes(self._folder) >= self._sink.log_bytes_max:
+            # What was acknowledged can only be deleted once nobody appends to it.
+            self._part.roll()
+            await asyncio.sleep(_FULL_POLL_S)
+        self._unseen_bytes = 0
+        self._looked_s = time.monotonic()

@@ -1,0 +1,108 @@
+"""The source that Spark feeds: `ab.spark.feed("lines")`.
+
+Splits are not known beforehand: the gateway publishes them as Spark commits its batches. Each
+names a spool file of encoded payloads; a reader hands them out and deletes the file at its end.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.graph import check_name
+from anabranch.runtime.payload import PayloadError, decode
+from anabranch.spark_bridge.frames import Frame, FrameError, head_at
+
+
+@dataclass(frozen=True)
+class SparkFeed(Source):
+    """Tuples that Spark writes to `stream`: text of a one-column DataFrame as `str`, rows of
+    several columns as dicts by column name.
+
+    `state`: folder to keep what was committed beyond one run (default: in the run's folder).
+    Endless, until Spark's side says that the input is finished.
+    """
+
+    stream: str
+    state: str | Path | None = None
+
+    bounded = False
+    scalable = True
+
+    def __post_init__(self) -> None:
+        check_name("stream", self.stream)
+
+    def splits(self) -> Iterator[Split]:
+        return iter(())
+
+    def open(self, split: Split, context: RunContext) -> SpoolReader:
+        return SpoolReader(split)
+
+
+class SpoolReader(Reader):
+    """Reads a spool file from byte `at`, leaving out the first `skip` rows of its first frame.
+
+    Raises `OSError` if the file is not there or damaged.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self._split = split
+        self._path: str = split["path"]
+        self._handle = os.open(self._path, os.O_RDONLY)
+        self._size = os.fstat(self._handle).st_size
+        self._at: int = split["at"]
+        self._skip: int = split["skip"]
+        self._left: int = split["rows"]
+        self._frame: Frame | None = None
+        self._rows: list[Any] = []
+        """The current frame's rows; those before `_skip` have been returned."""
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        frame = self._frame or self._next()
+        if frame is None:
+            self.close()
+            return None
+        wanted = max(1, min(tuples_max, bytes_max * frame.rows // max(frame.length, 1)))
+        rows = self._rows[self._skip : self._skip + wanted]
+        self._skip += len(rows)
+        self._left -= len(rows)
+        if self._skip >= frame.rows:
+            self._frame, self._at, self._skip, self._rows = None, frame.end, 0, []
+        if frame.dead:
+            dead = [DeadLetter(reason, one, self._split["id"]) for one, reason in rows]
+            return Chunk([], dead, len(rows))
+        return Chunk(rows, progress=len(rows))
+
+    def remainder(self) -> Split | None:
+        if self._handle < 0 or self._left <= 0:
+            return None
+        return {**self._split, "at": self._at, "skip": self._skip, "rows": self._left}
+
+    def close(self) -> None:
+        """Also deletes the file if all of it was read."""
+        if self._handle < 0:
+            return
+        os.close(self._handle)
+        self._handle = -1
+        if self._left <= 0:
+            # Nobody else reads it: a split is held by one instance at a time.
+            Path(self._path).unlink(missing_ok=True)
+
+    def _next(self) -> Frame | None:
+        if self._handle < 0 or self._left <= 0:
+            return None
+        frame = head_at(self._handle, self._at, self._size)
+        if frame is None:
+            raise FrameError(f"{self._path} is shorter than it was: {self._left} rows are missing")
+        try:
+            self._rows = decode(os.pread(self._handle, frame.length, frame.at))
+        except PayloadError as error:
+            raise FrameError(f"{self._path} at byte {self._at}: {error}") from None
+        if len(self._rows) != frame.rows:
+            raise FrameError(f"{self._path} at byte {self._at}: rows are missing in a frame")
+        self._frame = frame
+        return frame

@@ -1,0 +1,60 @@
+"""What a user does with a running pipeline from Spark's side, in one call each."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.spark_bridge.client import Caller
+from anabranch.spark_bridge.messages import Finish, Release
+from anabranch.spark_bridge.places import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def finish(run: str | Path, stream: str, token: str | None = None, patience_s: float = 30) -> None:
+    """Say that no more input comes for `stream`, so that the pipeline can end when it has done
+    all. `run`: the run's folder, or the gateway's `host:port` together with its `token`.
+
+    May be repeated. Raises `GatewayLost` (a `ConnectionError`) if no gateway answers.
+    """
+    with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
+        caller.ask(Finish(stream=stream))
+
+
+def release(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:
+    """Say that all results were collected that are wanted: an ended pipeline waits no longer."""
+    with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
+        caller.ask(Release())
+
+
+def write(
+    frame: DataFrame, run: str | Path, stream: str, *, token: str | None = None, **options: Any
+) -> None:
+    """Feed a whole DataFrame. Options as in the data source, as `final=True`, `writeId="..."`."""
+    writer = frame.write.format("anabranch").mode("append").option("stream", stream)
+    writer.options(**_where(run, token), **_texts(options)).save()
+
+
+def read(
+    spark: SparkSession, run: str | Path, stream: str, *, token: str | None = None, **options: Any
+) -> DataFrame:
+    """All results there are now, as a DataFrame."""
+    reader = spark.read.format("anabranch").option("stream", stream)
+    return reader.options(**_where(run, token), **_texts(options)).load()
+
+
+def _place(run: str | Path, token: str | None) -> Place:
+    return Place.of_run(run) if token is None else Place.at(str(run), token)
+
+
+def _where(run: str | Path, token: str | None) -> dict[str, str]:
+    if token is None:
+        return {"run": str(Path(run).absolute())}
+    return {"gateway": str(run), "token": token}
+
+
+def _texts(options: dict[str, Any]) -> dict[str, str]:
+    return {n: str(v).lower() if isinstance(v, bool) else str(v) for n, v in options.items()}

@@ -30,6 +30,8 @@ class Membership(Protocol):
     """What a connection must know of the run, and whom it tells."""
 
     me: InstanceId
+    address: str
+    book: frames.Addresses
     pipeline: str
     token: bytes
     limits: Limits
@@ -125,9 +127,9 @@ class Connection(asyncio.Protocol):
                 me, peer = self.home.me, channel.peer
                 proof = frames.proof(self.home.token, "dialer", nonce, me, peer)
                 hello = (frames.HELLO, frames.VERSION, self.home.pipeline)
-                ids = (frames.pack_id(me), frames.pack_id(peer))
+                who = (frames.pack_id(me), self.home.address, frames.pack_id(peer))
                 number = channel.session.connection
-                self.write(frames.frame(*hello, *ids, number, self._nonce, proof))
+                self.write(frames.frame(*hello, *who, number, self._nonce, proof))
                 self._expect = self._take_welcome
             case [frames.CHALLENGE, version, *_]:
                 raise ChannelError(f"the peer speaks version {version}, not {frames.VERSION}")
@@ -157,6 +159,7 @@ class Connection(asyncio.Protocol):
                 frames.VERSION,
                 self.home.pipeline,
                 dialer_fields,
+                str(address),
                 listener_fields,
                 int(number),
                 bytes(nonce),
@@ -172,6 +175,7 @@ class Connection(asyncio.Protocol):
             case _:
                 raise ChannelError("no hello")
         self._welcome(dialer, listener, number, nonce, said)
+        self.home.book[dialer] = address
 
     def _welcome(
         self, dialer: InstanceId, listener: InstanceId, number: int, nonce: bytes, said: bytes

@@ -1,6 +1,6 @@
 """The language on a channel: length-prefixed MessagePack arrays, the first element their kind.
 
-    HELLO    [0, version, pipeline, dialer, listener, connection, nonce, proof]
+    HELLO    [0, version, pipeline, dialer, address, listener, connection, nonce, proof]
     CHALLENGE[1, version, nonce]
     WELCOME  [2, proof, expected, tuples_allowed, bytes_allowed]
     RESUME   [3, expected]

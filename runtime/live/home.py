@@ -76,10 +76,14 @@ class Home:
         """
         while True:
             self._news.clear()
-            self._claim = asyncio.get_running_loop().create_future()
+            self._claim = claim = asyncio.get_running_loop().create_future()
             self.send(Claim())
-            answer = await self._claim
-            self._claim = None
+            try:
+                answer = await claim
+            except asyncio.CancelledError:
+                if claim.done() and not claim.cancelled() and claim.result().split is not None:
+                    self.release(claim.result().split, 0.0)  # it came in the same moment
+                raise
             if answer.split is not None or answer.ended:
                 return answer.split
             await self._news.wait()

@@ -13,8 +13,7 @@ import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
-from pathlib import Path
+from collections.abc import Coroutine
 from typing import Any, assert_never
 
 from anabranch.protocol import effects, events
@@ -22,9 +21,9 @@ from anabranch.protocol.core import Core
 from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId
-from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
 from anabranch.protocol.states import preds_of, succs_of, waiting_for
+from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
 from anabranch.runtime.live.channel import Channel
@@ -50,26 +49,16 @@ class Instance:
         pipeline: Pipeline,
         *,
         home: Home,
-        run_dir: Path,
-        started_s: float,
-        token: bytes,
-        limits: Limits,
+        context: RunContext,
         seed: int,
         scaling: bool,
     ) -> None:
         self.me = me
         self.pipeline = pipeline
         self.operator: Operator = pipeline.operators[me.operator]
-        self.limits = limits
+        self.limits = limits = context.limits
         self.home = home
-        self.context = RunContext(
-            pipeline=pipeline.name,
-            operator=me.operator,
-            instance=str(me),
-            run_dir=run_dir,
-            started_s=started_s,
-            limits=limits,
-        )
+        self.context = context
         self.rng = random.Random(f"{seed}:{me}")
         topology = pipeline.topology
         self.core = Core(me, topology, trace_rows_max=limits.trace_rows_max)
@@ -78,11 +67,17 @@ class Instance:
             me,
             topology=topology,
             pipeline=pipeline.name,
-            token=token,
+            token=context.token,
             limits=limits,
             user=self,
             related=self._related,
             fail=self.fail,
+        )
+        self.dead_letters = DeadLetterFile(
+            pipeline.dead_letters_path,
+            pipeline=pipeline.name,
+            operator=me.operator,
+            instance=str(me),
         )
         self.intake = Intake(limits)
         self.outbox = Outbox(
@@ -99,6 +94,7 @@ class Instance:
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
         self._awaits_drained = False
+        self._late_error: Exception | None = None
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self.pump: Pump = make_pump(self)
@@ -111,13 +107,19 @@ class Instance:
         """Until the protocol lets this instance go; returns why. Raises what made it fail."""
         reason = await self._ended
         await self.pump.close()
+        self.dead_letters.close()
         for task in self._tasks:
             task.cancel()
         await self.neighbourhood.part(reason)
+        if self._late_error is not None:
+            raise self._late_error
         return reason
 
     def fail(self, error: Exception) -> None:
-        if not self._ended.done():
+        """The instance cannot go on: an error of the core, of its work, or of its sink."""
+        if self._ended.done():
+            self._late_error = self._late_error or error
+        else:
             self._ended.set_exception(error)
 
     def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -283,16 +285,13 @@ class Instance:
         channel.send_batch(tuples, siblings, held, born, payload)
 
     def _dead_results(self, letters: list[DeadLetter]) -> None:
+        """Results that cannot travel."""
         self.counts.tuples_out -= len(letters)
-        self.bury(letters, beside=True)
+        self.counts.dead_beside += len(letters)
+        self.bury(letters)
 
-    def bury(self, letters: Sequence[DeadLetter], *, beside: bool) -> None:
-        """Tuples leave the stream: write them down, and count them with their reasons.
-
-        `beside`: they are none of those that came in (bad bytes, results that cannot travel).
-        """
-        if beside:
-            self.counts.dead_beside += len(letters)
+    def bury(self, letters: list[DeadLetter]) -> None:
+        """Tuples leave the stream: write them down, with their reasons."""
         self.counts.note_dead(letters)
         self.dead_letters.write(letters)
 

@@ -16,6 +16,7 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import RunContext
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
@@ -56,10 +57,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         me,
         pipeline,
         home=home,
-        run_dir=Path(task.run_dir),
-        started_s=task.started_s,
-        token=task.token,
-        limits=Limits(**task.limits),
+        context=_context(task, me),
         seed=task.seed,
         scaling=task.scaling,
     )
@@ -106,6 +104,19 @@ def _wire(home: Home, instance: Instance) -> None:
     home.on_spawned = spawned
     home.on_decide = decide
     home.on_end_input = instance.end_input
+
+
+def _context(task: Assign, me: InstanceId) -> RunContext:
+    return RunContext(
+        pipeline=task.pipeline,
+        operator=me.operator,
+        instance=str(me),
+        run_dir=Path(task.run_dir),
+        started_s=task.started_s,
+        limits=Limits(**task.limits),
+        service_address=task.service_address,
+        token=task.token,
+    )
 
 
 def _address(task: Assign, me: InstanceId) -> str:

@@ -1,7 +1,8 @@
 """All channels of one instance: listening, dialling, finding a neighbour's channel, parting.
 
-The upstream instance dials, the downstream one listens; between siblings, whoever wants to say
-something dials. So two instances never dial each other for the same channel.
+The upstream instance dials, the downstream one listens; between siblings, whoever has something
+to say first dials. (If two siblings do so at the same time there are two channels; nothing that
+siblings say to each other depends on the order of what the other one says.)
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class Neighbourhood:
         self.token = token
         self.limits = limits
         self.fail = fail
+        self.address = ""
         self.book: Addresses = {}
+        """Where instances listen: learnt from messages that name them, and from who dials."""
         self.refused = 0
         self.sent: Counter[str] = Counter()
         self.received: Counter[str] = Counter()
@@ -77,6 +80,8 @@ class Neighbourhood:
         if self._topology.feeds(peer.operator, self.me.operator):
             return self._accepted.get(peer) or self._make(self._accepted, peer, dialing=False)
         channel = self._dialled.get(peer)
+        if channel is None and peer.operator == self.me.operator:
+            channel = self._accepted.get(peer)  # a sibling that has dialled gets its answer there
         if channel is None:
             channel = self._make(self._dialled, peer, dialing=True)
             self._spawn(self._keep_connected(channel), f"dial {peer}")
@@ -116,10 +121,12 @@ class Neighbourhood:
         kind, _, place = address.partition(":")
         if kind == "unix":
             self._server = await loop.create_unix_server(lambda: Connection(self), place)
-            return address
-        host, _, port = place.rpartition(":")
-        self._server = await loop.create_server(lambda: Connection(self), host, int(port))
-        return f"tcp:{host}:{self._server.sockets[0].getsockname()[1]}"
+        else:
+            host, _, port = place.rpartition(":")
+            self._server = await loop.create_server(lambda: Connection(self), host, int(port))
+            address = f"tcp:{host}:{self._server.sockets[0].getsockname()[1]}"
+        self.address = address
+        return address
 
     async def _keep_connected(self, channel: Channel) -> None:
         """Dial, and dial again whenever the connection is lost, as long as it is needed (P30)."""

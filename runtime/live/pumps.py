@@ -13,14 +13,13 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
-from anabranch.runtime.ends import DeadLetter, Reader, Split
+from anabranch.runtime.ends import Reader, Split
 from anabranch.runtime.live.intake import Queued
-from anabranch.runtime.operators import Processor
+from anabranch.runtime.operators import Part, make_processor
 from anabranch.runtime.payload import decode
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ class Pump(ABC):
         self.instance = instance
         self._sent_at = now()
         self._turn_at = now()
+        self._linger: asyncio.TimerHandle | None = None
 
     @property
     @abstractmethod
@@ -54,29 +54,39 @@ class Pump(ABC):
     async def close(self) -> None:  # noqa: B027 - optional
         """Give back what is open."""
 
-    async def deliver(self, results: list[Any], born: float) -> None:
-        """Hold results for the successors; send them when it is worth it; wait for room."""
-        outbox = self.instance.outbox
-        outbox.hold(results, born)
-        self.instance.counts.tuples_out += len(results)
-        if outbox.worth_sending or now() - self._sent_at > self.instance.limits.linger_s:
+    def hold(self, results: list[Any], born: float) -> None:
+        """Hold results for the successors; send them now if that is worth it, or soon."""
+        if not results:
+            return
+        instance = self.instance
+        instance.outbox.hold(results, born)
+        instance.counts.tuples_out += len(results)
+        if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:
             self.send()
-        if outbox.full:
-            self.instance.note_outbox()
+        elif self._linger is None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(instance.limits.linger_s, self.send)
+
+    async def wait_for_room(self) -> None:
+        """Backpressure: go on when successors have taken enough of what is held."""
+        if self.instance.outbox.full:
+            self.send()
             await self.instance.room.wait()
 
     def send(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
         self._sent_at = now()
         self.instance.outbox.send()
+        self.instance.note_outbox()
 
     async def give_turn(self) -> None:
         """Let the loop do other things when this pump has had its slice."""
         if now() - self._turn_at > self.instance.limits.slice_s:
             await asyncio.sleep(0)
             self._turn_at = now()
-
-    def bury(self, letters: Sequence[DeadLetter], beside: bool = False) -> None:
-        self.instance.bury(letters, beside=beside)
+        await self.wait_for_room()
 
 
 class QueuePump(Pump):
@@ -98,9 +108,7 @@ class QueuePump(Pump):
                 await self.rest()
                 continue
             self._working = True
-            tuples = decode(item.payload)
-            await self.take(item, tuples)
-            intake.done(item)
+            await self.take(item, decode(item.payload))
             self._working = False
             await self.give_turn()
 
@@ -109,7 +117,7 @@ class QueuePump(Pump):
         self.send()
         if self.instance.awaits_drained:
             await self.commit()
-        self.instance.note_outbox()
+            self.instance.check_drained()
         await self.instance.intake.wait()
         self._turn_at = now()
 
@@ -124,23 +132,35 @@ class QueuePump(Pump):
 class OperatorPump(QueuePump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
-        operator = instance.operator
-        self._processor = Processor(operator, slice_s=instance.limits.slice_s)
+        self._processor = make_processor(
+            instance.operator,
+            slice_s=instance.limits.slice_s,
+            emit=self._emit,
+            turn=self._turn,
+        )
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
-        counts, meter = self.instance.counts, self.instance.scaling.meter
-        began = now()
-        async for part in self._processor.process(tuples):
-            busy_s = now() - began
-            counts.tuples_in += part.taken
-            counts.processed += part.taken - part.dead
-            counts.dead += part.dead
-            meter.processed(part.taken, busy_s)
-            if part.letters:
-                self.bury(part.letters)
-            await self.deliver(part.results, item.born)
-            await self.give_turn()
-            began = now()
+        await self._processor.run(tuples, item)
+
+    async def _turn(self) -> None:
+        await asyncio.sleep(0)
+        await self.wait_for_room()
+
+    def _emit(self, part: Part) -> None:
+        instance, item = self.instance, part.tag
+        counts = instance.counts
+        counts.tuples_in += part.taken
+        counts.processed += part.taken - part.dead
+        counts.dead += part.dead
+        counts.dead_beside += len(part.letters) - part.dead
+        instance.scaling.meter.processed(part.taken, part.busy_s)
+        if part.letters:
+            instance.bury(part.letters)
+        self.hold(part.results, item.born)
+        if part.last:
+            instance.intake.done(item)
+            if instance.awaits_drained:
+                instance.intake.wake()
 
     async def close(self) -> None:
         await self._processor.close()
@@ -171,7 +191,8 @@ class SinkPump(QueuePump):
         counts.note_latency(1000 * (ended - item.born), len(tuples))
         meter.processed(len(tuples), ended - began)
         if refused:
-            self.bury(refused)
+            self.instance.bury(refused)
+        self.instance.intake.done(item)
 
     async def commit(self) -> None:
         await self._writer.flush()
@@ -241,7 +262,6 @@ class SourcePump(Pump):
 
     async def _read_chunk(self, reader: Reader) -> float | None:
         limits, counts = self.instance.limits, self.instance.counts
-        await self.instance.room.wait()
         began = now()
         chunk = await reader.read(limits.batch_tuples_max, limits.batch_bytes_max)
         if chunk is None:
@@ -252,8 +272,9 @@ class SourcePump(Pump):
         meter.received(len(chunk.tuples))
         meter.processed(len(chunk.tuples), now() - began)
         if chunk.dead:
-            self.bury(chunk.dead, beside=True)
-        await self.deliver(chunk.tuples, now())
+            counts.dead_beside += len(chunk.dead)
+            self.instance.bury(chunk.dead)
+        self.hold(chunk.tuples, now())
         await self.give_turn()
         return chunk.progress
 

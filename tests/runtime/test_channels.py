@@ -172,7 +172,7 @@ async def test_who_parts_first_has_everything_acknowledged(pair: Pair) -> None:
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x7f\xff\xff\xff",
         b"".join(frames.frame(frames.BATCH, 1, 1, 1, 0, 0.0, b"x")),
-        b"".join(frames.frame(frames.HELLO, 1, "p", list(UP), list(DOWN), 1, b"n", b"forged")),
+        b"".join(frames.frame(frames.HELLO, 1, "p", list(UP), "", list(DOWN), 1, b"n", b"forged")),
         b"".join(frames.frame(frames.HELLO, 99, "p")),
         b"\x00\x00\x00\x01\xc1",
     ],

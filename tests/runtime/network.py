@@ -1,0 +1,223 @@
+"""A whole run in one process and one loop: real instances, real sockets, a make-believe agent.
+
+It serves children and splits at once, collects what instances say, and can be asked to decide for
+any of them. What it cannot show is process life; for that there are the tests of the agent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.invariants import broken_in
+from anabranch.protocol.limits import Limits
+from anabranch.protocol.states import Gone
+from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.home import Home
+from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.messages import (
+    Claim,
+    EventNote,
+    Release,
+    Spawn,
+    SplitAnswer,
+)
+from anabranch.runtime.status import FinalCount
+
+TOKEN = b"network"
+
+
+class Kept(Sink):
+    """A sink that remembers, for all its instances together, and per instance in order."""
+
+    def __init__(self, delay_s: float = 0.0) -> None:
+        self.tuples: list[Any] = []
+        self.delay_s = delay_s
+
+    def open(self, context: RunContext) -> Writer:
+        return KeptWriter(self)
+
+
+class KeptWriter(Writer):
+    def __init__(self, sink: Kept) -> None:
+        self.sink = sink
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        if self.sink.delay_s:
+            await asyncio.sleep(self.sink.delay_s * len(tuples))
+        self.sink.tuples += tuples
+        return []
+
+
+class NetworkHome(Home):
+    def __init__(self, network: Network, me: InstanceId) -> None:
+        super().__init__()
+        self.network = network
+        self.me = me
+
+    def send(self, message: Any) -> None:
+        self.network.take(self, message)
+
+
+class Network:
+    def __init__(self, pipeline: Pipeline, folder: Path, **limits: Any) -> None:
+        self.pipeline = pipeline
+        self.folder = folder
+        self.limits = Limits(reconnect_first_s=0.001, **limits)
+        self.instances: dict[InstanceId, Instance] = {}
+        self.running: dict[InstanceId, asyncio.Task[str]] = {}
+        self.final: list[FinalCount] = []
+        self.notes: Counter[str] = Counter()
+        self.rng = random.Random(0)
+        self._numbers: Counter[str] = Counter()
+        self._boards = {
+            name: list(operator.source.splits())
+            for name, operator in pipeline.operators.items()
+            if operator.source
+        }
+        self._holding: Counter[str] = Counter()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._addresses: dict[InstanceId, str] = {}
+
+    # -- what instances ask for ------------------------------------------------------------
+
+    def take(self, home: NetworkHome, message: Any) -> None:
+        match message:
+            case Spawn(n=n):
+                task = asyncio.get_running_loop().create_task(self._spawn(home.me, n))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case Claim():
+                asyncio.get_running_loop().call_soon(self._serve, home)
+            case Release(remainder=remainder):
+                self._release(home, remainder)
+            case EventNote(event=event):
+                self.notes[event] += 1
+            case FinalCount():
+                self.final.append(message)
+
+    def _serve(self, home: NetworkHome) -> None:
+        board = self._boards[home.me.operator]
+        if board:
+            self._holding[home.me.operator] += 1
+            home._answered(SplitAnswer(split=board.pop(0), ended=False))
+        else:
+            ended = not self._holding[home.me.operator]
+            home._answered(SplitAnswer(split=None, ended=ended))
+
+    def _release(self, home: NetworkHome, remainder: Split | None) -> None:
+        operator = home.me.operator
+        self._holding[operator] -= 1
+        if remainder is not None:
+            self._boards[operator].insert(0, remainder)
+        for me, instance in self.instances.items():
+            if me.operator == operator:
+                instance.home._news.set()
+
+    async def _spawn(self, creator: InstanceId, n: int) -> None:
+        children = [await self._make(creator.operator, creator.number) for _ in range(n)]
+        parent = self.instances[creator]
+        parent.neighbourhood.book.update({c: self._addresses[c] for c in children})
+        parent.feed(events.ChildrenReady(frozenset(children)))
+
+    async def _make(self, operator: OperatorName, creator: int) -> InstanceId:
+        me = InstanceId(operator, self._numbers[operator], creator)
+        self._numbers[operator] += 1
+        context = RunContext(
+            pipeline=self.pipeline.name,
+            operator=operator,
+            instance=str(me),
+            run_dir=self.folder,
+            started_s=time.monotonic(),
+            limits=self.limits,
+            token=TOKEN,
+        )
+        home = NetworkHome(self, me)
+        instance = Instance(me, self.pipeline, home=home, context=context, seed=0, scaling=False)
+        address = await instance.neighbourhood.listen(f"unix:{self.folder}/{me}")
+        self._addresses[me] = address
+        self.instances[me] = instance
+        self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))
+        return me
+
+    async def _live(self, instance: Instance) -> str:
+        reason = await instance.run()
+        self.final.append(instance.final_count())
+        return reason
+
+    # -- what a test does --------------------------------------------------------------------
+
+    async def start(self, instances: int = 1) -> None:
+        names = list(self.pipeline.operators)
+        members = {n: [await self._make(n, -1) for _ in range(instances)] for n in names}
+        topology = self.pipeline.topology
+        for name, ids in members.items():
+            succs = frozenset(x for o in topology.downstream(name) for x in members[o])
+            preds = frozenset(x for o in topology.upstream(name) for x in members[o])
+            for me in ids:
+                self.instances[me].neighbourhood.book.update(self._addresses)
+                self.instances[me].feed(events.Founded(succs, preds, me.number == 0))
+
+    def of(self, operator: str) -> list[Instance]:
+        """Instances of an operator which have not gone."""
+        return [
+            i
+            for me, i in self.instances.items()
+            if me.operator == operator and not isinstance(i.core.state, Gone)
+        ]
+
+    def decide(self, operator: str, action: str, n: int = 1) -> None:
+        """Let a random instance of an operator be told to duplicate, leave or hand over."""
+        candidates = [i for i in self.of(operator) if i.began.is_set()]
+        if candidates:
+            self.rng.choice(candidates).decide(action, n)
+
+    async def finish(self, timeout_s: float = 15) -> None:
+        """Until every instance has gone; raises what made one fail."""
+        try:
+            await self._all_gone(timeout_s)
+        except TimeoutError:
+            raise AssertionError("still there:\n" + "\n".join(self.stuck())) from None
+
+    async def _all_gone(self, timeout_s: float) -> None:
+        async with asyncio.timeout(timeout_s):
+            while pending := [t for t in self.running.values() if not t.done()]:
+                done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+        for task in self.running.values():
+            task.result()
+
+    def stuck(self) -> list[str]:
+        """Who has not ended, in which state, waiting for what."""
+        return [
+            f"{me}: {type(i.core.state).__name__} {getattr(i.core.state, 'own', '')}, "
+            f"{i.intake.tuples} queued, {i.outbox.held} held, pump drained: {i.pump.drained}, "
+            f"unsettled: {[str(c.peer) for c in i.neighbourhood.channels if not c.session.settled]}"
+            for me, i in self.instances.items()
+            if not self.running[me].done()
+        ]
+
+    def broken(self) -> list[str]:
+        """Invariants that do not hold now, among instances whose views are settled."""
+        world = {me: i.core.state for me, i in self.instances.items()}
+        return list(broken_in(self.pipeline.topology, world))
+
+    def unbalanced(self) -> list[str]:
+        """Sentences about channels and instances whose counts do not agree, at the end."""
+        words = []
+        by_name = {f.id: f for f in self.final}
+        for f in self.final:
+            if f.tuples_in != f.processed + f.dead:
+                words.append(f"{f.id}: {f.tuples_in} in, {f.processed} + {f.dead} done")
+            for peer, n in f.sent.items():
+                if by_name[peer].received.get(f.id) != n:
+                    words.append(f"{f.id} -> {peer}: {n} != {by_name[peer].received.get(f.id)}")
+        return words

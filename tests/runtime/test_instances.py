@@ -1,0 +1,152 @@
+"""Instances together: what goes in comes out once, in order per channel, while all of them
+duplicate, leave and hand over at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.graph import Pipeline
+from tests.runtime.network import Kept, Network
+
+
+class Numbers(Source):
+    """The numbers below `n`, in splits of `size`, with a breath after each chunk."""
+
+    def __init__(self, n: int, size: int = 1000, chunk: int = 50) -> None:
+        self.n, self.size_, self.chunk = n, size, chunk
+
+    def splits(self) -> Iterator[Split]:
+        for start in range(0, self.n, self.size_):
+            yield {"start": start, "end": min(self.n, start + self.size_)}
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return NumberReader(split, self.chunk)
+
+
+class NumberReader(Reader):
+    def __init__(self, split: Split, chunk: int) -> None:
+        self.at, self.end, self.chunk = split["start"], split["end"], chunk
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        if self.at >= self.end:
+            return None
+        await asyncio.sleep(0)
+        end = min(self.end, self.at + self.chunk)
+        tuples, self.at = list(range(self.at, end)), end
+        return Chunk(tuples)
+
+    def remainder(self) -> Split | None:
+        return {"start": self.at, "end": self.end} if self.at < self.end else None
+
+
+def double(x: int) -> int:
+    return 2 * x
+
+
+def chain(n: int, **sink: Any) -> tuple[Pipeline, Kept]:
+    pipeline, kept = Pipeline("chain"), Kept(**sink)
+    stream = pipeline.source("numbers", Numbers(n))
+    stream.map("double", double).filter("all", lambda x: True).sink("kept", kept)
+    return pipeline, kept
+
+
+async def test_a_bounded_stream_ends_with_every_tuple_delivered(tmp_path: Path) -> None:
+    pipeline, kept = chain(5000)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    await network.finish()
+    assert kept.tuples == [2 * i for i in range(5000)]
+    assert network.unbalanced() == []
+
+
+async def test_an_empty_input_ends_at_once(tmp_path: Path) -> None:
+    pipeline, kept = chain(0)
+    network = Network(pipeline, tmp_path)
+    await network.start(instances=2)
+    await network.finish()
+    assert kept.tuples == []
+
+
+async def test_several_instances_share_the_work_from_the_start(tmp_path: Path) -> None:
+    pipeline, kept = chain(20000)
+    network = Network(pipeline, tmp_path)
+    await network.start(instances=3)
+    await network.finish()
+    assert Counter(kept.tuples) == Counter(2 * i for i in range(20000))
+    assert all(f.tuples_in for f in network.final)
+    assert network.unbalanced() == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_storm_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
+    pipeline, kept = chain(100_000)
+    network = Network(pipeline, tmp_path)
+    network.rng.seed(seed)
+    await network.start()
+    storm = asyncio.ensure_future(_storm(network))
+    await network.finish()
+    storm.cancel()
+    assert Counter(kept.tuples) == Counter(2 * i for i in range(100_000))
+    assert network.unbalanced() == []
+    assert network.notes["joined"] > 20
+    assert network.notes["left"] > 20
+
+
+async def _storm(network: Network) -> None:
+    actions = ["duplicate"] * 4 + ["leave"] * 4 + ["hand_over"]
+    while True:
+        await asyncio.sleep(0.005)
+        for operator in network.pipeline.operators:
+            action = network.rng.choice(actions)
+            if action != "duplicate" or len(network.of(operator)) < 5:
+                network.decide(operator, action)
+
+
+async def test_branches_get_every_tuple_and_meet_again(tmp_path: Path) -> None:
+    pipeline, kept = Pipeline("diamond"), Kept()
+    numbers = pipeline.source("numbers", Numbers(4000))
+    low = numbers.filter("low", lambda x: x < 1000)
+    twice = numbers.map("twice", double)
+    pipeline.merge(low, twice).sink("kept", kept)
+    network = Network(pipeline, tmp_path)
+    await network.start(instances=2)
+    storm = asyncio.ensure_future(_storm(network))
+    await network.finish()
+    storm.cancel()
+    assert Counter(kept.tuples) == Counter([*range(1000), *(2 * i for i in range(4000))])
+    assert network.unbalanced() == []
+
+
+async def test_a_slow_sink_stops_the_source_and_nothing_grows(tmp_path: Path) -> None:
+    pipeline, kept = chain(3000, delay_s=0.0002)
+    network = Network(pipeline, tmp_path, outbox_tuples_max=200, credit_tuples=400)
+    await network.start()
+    highest = 0
+    while not all(t.done() for t in network.running.values()):
+        await asyncio.sleep(0.005)
+        held = [i.outbox.held + i.intake.tuples for i in network.instances.values()]
+        highest = max(highest, *held)
+    await network.finish()
+    assert len(kept.tuples) == 3000
+    assert highest < 1000
+
+
+async def test_a_failing_operator_sends_its_tuple_to_the_dead_letters(tmp_path: Path) -> None:
+    pipeline, kept = Pipeline("failing", dead_letters=tmp_path / "dead.jsonl"), Kept()
+    pipeline.source("numbers", Numbers(100)).map("inverse", lambda x: 1 / x).sink("kept", kept)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    await network.finish()
+    assert len(kept.tuples) == 99
+    assert network.unbalanced() == []
+    (line,) = (tmp_path / "dead.jsonl").read_text().splitlines()
+    assert '"inverse"' in line
+    assert "ZeroDivisionError" in line
+    assert sum(f.dead for f in network.final) == 1

@@ -12,7 +12,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -130,8 +130,8 @@ class Link(asyncio.Protocol):
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports behave like asyncio's and do not inherit from them.
+        self._transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=0)
         self._writable.set()
 

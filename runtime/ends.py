@@ -105,7 +105,9 @@ class DeadLetter:
     reason: str
     tuple: Any
     where: str = ""
-    """What the operator can say of its origin, as `a.txt:17` or the name of a fused step."""
+    """Where to look: `a.txt:17` for a line of input, `pipeline.py:12 in clean` for an exception."""
+    step: str = ""
+    """The step of the operator that gave it up; empty at the ends of a pipeline."""
 
 
 @dataclass(slots=True)

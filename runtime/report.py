@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import msgspec
 
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.ledger import Ledger
+
+_NUMBERS = re.compile(rb'\[\n([^\[\]{}"]*)\]')
 
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
 
@@ -68,6 +71,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     ended: str
     failure: str | None
+    failure_detail: str
+    """What the failed process said last; may be empty."""
     started_at: str
     """Wall clock of the beginning, ISO 8601 with offset."""
     ledger: Ledger
@@ -94,7 +99,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         raise KeyError(name)
 
     def to_json(self) -> bytes:
-        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+        """Indented; a list of numbers stays on one line."""
+        text = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        return _NUMBERS.sub(lambda found: b"[" + b" ".join(found[1].split()) + b"]", text) + b"\n"
 
 
 def percentiles(latency: LatencyCounts) -> dict[str, float]:

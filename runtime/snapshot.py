@@ -43,6 +43,8 @@ class OperatorSnapshot:
     latency_p99_ms: float | None
     progress: float | None
     """Sources: share read, 0 to 1; None if the size of the input is not known."""
+    service_address: str
+    """Where the service of this end listens; empty if it has none."""
     members: tuple[InstanceSnapshot, ...]
 
 

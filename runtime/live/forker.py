@@ -59,6 +59,10 @@ class Forker:
         self._frames = FrameBuffer()
 
     @property
+    def parent_pid(self) -> int:
+        return self._parent.pid
+
+    @property
     def alive(self) -> list[Process]:
         return list(self._alive.values())
 

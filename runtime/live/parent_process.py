@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Literal
 
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live.link import send_blocking
@@ -31,8 +30,7 @@ from anabranch.runtime.live.origin import (
 from anabranch.runtime.live.own_files import close_inherited, disown, own
 from anabranch.runtime.live.preloaded import become_parent, fork_quietly, serve_forks
 from anabranch.runtime.live.warm import Preload
-
-Way = Literal["auto", "fork", "import"]
+from anabranch.runtime.options import Preloading
 
 
 @dataclass(slots=True)
@@ -78,7 +76,7 @@ def may_fork() -> bool:
     return False
 
 
-def choose_way(pipeline: Pipeline, way: Way) -> tuple[Way, Origin | None]:
+def choose_way(pipeline: Pipeline, way: Preloading) -> tuple[Preloading, Origin | None]:
     """Raises `PipelineError` if the pipeline can reach another process in no way."""
     if way == "fork" or (way == "auto" and may_fork()):
         return "fork", None

@@ -1,0 +1,29 @@
+"""How a run ends badly, as a value and as an exception."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.runtime.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """`message`: one line for the user; `detail`: what the process said last, may be empty."""
+
+    message: str
+    detail: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.detail}" if self.detail else self.message
+
+
+class RunFailed(Exception):
+    """The run ended before its input did. `report` is what there was until then."""
+
+    def __init__(self, failure: Failure, report: Report) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+        self.report = report

@@ -1,0 +1,279 @@
+"""The agent of one host: carries out one run of a pipeline.
+
+It makes processes, tells the first ones who their neighbours are, keeps the boards of the sources
+and listens. It is no master: it takes no decision of scaling, no tuple passes through it, and
+instances join and leave among themselves.
+
+    begin ── parent, services, founders from the sinks up ──▶ running
+    running ── all instances gone ──▶ completed      a process ends early ──▶ failed
+            ── stop() ──▶ stopped                    (the first of these counts)
+    finish ── services linger, every process ended, folder removed, report
+
+Every wait is bounded except the one for the stream itself: how long the input lasts is not ours
+to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.failure import Failure
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live.attendants import Attendants
+from anabranch.runtime.live.boards import Boards
+from anabranch.runtime.live.forker import Forker, ForkError
+from anabranch.runtime.live.genesis import genesis_of, waves
+from anabranch.runtime.live.hearing import Hearing
+from anabranch.runtime.live.messages import EndInput, Genesis
+from anabranch.runtime.live.parent_process import ParentProcess
+from anabranch.runtime.live.process import Process
+from anabranch.runtime.live.recorder import Recorder
+from anabranch.runtime.live.roster import Member, Phase, Roster
+from anabranch.runtime.live.run_dir import RunDir
+from anabranch.runtime.live.scripted import follow
+from anabranch.runtime.live.spawner import Spawner
+from anabranch.runtime.live.starter import Orders, Starter, StartError
+from anabranch.runtime.live.tasks import Tasks
+from anabranch.runtime.live.warm_pool import WarmPool
+from anabranch.runtime.live.watch import describe_end, watch
+from anabranch.runtime.options import Options
+
+SEED_BITS = 32
+UNUSED_AFTER_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the run ended: completed, stopped or failed."""
+
+    ended: str
+    failure: Failure | None = None
+
+
+class Agent:
+    """To be made and used inside one running event loop. `parent` belongs to it from then on."""
+
+    def __init__(self, pipeline: Pipeline, options: Options, parent: ParentProcess) -> None:
+        loop = asyncio.get_running_loop()
+        self.pipeline = pipeline
+        self.options = options
+        self.seed = secrets.randbits(SEED_BITS) if options.seed is None else options.seed
+        self.phase = "starting"
+        self.started_s = time.monotonic()
+        self.started_at = datetime.now().astimezone()
+        self.started: asyncio.Future[None] = loop.create_future()
+        """Done when every founder is ready; cancelled if the run ends before."""
+        self.run_dir = RunDir()
+        self.roster = Roster(pipeline)
+        self.recorder = Recorder(pipeline.operators, options.limits.status_period_s)
+        self.boards = Boards(pipeline, self.send)
+        self.tasks = Tasks(self._crashed)
+        self.forker = Forker(parent, options.on_output or _show, self._parent_lost)
+        self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
+        deadline_s = options.limits.start_deadline_s
+        self.starter = Starter(self.pool, self.forker, deadline_s, self._adopt)
+        self.spawner = Spawner(self)
+        self.hearing = Hearing(self)
+        self.services = Attendants(
+            pipeline, self.boards, self.starter, self.forker, self.tasks, self.fail
+        )
+        self._outcome: asyncio.Future[Outcome] = loop.create_future()
+        self._late_failure: Failure | None = None
+        self._ending = False
+        self._unfinished: set[InstanceId] = set()
+        self._orders: Orders
+
+    # -- from outside, in the agent's thread -----------------------------------------------
+
+    async def run(self) -> Outcome:
+        """The whole run; every process has ended when this returns or raises."""
+        self.tasks.start("begin", self._begin())
+        try:
+            outcome = await self._outcome
+            if outcome.ended == "completed":
+                self.phase = "closing"
+                await self.services.close()
+        finally:
+            await self._end_everything()
+        # A service may have failed while it was being closed.
+        return outcome if self._late_failure is None else Outcome("failed", self._late_failure)
+
+    def end_input(self, operator: str | None = None) -> None:
+        """Let the sources, or one, act as if their input had ended. Raises `PipelineError`."""
+        sources = [o.name for o in self.pipeline.operators.values() if o.source is not None]
+        if operator is not None and operator not in sources:
+            raise PipelineError(f"{operator!r} is no source; known: {', '.join(sources)}")
+        for name in sources if operator is None else [operator]:
+            self.boards.end_input(name)
+            for member in self.roster.living(name):
+                # Those that are not ready yet are told when they are.
+                if member.phase is not Phase.STARTING:
+                    self.send(member.id, EndInput())
+        if all(self.boards.has_ended_early(name) for name in sources) and self.started.done():
+            self.phase = "ending"
+
+    def stop(self) -> None:
+        """End everything now; what is on its way is given up."""
+        self._end(Outcome("stopped"))
+
+    def fail(self, failure: Failure) -> None:
+        """End everything now because it cannot go on. The first failure counts: later ones may
+        be its consequences, and those of processes that are being ended are."""
+        if self._outcome.done() and not self._ending:
+            self._late_failure = self._late_failure or failure
+        self._end(Outcome("failed", failure))
+
+    # -- for its parts ---------------------------------------------------------------------
+
+    def send(self, instance: InstanceId, message: Any) -> None:
+        member = self.roster.get(instance)
+        if member is not None and member.process is not None:
+            member.process.send(message)
+
+    async def start_member(self, member: Member, genesis: Genesis | None) -> None:
+        """Raises `StartError`."""
+        address = self.services.address_for(member.id.operator)
+        await self.starter.start(member, self._orders.assign(member, genesis, address))
+        if self.boards.has_ended_early(member.id.operator):
+            self.send(member.id, EndInput())
+
+    # -- the way of a run ------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        try:
+            await self.forker.start(self.options.import_deadline_s)
+            self._set_the_clock()
+            self.pool.refill()
+            await self.services.start(self._orders)
+            await self._found()
+        except (ForkError, StartError) as error:
+            self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {error}"))
+            return
+        if self._outcome.done():
+            return
+        self.phase = "running"
+        self.started.set_result(None)
+        self.tasks.start("sampler", self._sample())
+        if self.options.script is not None:
+            rng = random.Random(f"{self.seed}:script")
+            self.tasks.start("script", follow(self.options.script, self, rng))
+        if self.options.duration_s is not None:
+            self.tasks.start("duration", self._end_input_after(self.options.duration_s))
+        self._check_complete()
+
+    def _set_the_clock(self) -> None:
+        self.started_s = time.monotonic()
+        self.started_at = datetime.now().astimezone()
+        self._orders = Orders(
+            pipeline=self.pipeline.name,
+            run_dir=self.run_dir.path,
+            started_s=self.started_s,
+            token=secrets.token_bytes(32),
+            transport=self.options.transport,
+            host=self.options.host,
+            seed=self.seed,
+            scaling=self.options.decides,
+            limits=self.options.limits,
+        )
+
+    async def _found(self) -> None:
+        """From the sinks up: an instance that starts finds its successors listening."""
+        founders: dict[str, list[Member]] = {
+            o.name: self.roster.found(o) for o in self.pipeline.operators.values()
+        }
+        for wave in waves(self.pipeline):
+            members = [m for operator in wave for m in founders[operator.name]]
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for member in members:
+                        group.create_task(self._found_one(member, founders), name=member.text)
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
+
+    async def _found_one(self, member: Member, founders: Mapping[str, list[Member]]) -> None:
+        await self.start_member(member, genesis_of(member, self.pipeline, founders))
+        self.roster.activate(member)
+
+    def _adopt(self, member: Member, process: Process) -> None:
+        process.on_frame = lambda body: self.hearing.receive(member, body)
+        self._unfinished.add(member.id)
+        self.tasks.start(f"watch {member.text}", self._watch(member, process))
+
+    async def _watch(self, member: Member, process: Process) -> None:
+        await watch(process, member.goodbye, self.forker)
+        failure = describe_end(member.who, process, member.failed)
+        self.starter.note_ended(member.text, str(failure))
+        if member.phase is Phase.STARTING:
+            self.roster.end(member, Phase.DISCARDED)
+        elif member.phase in (Phase.LISTENING, Phase.ACTIVE):
+            self.fail(failure)
+        self._unfinished.discard(member.id)
+        self._check_complete()
+
+    def _check_complete(self) -> None:
+        living = self.roster.living()
+        if living and all(m.phase is Phase.LISTENING for m in living):
+            # Nobody is left who could start them, unless the word that they have been started is
+            # still on its way over another link than the one that told of their creator's end.
+            asyncio.get_running_loop().call_later(UNUSED_AFTER_S, self._end_unused, living)
+        if self.started.done() and not self._unfinished and not living:
+            self._end(Outcome("completed"))
+
+    def _end_unused(self, before: list[Member]) -> None:
+        if all(m.phase is Phase.LISTENING for m in self.roster.living()):
+            for member in before:
+                self.spawner.end_unused(member, "discarded")
+
+    def _end(self, outcome: Outcome) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(outcome)
+
+    async def _end_everything(self) -> None:
+        self._ending = True
+        self.phase = "ended"
+        self.started.cancel()
+        self.pool.close()
+        self.recorder.sample(time.monotonic() - self.started_s, self.instances())
+        try:
+            await self.forker.stop()
+            await self.tasks.cancel_all()
+        finally:
+            self.run_dir.remove()
+
+    # -- tasks -----------------------------------------------------------------------------
+
+    async def _sample(self) -> None:
+        while True:
+            self.recorder.sample(time.monotonic() - self.started_s, self.instances())
+            await asyncio.sleep(self.options.limits.status_period_s)
+
+    async def _end_input_after(self, duration_s: float) -> None:
+        await asyncio.sleep(self.started_s + duration_s - time.monotonic())
+        self.end_input()
+
+    def instances(self) -> dict[str, int]:
+        return {name: len(self.roster.active(name)) for name in self.pipeline.operators}
+
+    def _parent_lost(self, message: str) -> None:
+        self.fail(Failure(message))
+
+    def _crashed(self, name: str, error: BaseException) -> None:
+        """An error of ours: shown whole, since nobody can do anything else about it."""
+        detail = "".join(traceback.format_exception(error)).rstrip()
+        self.fail(Failure(f"the agent failed in {name!r}: {error!r}", detail))
+
+
+def _show(_name: str, line: str) -> None:
+    """What instances print goes to the user's standard error, whole lines at a time."""
+    if sys.stderr is not None:
+        print(line, file=sys.stderr, flush=True)

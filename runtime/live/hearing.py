@@ -1,0 +1,128 @@
+"""What instances say over their links, and what the agent does about each of it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, assert_never
+
+import msgspec
+
+from anabranch.runtime.failure import Failure
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.boards import SplitsError
+from anabranch.runtime.live.roster import Member, Phase
+from anabranch.runtime.live.watch import describe_end
+from anabranch.runtime.report import Event
+from anabranch.runtime.status import FinalCount, Status, id_from_wire
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent import Agent
+
+DERIVED = frozenset({"started", "joined", "left", "finished", "ended"})
+"""Notes of instances that the agent writes down itself, once and with the count it then has."""
+IDLE = "idle"
+
+_decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
+
+
+class Hearing:
+    """One for all instances of a run."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def receive(self, member: Member, body: bytes) -> None:
+        """One frame. What it raises is an error of the instance and closes its link."""
+        agent = self._agent
+        message = _decode(body)
+        match message:
+            case msg.Ready(address=address):
+                agent.starter.note_ready(member.text, address)
+            case msg.Spawn():
+                agent.spawner.begin(member, message)
+            case msg.Discard(children=children):
+                for child in children:
+                    agent.spawner.discard(id_from_wire(child))
+            case msg.Claim() | msg.Release() | msg.Progress():
+                self._about_splits(member, message)
+            case msg.EventNote():
+                self._note(member, message)
+            case Status():
+                self._status(member, message)
+            case FinalCount():
+                self._gone(member, message)
+            case msg.Failed():
+                self._failed(member, message)
+            case msg.Publish() | msg.Ended():
+                raise ValueError("only a service publishes splits")
+            case _:
+                assert_never(message)
+
+    def _about_splits(
+        self, member: Member, message: msg.Claim | msg.Release | msg.Progress
+    ) -> None:
+        boards = self._agent.boards
+        match message:
+            case msg.Claim():
+                try:
+                    answer = boards.claim(member.id)
+                except SplitsError as error:
+                    self._agent.fail(Failure(str(error)))
+                else:
+                    self._agent.send(member.id, answer)
+            case msg.Release(remainder=remainder, progress=progress):
+                boards.release(member.id, remainder, progress)
+            case msg.Progress(amount=amount):
+                boards.advance(member.id, amount)
+
+    def _note(self, member: Member, note: msg.EventNote) -> None:
+        if note.event == "started":
+            self._activate(member, note.t)
+        elif note.event == "keeper":
+            self._agent.roster.crown(member)
+        elif note.event == "no_keeper":
+            member.keeper = False
+        elif note.event == "veto":
+            member.told_to_leave = False
+        if note.event not in DERIVED:
+            self.write(member, note.event, note.detail, note.t)
+
+    def _status(self, member: Member, status: Status) -> None:
+        if status.state != IDLE:
+            self._activate(member, status.t)
+        if member.phase is not Phase.GONE:
+            self._agent.recorder.note_status(status)
+
+    def _activate(self, member: Member, t: float) -> None:
+        if self._agent.roster.activate(member) and not member.founder:
+            self._agent.recorder.joins[member.id.operator] += 1
+            self.write(member, "joined", f"by {member.id.operator}.{member.id.creator}", t)
+
+    def _gone(self, member: Member, final: FinalCount) -> None:
+        # One that was ready before it could be seen active has taken part all the same.
+        self._activate(member, time.monotonic())
+        if not self._agent.roster.end(member, Phase.GONE):
+            raise ValueError(f"{member.text} says twice that it has ended")
+        self._agent.recorder.note_final(final)
+        self.write(member, "left" if final.leaves else "ended", "", time.monotonic())
+        member.goodbye.set_result(None)
+
+    def _failed(self, member: Member, message: msg.Failed) -> None:
+        member.failed = message
+        if member.phase in (Phase.LISTENING, Phase.ACTIVE) and member.process is not None:
+            # At once, not when it exits: its neighbours will complain of its end in a moment.
+            self._agent.fail(describe_end(member.who, member.process, message))
+
+    def write(self, member: Member, kind: str, detail: str, t: float) -> None:
+        """An event of the report. `t`: on the clock of the host."""
+        operator = member.id.operator
+        self._agent.recorder.note(
+            Event(
+                t=round(t - self._agent.started_s, 4),
+                operator=operator,
+                kind=kind,
+                instances=len(self._agent.roster.active(operator)),
+                instance=member.text,
+                detail=detail,
+            )
+        )

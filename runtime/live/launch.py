@@ -1,0 +1,281 @@
+"""Begins runs: for a script in a thread of its own, for the command line in the main thread."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live.agent import Agent, Outcome
+from anabranch.runtime.live.origin import DEFAULT_ENTRY, Origin, being_loaded
+from anabranch.runtime.live.parent_process import (
+    ParentProcess,
+    choose_way,
+    fork_parent,
+    import_parent,
+)
+from anabranch.runtime.live.views import report_of, snapshot_of
+from anabranch.runtime.options import Options
+from anabranch.runtime.report import Report, check_writable, write_report
+from anabranch.runtime.snapshot import RunSnapshot
+
+STOP_TIMEOUT_S = 15.0
+"""More than everything that ends a run may take."""
+View = Callable[[RunSnapshot], None]
+
+
+def start(pipeline: Pipeline, options: Options | None = None, *, entry: str = DEFAULT_ENTRY) -> Run:
+    """Begin a run and return when its first instances are ready.
+
+    Works in any program: see `Options.preload` for how instances get the pipeline. Raises
+    `PipelineError` if the pipeline cannot run, what `prepare` of its ends raises, and `RunFailed`
+    if instances do not start.
+    """
+    return Run(_prepare(pipeline, options or Options(), entry))
+
+
+def run(
+    pipeline: Pipeline,
+    options: Options | None = None,
+    *,
+    view: View | None = None,
+    view_period_s: float = 0.25,
+    entry: str = DEFAULT_ENTRY,
+) -> Report:
+    """Carry out a whole run in this, the main, thread. Raises as `start` does.
+
+    Ctrl-C ends the input, so that the stream is finished properly; a second one, or SIGTERM,
+    stops everything. `view` gets a snapshot every `view_period_s` and one at the end.
+    """
+    prepared = _prepare(pipeline, options or Options(), entry)
+
+    def began(agent: Agent) -> None:
+        _take_signals(agent)
+        if view is not None:
+            agent.tasks.start("view", _show_again(view, agent, view_period_s))
+
+    try:
+        report = asyncio.run(_carry_out(prepared, began, view or _nobody_looks))
+    finally:
+        prepared.abandon()
+    return report
+
+
+class Run:
+    """A run in progress. Also a context manager: leaving it ends the input of unbounded sources
+    and waits for the end; leaving it by an exception stops the run."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.pipeline = prepared.pipeline
+        self._prepared = prepared
+        self._began = threading.Event()
+        self._agent: Agent | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._snapshot: RunSnapshot | None = None
+        self._report: Report | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._live, name="anabranch-agent", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop_at_exit)
+        self._began.wait()
+        if self._error is not None:
+            self._thread.join()
+            atexit.unregister(self._stop_at_exit)
+            raise self._error
+
+    def wait(self, timeout_s: float | None = None) -> Report:
+        """The report, when the run has ended. Raises `RunFailed`, or `TimeoutError` if it goes on.
+
+        A run that was stopped is no failure: see `Report.ended`.
+        """
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise TimeoutError(f"run of {self.pipeline.name!r} goes on after {timeout_s} s")
+        atexit.unregister(self._stop_at_exit)
+        if self._error is not None:
+            raise self._error
+        assert self._report is not None
+        return self._report
+
+    def end_input(self, operator: str | None = None) -> None:
+        """Let one source, or all, act as if its input had ended; then `wait`.
+
+        Raises `PipelineError` if there is no such source.
+        """
+        known = [o.name for o in self.pipeline.operators.values() if o.source is not None]
+        if operator is not None and operator not in known:
+            raise PipelineError(f"{operator!r} is no source; known: {', '.join(known)}")
+        self._tell(lambda agent: agent.end_input(operator))
+
+    def stop(self) -> Report:
+        """End everything now, give up what is on its way, and return when nothing is left."""
+        self._tell(Agent.stop)
+        return self.wait(STOP_TIMEOUT_S)
+
+    def snapshot(self) -> RunSnapshot:
+        """What the run looks like; renewed about four times a second."""
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def service_address(self, operator: str) -> str:
+        """Where the service of a source or sink listens; empty if it has none."""
+        return self.snapshot().operator(operator).service_address
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._tell(Agent.stop)
+            self._thread.join(STOP_TIMEOUT_S)
+            return
+        for operator in self.pipeline.operators.values():
+            if operator.source is not None and not operator.source.bounded:
+                self.end_input(operator.name)
+        self.wait()
+
+    def _live(self) -> None:
+        try:
+            self._report = asyncio.run(_carry_out(self._prepared, self._agent_made, self._look))
+        except BaseException as error:
+            # Raised again where the user waits for it.
+            self._error = error
+        finally:
+            self._prepared.abandon()
+            self._began.set()
+
+    def _agent_made(self, agent: Agent) -> None:
+        self._agent = agent
+        self._loop = asyncio.get_running_loop()
+        self._look(snapshot_of(agent))
+        agent.tasks.start("view", _show_again(self._look, agent, 0.25))
+        agent.started.add_done_callback(self._agent_started)
+
+    def _agent_started(self, started: asyncio.Future[None]) -> None:
+        if not started.cancelled() and self._agent is not None:
+            self._look(snapshot_of(self._agent))
+            self._began.set()
+
+    def _look(self, snapshot: RunSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def _tell(self, order: Callable[[Agent], None]) -> None:
+        """Have the agent's thread do it; nothing to do once the run has ended."""
+        loop, agent = self._loop, self._agent
+        if loop is None or agent is None:
+            return
+        try:
+            loop.call_soon_threadsafe(order, agent)
+        except RuntimeError:
+            # The loop was closed, so the run has ended.
+            return
+
+    def _stop_at_exit(self) -> None:
+        """The program ends without having waited."""
+        self._tell(Agent.stop)
+        self._thread.join(STOP_TIMEOUT_S)
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A pipeline that can run, and how its processes will get it."""
+
+    pipeline: Pipeline
+    options: Options
+    entry: str
+    origin: Origin | None
+    parent: ParentProcess | None
+
+    def agent(self) -> Agent:
+        """To be called in the thread that carries out the run."""
+        if self.parent is None:
+            assert self.origin is not None
+            self.parent = import_parent(self.pipeline, self.origin, self.entry)
+        return Agent(self.pipeline, self.options, self.parent)
+
+    def abandon(self) -> None:
+        """End the parent, if it is there; all others end with it. Harmless after a run."""
+        parent, self.parent = self.parent, None
+        if parent is None:
+            return
+        parent.kill()
+        deadline = time.monotonic() + 2.0
+        while not parent.ended() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        parent.close()
+
+
+def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
+    if being_loaded():
+        raise PipelineError(
+            "a run was started while the pipeline's file is read again for another run; put the "
+            'call under `if __name__ == "__main__":`'
+        )
+    pipeline.validate()
+    if options.report is not None:
+        check_writable(options.report)
+    if options.script is not None:
+        options.script.decisions(o.name for o in pipeline.operators.values() if o.can_scale)
+    way, origin = choose_way(pipeline, options.preload)
+    for operator in pipeline.operators.values():
+        end = operator.source or operator.sink
+        if end is not None:
+            end.prepare()
+    parent = fork_parent(pipeline, entry) if way == "fork" else None
+    return Prepared(pipeline, options, entry, origin, parent)
+
+
+async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:
+    agent = prepared.agent()
+    began(agent)
+    outcome = await agent.run()
+    view(snapshot_of(agent))
+    return _finish(agent, outcome)
+
+
+def _finish(agent: Agent, outcome: Outcome) -> Report:
+    report = report_of(agent, outcome)
+    if agent.options.report is not None:
+        write_report(report, agent.options.report)
+    if outcome.failure is not None:
+        raise RunFailed(outcome.failure, report)
+    return report
+
+
+async def _show_again(view: View, agent: Agent, period_s: float) -> None:
+    while True:
+        view(snapshot_of(agent))
+        await asyncio.sleep(period_s)
+
+
+def _nobody_looks(_snapshot: RunSnapshot) -> None:
+    return
+
+
+def _take_signals(agent: Agent) -> None:
+    loop = asyncio.get_running_loop()
+    interrupts = 0
+
+    def interrupted() -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts == 1 and agent.started.done():
+            agent.end_input()
+        else:
+            agent.stop()
+
+    loop.add_signal_handler(signal.SIGINT, interrupted)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, agent.stop)

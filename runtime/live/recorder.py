@@ -1,0 +1,154 @@
+"""Keeps what instances tell, within bounds, and makes of it the samples of the report.
+
+No clock here: times are arguments, in seconds since the run began.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from anabranch.runtime.latency import LatencyCounts, merged
+from anabranch.runtime.report import Event, Samples, rates
+from anabranch.runtime.status import FinalCount, Status
+
+EVENTS_MAX = 20_000
+ROWS_MAX = 2_400
+"""Ten minutes of samples at four a second; longer runs are kept at half the rate, and so on."""
+RECENT_S = 1.2
+"""What the rates of a live view are the mean of."""
+
+
+@dataclass(slots=True)
+class Row:
+    """One operator at one moment. Totals grow; `latency` is since the row before."""
+
+    instances: int
+    load: float
+    tuples_in: int
+    tuples_out: int
+    dead: int
+    queue: int
+    held: int
+    latency: LatencyCounts = field(default_factory=LatencyCounts)
+
+
+Tick = tuple[float, dict[str, Row]]
+
+
+class Recorder:
+    def __init__(self, operators: Iterable[str], period_s: float) -> None:
+        self.period_s = period_s
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self.events_dropped = 0
+        self.finals: list[FinalCount] = []
+        self.statuses: dict[str, Status] = {}
+        """The latest of every instance that has not ended."""
+        self.joins = dict.fromkeys(operators, 0)
+        self.leaves = dict.fromkeys(operators, 0)
+        self._ticks: list[Tick] = []
+        self._recent: deque[Tick] = deque()
+        self._latency = {name: LatencyCounts() for name in self.joins}
+        self._tick_latency = {name: LatencyCounts() for name in self.joins}
+        self._ended = {name: Row(0, 0.0, 0, 0, 0, 0, 0) for name in self.joins}
+
+    def note(self, event: Event) -> None:
+        self.events_dropped += len(self.events) == EVENTS_MAX
+        self.events.append(event)
+
+    def last_events(self, most: int) -> list[Event]:
+        """Oldest first."""
+        return list(islice(reversed(self.events), most))[::-1]
+
+    def note_status(self, status: Status) -> None:
+        self.statuses[status.id] = status
+        self._latency[status.operator].add(status.latency)
+        self._tick_latency[status.operator].add(status.latency)
+
+    def note_final(self, final: FinalCount) -> None:
+        self.statuses.pop(final.id, None)
+        self.finals.append(final)
+        ended = self._ended[final.operator]
+        ended.tuples_in += final.tuples_in
+        ended.tuples_out += final.tuples_out
+        ended.dead += final.dead + final.dead_upstream
+        self.leaves[final.operator] += final.leaves
+
+    def sample(self, t: float, instances: Mapping[str, int]) -> None:
+        """Take one row per operator. `instances`: how many are active."""
+        rows = {name: self._row(name, count) for name, count in instances.items()}
+        self._recent.append((t, rows))
+        while len(self._recent) > 2 and t - self._recent[1][0] >= RECENT_S:
+            self._recent.popleft()
+        if not self._ticks or t - self._ticks[-1][0] >= 0.5 * self.period_s:
+            self._ticks.append((t, self._with_latency_since_last_tick(rows)))
+        if len(self._ticks) >= ROWS_MAX:
+            self._ticks = _halved(self._ticks)
+            self.period_s *= 2
+
+    def latest(self, operator: str) -> Row:
+        return self._recent[-1][1][operator] if self._recent else self._ended[operator]
+
+    def recent_rates(self, operator: str) -> tuple[float, float]:
+        """Tuples in and out per second, over about the last second."""
+        if len(self._recent) < 2:
+            return 0.0, 0.0
+        (t0, first), (t1, last) = self._recent[0], self._recent[-1]
+        a, b = first[operator], last[operator]
+        if t1 <= t0:
+            return 0.0, 0.0
+        into, out = b.tuples_in - a.tuples_in, b.tuples_out - a.tuples_out
+        return max(0, into) / (t1 - t0), max(0, out) / (t1 - t0)
+
+    def recent_latency(self, operator: str) -> LatencyCounts:
+        whole = LatencyCounts()
+        for _, rows in self._recent:
+            whole.add(rows[operator].latency.counts)
+        return whole
+
+    def samples(self, operator: str) -> Samples:
+        t = [round(t, 3) for t, _ in self._ticks]
+        rows = [rows[operator] for _, rows in self._ticks]
+        return Samples(
+            t=t,
+            instances=[r.instances for r in rows],
+            load=[round(r.load, 4) for r in rows],
+            rate_in=rates(t, [r.tuples_in for r in rows]),
+            rate_out=rates(t, [r.tuples_out for r in rows]),
+            queue=[r.queue for r in rows],
+            held=[r.held for r in rows],
+            latency_p50_ms=[r.latency.percentile(0.5) for r in rows],
+            latency_p99_ms=[r.latency.percentile(0.99) for r in rows],
+        )
+
+    def _row(self, operator: str, instances: int) -> Row:
+        own = [s for s in self.statuses.values() if s.operator == operator]
+        ended = self._ended[operator]
+        latency = LatencyCounts(self._latency[operator].take())
+        return Row(
+            instances=instances,
+            load=sum(s.load for s in own) / len(own) if own else 0.0,
+            tuples_in=ended.tuples_in + sum(s.tuples_in for s in own),
+            tuples_out=ended.tuples_out + sum(s.tuples_out for s in own),
+            dead=ended.dead + sum(s.dead for s in own),
+            queue=sum(s.queued for s in own),
+            held=sum(s.held for s in own),
+            latency=latency,
+        )
+
+    def _with_latency_since_last_tick(self, rows: dict[str, Row]) -> dict[str, Row]:
+        return {
+            name: replace(row, latency=LatencyCounts(self._tick_latency[name].take()))
+            for name, row in rows.items()
+        }
+
+
+def _halved(ticks: list[Tick]) -> list[Tick]:
+    """Every second tick, with the latencies of the one that went."""
+    kept = []
+    for (_, gone), (t, rows) in zip(ticks[0::2], ticks[1::2], strict=False):
+        both = {n: merged((gone[n].latency.counts, r.latency.counts)) for n, r in rows.items()}
+        kept.append((t, {n: replace(r, latency=both[n]) for n, r in rows.items()}))
+    return kept

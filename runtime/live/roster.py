@@ -1,0 +1,136 @@
+"""Who takes part in the run: ids given out, instances by operator, their way through life.
+
+The agent is no master: it only makes processes and must know which it has made. Nothing here
+decides who talks to whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.live.messages import Failed
+from anabranch.runtime.live.process import Process
+
+
+class Phase(Enum):
+    STARTING = auto()
+    """Has an id, is not ready yet; nobody else knows it."""
+    LISTENING = auto()
+    """Ready, and its creator has been told; waits for its START."""
+    ACTIVE = auto()
+    GONE = auto()
+    """Ended by the protocol, with an account of its tuples."""
+    DISCARDED = auto()
+    """Never took part; its id is not used again."""
+
+
+LIVING = frozenset({Phase.STARTING, Phase.LISTENING, Phase.ACTIVE})
+
+
+@dataclass(slots=True)
+class Member:
+    """An instance as the agent knows it. `process` is None until one was found for it."""
+
+    id: InstanceId
+    founder: bool
+    phase: Phase = Phase.STARTING
+    process: Process | None = None
+    address: str = ""
+    keeper: bool = False
+    told_to_leave: bool = False
+    """By the script; it may still refuse."""
+    failed: Failed | None = None
+    """Its own explanation, if it gave one before it ended."""
+    goodbye: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """Done when it has sent its final count."""
+
+    @property
+    def text(self) -> str:
+        return str(self.id)
+
+    @property
+    def who(self) -> str:
+        return f"operator {self.id.operator!r}: instance {self.text}"
+
+
+class Roster:
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._operators = pipeline.operators
+        self._next_number = dict.fromkeys(pipeline.operators, 0)
+        self._members: dict[InstanceId, Member] = {}
+        self._living: dict[str, list[Member]] = {name: [] for name in pipeline.operators}
+        self.peaks = dict.fromkeys(pipeline.operators, 0)
+        self.ever = dict.fromkeys(pipeline.operators, 0)
+        """Instances that took part at some time."""
+
+    def found(self, operator: Operator) -> list[Member]:
+        """The instances with which the operator begins; number 0 is the keeper."""
+        members = [self._add(operator.name, -1, True) for _ in range(operator.instances_at_start)]
+        members[0].keeper = True
+        return members
+
+    def reserve(self, creator: InstanceId, n: int) -> tuple[list[Member], str]:
+        """Up to `n` new members of the creator's operator, and why there are not all."""
+        operator = self._operators[creator.operator]
+        if not operator.can_scale:
+            return [], f"operator {operator.name!r} cannot have several instances"
+        most = instances_max(operator)
+        room = max(0, most - len(self.living(operator.name)))
+        members = [self._add(operator.name, creator.number, False) for _ in range(min(n, room))]
+        return members, "" if len(members) == n else f"at most {most} instances of {operator.name}"
+
+    def get(self, instance: InstanceId) -> Member | None:
+        return self._members.get(instance)
+
+    def living(self, operator: str | None = None) -> list[Member]:
+        names = self._living if operator is None else (operator,)
+        return [member for name in names for member in self._living[name]]
+
+    def active(self, operator: str) -> list[Member]:
+        return [m for m in self._living[operator] if m.phase is Phase.ACTIVE]
+
+    def unaccounted(self) -> list[Member]:
+        """Those that took part, or could have, and have not said what became of their tuples."""
+        return [m for m in self.living() if m.phase in (Phase.LISTENING, Phase.ACTIVE)]
+
+    def activate(self, member: Member) -> bool:
+        """Whether this is news."""
+        if member.phase not in (Phase.STARTING, Phase.LISTENING):
+            return False
+        member.phase = Phase.ACTIVE
+        name = member.id.operator
+        self.ever[name] += 1
+        self.peaks[name] = max(self.peaks[name], len(self.active(name)))
+        return True
+
+    def end(self, member: Member, phase: Phase) -> bool:
+        """Whether this is news. `phase`: GONE or DISCARDED."""
+        if member.phase not in LIVING:
+            return False
+        member.phase = phase
+        self._living[member.id.operator].remove(member)
+        return True
+
+    def crown(self, member: Member) -> None:
+        """`member` says that it is the keeper now; its predecessor in the role is not."""
+        for other in self._living[member.id.operator]:
+            other.keeper = other is member
+
+    def _add(self, operator: OperatorName, creator: int, founder: bool) -> Member:
+        number = self._next_number[operator]
+        self._next_number[operator] = number + 1
+        member = Member(InstanceId(operator, number, creator), founder)
+        self._members[member.id] = member
+        self._living[operator].append(member)
+        return member
+
+
+def instances_max(operator: Operator) -> int:
+    """An operator without a scale is never changed by itself; a script may still do so."""
+    return (operator.scale or Scale()).max_instances

@@ -1,0 +1,50 @@
+"""Follows a scale script: tells instances, at the times written, to duplicate or to leave."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.live.messages import Decide
+from anabranch.runtime.live.roster import Member
+from anabranch.runtime.policies.script import Script, Scripted
+from anabranch.runtime.report import Event
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent import Agent
+
+
+async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
+    """Return after the last decision. Late decisions are made at once, in their order."""
+    scalable = [o.name for o in agent.pipeline.operators.values() if o.can_scale]
+    for decision in script.decisions(scalable):
+        await asyncio.sleep(agent.started_s + decision.at_s - time.monotonic())
+        member = choose(decision, agent.roster.active(decision.operator), rng)
+        if member is None:
+            agent.recorder.note(_nobody(decision, agent))
+            continue
+        member.told_to_leave |= decision.action == "leave"
+        agent.send(member.id, Decide(action=decision.action, n=decision.n))
+
+
+def choose(decision: Scripted, active: list[Member], rng: random.Random) -> Member | None:
+    """Who acts: for `leave` one that is not the keeper, for `hand_over` the keeper."""
+    able = [m for m in active if not m.told_to_leave]
+    match decision.action:
+        case "leave":
+            able = [m for m in able if not m.keeper]
+        case "hand_over":
+            able = [m for m in able if m.keeper]
+    return rng.choice(able) if able else None
+
+
+def _nobody(decision: Scripted, agent: Agent) -> Event:
+    return Event(
+        t=round(time.monotonic() - agent.started_s, 4),
+        operator=decision.operator,
+        kind="skipped",
+        instances=len(agent.roster.active(decision.operator)),
+        detail=f"nobody can {decision.action}",
+    )

@@ -1,0 +1,116 @@
+"""Brings members up: an idle process, its assignment, and the word that it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.forker import Forker, ForkError
+from anabranch.runtime.live.messages import Assign, Genesis
+from anabranch.runtime.live.process import Process
+from anabranch.runtime.live.roster import Member
+from anabranch.runtime.live.warm_pool import WarmPool
+from anabranch.runtime.status import id_to_wire
+
+
+class StartError(Exception):
+    """An instance or a service did not get ready. The message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What every assignment of a run holds."""
+
+    pipeline: str
+    run_dir: Path
+    started_s: float
+    token: bytes
+    transport: str
+    host: str
+    seed: int
+    scaling: bool
+    limits: Limits
+
+    def assign(self, member: Member, genesis: Genesis | None, service_address: str) -> Assign:
+        return Assign(
+            id=id_to_wire(member.id),
+            pipeline=self.pipeline,
+            run_dir=str(self.run_dir),
+            started_s=self.started_s,
+            token=self.token,
+            transport=self.transport,
+            host=self.host,
+            genesis=genesis,
+            seed=self.seed,
+            scaling=self.scaling,
+            limits=asdict(self.limits),
+            service_address=service_address,
+        )
+
+
+class Starter:
+    """`adopt(member, process)` is called before a process gets its assignment, so that whatever
+    it says or suffers afterwards finds its ear."""
+
+    def __init__(
+        self,
+        pool: WarmPool,
+        forker: Forker,
+        deadline_s: float,
+        adopt: Callable[[Member, Process], None],
+    ) -> None:
+        self._pool = pool
+        self._forker = forker
+        self._deadline_s = deadline_s
+        self._adopt = adopt
+        self._awaited: dict[str, asyncio.Future[str]] = {}
+
+    async def take(self, what: str) -> Process:
+        """An idle process within the deadline. Raises `StartError`."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await self._pool.take()
+        except TimeoutError:
+            raise StartError(f"{what}: no process within {self._deadline_s:g} s") from None
+        except ForkError as error:
+            raise StartError(f"{what}: {error}") from None
+
+    async def start(self, member: Member, assign: Assign) -> None:
+        """Return when `member` is ready, with its address set. Raises `StartError`."""
+        process = await self.take(member.text)
+        member.process = process
+        process.name = member.text
+        ready = self.expect(member.text)
+        self._adopt(member, process)
+        process.send(assign)
+        member.address = await self.wait(member.text, process, ready)
+
+    def expect(self, name: str) -> asyncio.Future[str]:
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._awaited[name] = ready
+        return ready
+
+    async def wait(self, name: str, process: Process, ready: asyncio.Future[str]) -> str:
+        """The address of a process that was expected; kills it after the deadline."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await ready
+        except TimeoutError:
+            self._forker.kill(process)
+            raise StartError(f"{name} was not ready within {self._deadline_s:g} s") from None
+        finally:
+            del self._awaited[name]
+
+    def note_ready(self, name: str, address: str) -> None:
+        ready = self._awaited.get(name)
+        if ready is not None and not ready.done():
+            ready.set_result(address)
+
+    def note_ended(self, name: str, words: str) -> None:
+        """The process ended; whoever waits for it to be ready learns why it never will be."""
+        ready = self._awaited.get(name)
+        if ready is not None and not ready.done():
+            ready.set_exception(StartError(words))

@@ -1,0 +1,128 @@
+"""Makes values of a run for others to look at: the snapshot while it runs, the report after."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.graph import Operator, edges
+from anabranch.runtime.latency import merged, percentile
+from anabranch.runtime.ledger import settle
+from anabranch.runtime.live.roster import Member
+from anabranch.runtime.report import OperatorReport, Report, percentiles
+from anabranch.runtime.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
+from anabranch.runtime.status import FinalCount, Status
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent import Agent, Outcome
+
+SNAPSHOT_EVENTS_MAX = 20
+
+
+def snapshot_of(agent: Agent) -> RunSnapshot:
+    return RunSnapshot(
+        pipeline=agent.pipeline.name,
+        phase=agent.phase,
+        seconds=time.monotonic() - agent.started_s,
+        operators=tuple(_operator_snapshot(agent, o) for o in agent.pipeline.operators.values()),
+        idle=len(agent.pool.idle),
+        pids=tuple([agent.forker.parent_pid, *(p.pid for p in agent.forker.alive if p.pid)]),
+        events=tuple(agent.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
+    )
+
+
+def report_of(agent: Agent, outcome: Outcome) -> Report:
+    """To be called after the run has ended."""
+    pipeline, recorder = agent.pipeline, agent.recorder
+    finals = recorder.finals
+    unaccounted = {m.text: recorder.statuses.get(m.text) for m in agent.roster.unaccounted()}
+    return Report(
+        pipeline=pipeline.name,
+        seconds=round(time.monotonic() - agent.started_s, 3),
+        ended=outcome.ended,
+        failure=None if outcome.failure is None else outcome.failure.message,
+        failure_detail="" if outcome.failure is None else outcome.failure.detail,
+        started_at=agent.started_at.isoformat(timespec="milliseconds"),
+        ledger=settle(
+            finals, edges(pipeline.operators.values()), list(pipeline.operators), unaccounted
+        ),
+        operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
+        events=list(recorder.events),
+        events_dropped=recorder.events_dropped,
+        latency_ms=percentiles(merged(f.latency for f in finals)),
+        dead_reasons=dict(sum((Counter(f.dead_reasons) for f in finals), Counter())),
+        sample_period_s=recorder.period_s,
+        seed=agent.seed,
+    )
+
+
+def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
+    recorder, name = agent.recorder, operator.name
+    finals = [f for f in recorder.finals if f.operator == name]
+    rows: list[FinalCount | Status] = [*finals]
+    rows += [s for s in recorder.statuses.values() if s.operator == name]
+    return OperatorReport(
+        name=name,
+        kind=_kind(operator),
+        tuples_in=sum(r.tuples_in for r in rows),
+        tuples_out=sum(r.tuples_out for r in rows),
+        dead=sum(r.dead for r in rows) + sum(f.dead_upstream for f in finals),
+        instances_peak=agent.roster.peaks[name],
+        instances_ever=agent.roster.ever[name],
+        joins=recorder.joins[name],
+        leaves=recorder.leaves[name],
+        messages=sum(r.messages for r in rows),
+        latency_ms=percentiles(merged(f.latency for f in finals)),
+        samples=recorder.samples(name),
+    )
+
+
+def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
+    recorder, name = agent.recorder, operator.name
+    row = recorder.latest(name)
+    rate_in, rate_out = recorder.recent_rates(name)
+    latency = recorder.recent_latency(name).counts
+    return OperatorSnapshot(
+        name=name,
+        kind=_kind(operator),
+        instances=len(agent.roster.active(name)),
+        rate_in=rate_in,
+        rate_out=rate_out,
+        load=row.load,
+        queued=row.queue,
+        held=row.held,
+        tuples_in=row.tuples_in,
+        tuples_out=row.tuples_out,
+        dead=row.dead,
+        joins=recorder.joins[name],
+        leaves=recorder.leaves[name],
+        latency_p50_ms=percentile(latency, 0.5),
+        latency_p99_ms=percentile(latency, 0.99),
+        progress=agent.boards.progress(name),
+        service_address=agent.services.address_for(name),
+        members=tuple(_instance_snapshot(agent, m) for m in agent.roster.living(name)),
+    )
+
+
+def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
+    status = agent.recorder.statuses.get(member.text)
+    heard = agent.started_s if status is None else status.t
+    return InstanceSnapshot(
+        id=member.text,
+        pid=0 if member.process is None else member.process.pid,
+        state=member.phase.name.lower() if status is None else status.state,
+        keeper=member.keeper,
+        load=0.0 if status is None else status.load,
+        queued=0 if status is None else status.queued,
+        held=0 if status is None else status.held,
+        blocked_by=None if status is None else status.blocked_by,
+        waiting_for=() if status is None else tuple(status.waiting_for),
+        silent_s=max(0.0, time.monotonic() - heard),
+    )
+
+
+def _kind(operator: Operator) -> str:
+    if operator.source is not None:
+        return "source"
+    return "operator" if operator.sink is None else "sink"

@@ -1,0 +1,56 @@
+"""How a run is carried out: what the command line and `Pipeline.start` can choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
+from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.policies.script import Script
+
+Preloading = Literal["auto", "fork", "import"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Raises `PipelineError` for values that make no sense."""
+
+    report: Path | None = None
+    duration_s: float | None = None
+    """End the input of every source after so long."""
+    script: Script | None = None
+    scaling: bool | None = None
+    """Whether operators decide by themselves; None: yes, unless a script decides."""
+    transport: Literal["unix", "tcp"] = "unix"
+    host: str = "127.0.0.1"
+    """Where instances listen with transport `tcp`."""
+    warm: int = 2
+    """Idle processes kept ready."""
+    seed: int | None = None
+    """Of all random choices; None: drawn, and written to the report."""
+    limits: Limits = DEFAULT_LIMITS
+    preload: Preloading = "auto"
+    """How instances get the pipeline: fork of this process, or a process that reads the file
+    again. `auto` forks while this process has one thread; `fork` does so in any case, at the
+    risk that a lock which another thread holds stays locked in the instances."""
+    import_deadline_s: float = 120.0
+    on_output: Callable[[str, str], None] | None = None
+    """Gets the name of an instance and each line that it printed, in the agent's thread; None:
+    the line goes to this process's standard error. Must not block."""
+
+    def __post_init__(self) -> None:
+        if self.duration_s is not None and not self.duration_s > 0:
+            raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
+        if self.warm < 0:
+            raise PipelineError(f"warm must be 0 or more, got {self.warm}")
+        if self.transport not in ("unix", "tcp"):
+            raise PipelineError(f"transport must be 'unix' or 'tcp', got {self.transport!r}")
+        if self.preload not in ("auto", "fork", "import"):
+            raise PipelineError(f"preload must be auto, fork or import, got {self.preload!r}")
+
+    @property
+    def decides(self) -> bool:
+        return self.script is None if self.scaling is None else self.scaling

@@ -1,0 +1,26 @@
+"""Nowhere: what counts is that it arrived."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+
+
+@dataclass(frozen=True)
+class Discard(Sink):
+    """Promises nothing. For benchmarks, and for operators whose side effects are the purpose."""
+
+    def open(self, context: RunContext) -> Writer:
+        return DiscardWriter()
+
+
+def discard() -> Discard:
+    """Count tuples and drop them."""
+    return Discard()
+
+
+class DiscardWriter(Writer):
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        return []

@@ -1,0 +1,95 @@
+"""Standard output: a terminal, a file or a pipe, whose slowness is passed on to the stream.
+
+What `write` has returned for was taken by the system. If the reader of a pipe goes away, as
+`head` does, `write` raises `BrokenPipeError`: the results have nowhere to go, which ends the run
+but is nobody's mistake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import stat
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.sinks.encoding import FORMATS, Encode
+
+_CERTAIN_BYTES = 4096
+"""What a pipe that counts as writable takes without blocking (PIPE_BUF on Linux)."""
+
+
+@dataclass(frozen=True)
+class Stdout(Sink):
+    """One instance only: lines of several would mix."""
+
+    format: str = "text"
+    fd: int = 1
+    scalable = False
+
+    def prepare(self) -> None:
+        try:
+            os.fstat(self.fd)
+        except OSError as error:
+            raise OSError(error.errno, "standard output is closed") from None
+
+    def open(self, context: RunContext) -> Writer:
+        return StdoutWriter(self.fd, FORMATS[self.format])
+
+
+def stdout(*, format: str = "text") -> Stdout:
+    """Each tuple on a line: `str(tuple)`, or its JSON with `format="jsonl"`.
+
+    Raises `ValueError` for another format.
+    """
+    if format not in FORMATS:
+        raise ValueError(f"stdout: format must be text or jsonl, got {format!r}")
+    return Stdout(format)
+
+
+class StdoutWriter(Writer):
+    """Never blocks the loop. The descriptor is shared with other processes, so it is not made
+    non-blocking; instead it is only given what it certainly takes."""
+
+    def __init__(self, fd: int, encode: Encode) -> None:
+        self._fd = fd
+        self._encode = encode
+        self._poll: select.poll | None = None
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            self._poll = select.poll()
+            self._poll.register(fd, select.POLLOUT)
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        data, dead = self._encode(tuples)
+        rest = memoryview(data)
+        while rest:
+            piece = rest if self._poll is None else rest[:_CERTAIN_BYTES]
+            if self._poll is not None and not self._poll.poll(0):
+                await self._writable()
+            try:
+                written = os.write(self._fd, piece)
+            except BlockingIOError:  # somebody else has made it non-blocking
+                await self._writable()
+                continue
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise OSError(error.errno, f"standard output: {error.strerror}") from error
+            rest = rest[written:]
+        return dead
+
+    async def _writable(self) -> None:
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(self._fd, _resolve, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_writer(self._fd)
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

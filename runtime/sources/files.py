@@ -1,0 +1,178 @@
+"""Text files and files of JSON lines, plain or gzip-compressed, read by any number of instances.
+
+A plain file is divided into splits of `split_bytes`; a compressed one is a single split, for it
+can only be read from its beginning. What happens to a file after the run has begun: lines that
+were appended are not read; a file that is gone, cannot be opened or was cut is one dead letter
+which says so, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.payload import describe
+from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
+from anabranch.runtime.sources.patterns import find_files
+from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip
+
+SPLIT_BYTES = 4 * 2**20
+
+
+@dataclass(frozen=True)
+class Files(Source):
+    patterns: tuple[str, ...]
+    format: Format = "text"
+    encoding: str = "utf_8"
+    split_bytes: int = SPLIT_BYTES
+
+    def prepare(self) -> None:
+        for path in find_files(self.patterns):
+            with open(path, "rb"):
+                pass  # raises and names the file if it cannot be read
+
+    def splits(self) -> Iterator[Split]:
+        for path in find_files(self.patterns):
+            yield from self._splits_of(path)
+
+    def _splits_of(self, path: str) -> Iterator[Split]:
+        name = portable(path)
+        try:
+            size = os.stat(path).st_size
+            packed = is_gzip(path)
+        except OSError:
+            size, packed = 0, False  # the reader of the split will say what is wrong with it
+        if packed:
+            yield {"path": name, "gzip": True, "start": 0, "end": size, "line": 0}
+        elif not size:  # or unknown, as that of the files in /proc
+            yield {"path": name, "start": 0, "end": None, "line": 0}
+        for start in range(0, 0 if packed else size, self.split_bytes):
+            end = min(start + self.split_bytes, size)
+            yield {"path": name, "start": start, "end": end, "line": 0 if start == 0 else None}
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return FileReader(split, self, context.limits)
+
+    def size(self) -> float | None:
+        """Bytes as they lie on the disk."""
+        return float(sum(os.stat(path).st_size for path in find_files(self.patterns)))
+
+
+def files(
+    *patterns: str | Path,
+    format: Format = "text",
+    encoding: str = "utf-8",
+    split_bytes: int = SPLIT_BYTES,
+) -> Files:
+    """Lines of all files that match any of the patterns, each file once.
+
+    A pattern is a path, a glob (`**` crosses folders) or a folder, which stands for the regular
+    files in it whose names do not begin with a dot. `format`: "text" gives str without the line
+    end; "jsonl" the value of each line, blank ones skipped. Files that begin as gzip files do are
+    unpacked, whatever their names. A UTF-8 byte order mark is not part of the text.
+    Raises `ValueError` for settings that make no sense.
+    """
+    if not patterns:
+        raise ValueError("files: expected at least one path or pattern, such as 'texts/*.txt'")
+    if split_bytes < 1:
+        raise ValueError(f"files: split_bytes must be 1 or more, got {split_bytes}")
+    names = tuple(os.fspath(p) for p in patterns)
+    return Files(names, checked_format(format), checked_encoding(encoding), split_bytes)
+
+
+def portable(path: str) -> str | bytes:
+    """A path as a split can carry it: bytes if its name is not Unicode."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return os.fsencode(path)
+    return path
+
+
+class FileReader(Reader):
+    """One split of a file. Opens at the first read, so that whatever is wrong is a dead letter."""
+
+    def __init__(self, split: Split, source: Files, limits: Limits) -> None:
+        self._split = split
+        self._path = os.fsdecode(split["path"])
+        self._packed = bool(split.get("gzip"))
+        self._start, self._end = split["start"], split["end"]
+        # From within a file, look one byte back: an LF there means that a row begins at `start`.
+        seek_row = self._start > 0 and not self._packed and not split.get("aligned")
+        self._at = self._start - seek_row
+        self._cutter = LineCutter(
+            self._path,
+            format=source.format,
+            encoding=source.encoding,
+            limits=limits,
+            offset=self._at,
+            line=split.get("line"),
+            end=None if self._packed else self._end,
+            seek_row=seek_row,
+        )
+        self._bytes: PlainBytes | GzipBytes | None = None
+        self._told = split.get("told", 0) if self._packed else self._start
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        cutter = self._cutter
+        if cutter.done:
+            return None
+        try:
+            block = self._block(cutter.block_bytes(tuples_max, bytes_max))
+        except (OSError, EOFError, zlib.error) as error:
+            return self._give_up(describe(error))
+        if block is None:
+            return Chunk([], progress=self._progress())
+        tuples, dead = cutter.feed(block, final=not block)
+        if not block and not self._packed and self._end is not None and self._at < self._end:
+            reason = f"ends at byte {self._at}, but had {self._end} when the run began"
+            dead.append(DeadLetter(reason, None, self._path))
+        return Chunk(tuples, dead, self._progress())
+
+    def remainder(self) -> Split | None:
+        cutter = self._cutter
+        if cutter.done:
+            return None
+        if cutter.seeking:
+            return self._split
+        rest = {**self._split, "start": cutter.offset, "line": cutter.line}
+        if self._packed:
+            return {**rest, "told": self._told}
+        if cutter.in_row:
+            rest["end"] = max(self._end, cutter.offset + 1)
+        return {**rest, "aligned": True}
+
+    def close(self) -> None:
+        if self._bytes is not None:
+            self._bytes.close()
+
+    def _block(self, size: int) -> bytes | None:
+        """The next bytes, empty at the end of the file; None while the way to them is long."""
+        if self._bytes is None:
+            kind = GzipBytes if self._packed else PlainBytes
+            self._bytes = kind(self._path, self._at)
+        block = self._bytes.read(size)
+        self._at += len(block or b"")
+        return block
+
+    def _give_up(self, reason: str) -> Chunk:
+        self._cutter.done = True
+        held = self._cutter.state()["held"] or None
+        where = f"{self._path}, byte {self._cutter.offset}"
+        return Chunk([], [DeadLetter(reason, held, where)], self._progress())
+
+    def _progress(self) -> float:
+        """On the disk, so that the splits of a file sum up to its size."""
+        if self._end is None:
+            return 0.0
+        at = self._cutter.offset
+        if self._packed:
+            at = self._bytes.position if self._bytes else self._told
+        at = self._end if self._cutter.done else max(self._told, min(at, self._end))
+        advanced, self._told = at - self._told, at
+        return float(advanced)

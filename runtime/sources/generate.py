@@ -1,0 +1,219 @@
+"""Tuples made by a function of their number, as fast as they are taken or along a rate curve.
+
+Along a curve, a split is a slice of time: the numbers that are due in it, given by the integral of
+the rate. Slices are handed out in order of time and a reader waits for its own, so the total rate
+is that of the curve however many instances read. Whoever is late emits at once what is due.
+Time counts from the beginning of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count as count_up
+from typing import Any, Protocol, runtime_checkable
+
+from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.payload import describe
+from anabranch.runtime.stages import call_each
+from anabranch.runtime.steps import where_raised
+
+Rate = float | Callable[[float], float]
+
+SLICE_S = 0.1
+SPLIT_TUPLES = 4096
+_SLICES_PER_PULL_MAX = 20
+_STEP_S = 0.01
+_WAIT_S_MIN = 0.002
+_WORK_S_MAX = 0.005
+
+
+@runtime_checkable
+class Integral(Protocol):
+    """A curve that knows how many tuples are due by a time, as those of the workloads do."""
+
+    def due(self, t_s: float, /) -> float: ...
+
+
+@dataclass(frozen=True)
+class Generate(Source):
+    fn: Callable[..., Any]
+    rate: Rate | None = None
+    count: int | None = None
+    duration_s: float | None = None
+    seed: int | None = None
+    clock: Callable[[], float] = time.monotonic
+    bounded: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.duration_s is None and self.rate is not None:
+            object.__setattr__(self, "duration_s", getattr(self.rate, "ends_s", None))
+        ends = self.count is not None or self.duration_s is not None
+        object.__setattr__(self, "bounded", ends)
+
+    def splits(self) -> Iterator[Split]:
+        return self._numbers() if self.rate is None else self._slices(due_by(self.rate))
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return GenerateReader(split, self, context.started_s)
+
+    def size(self) -> float | None:
+        """Tuples; None if endless, or if only the time decides."""
+        sizes = [] if self.count is None else [self.count]
+        if self.duration_s is not None and self.rate is not None:
+            due = due_by(self.rate)
+            sizes.append(int(due(self.duration_s) + 1e-9))
+        return float(min(sizes)) if sizes else None
+
+    def _numbers(self) -> Iterator[Split]:
+        began = self.clock()
+        for first in count_up(0, SPLIT_TUPLES):
+            left = SPLIT_TUPLES if self.count is None else min(SPLIT_TUPLES, self.count - first)
+            late = self.duration_s is not None and self.clock() - began >= self.duration_s
+            if left <= 0 or late:
+                return
+            yield {"first": first, "next": first, "count": left}
+
+    def _slices(self, due: Callable[[float], float]) -> Iterator[Split]:
+        """Slices in which something is due; at most so many empty ones are looked at at once."""
+        first, from_s, empty = 0, 0.0, 0
+        for number in count_up(1):
+            to_s = number * SLICE_S
+            if self.duration_s is not None:
+                to_s = min(to_s, self.duration_s)
+            total = int(due(to_s) + 1e-9)
+            if self.count is not None:
+                total = min(total, self.count)
+            empty = empty + 1 if total <= first else 0
+            if not empty or empty >= _SLICES_PER_PULL_MAX:
+                count = total - first
+                times = {"from_s": from_s, "to_s": to_s}
+                yield {"first": first, "next": first, "count": count, **times}
+                empty = 0
+            if total == self.count or to_s == self.duration_s:
+                return
+            first, from_s = total, to_s
+
+
+def generate(
+    fn: Callable[..., Any],
+    *,
+    rate: Rate | None = None,
+    count: int | None = None,
+    duration_s: float | None = None,
+    seed: int | None = None,
+) -> Generate:
+    """`fn(0)`, `fn(1)`, … : `count` tuples, or for `duration_s` seconds, or without an end.
+
+    `rate`: tuples per second, a number or a function of the seconds since the beginning; None
+    gives them as fast as they are taken. `seed`: if given, `fn(i, rng)` is called with a
+    `random.Random` that depends on `seed` and `i` only, so that every run makes the same tuples.
+    Raises `ValueError` for settings that make no sense.
+    """
+    if not callable(fn):
+        raise ValueError(f"generate: expected a function of a number, got {fn!r}")
+    if isinstance(rate, (int, float)) and not rate > 0:
+        raise ValueError(f"generate: rate must be above 0, got {rate}")
+    if count is not None and count < 0:
+        raise ValueError(f"generate: count must be 0 or more, got {count}")
+    if duration_s is not None and not duration_s > 0:
+        raise ValueError(f"generate: duration_s must be above 0, got {duration_s}")
+    return Generate(fn, rate, count, duration_s, seed)
+
+
+def due_by(rate: Rate) -> Callable[[float], float]:
+    """How many tuples are due by a time; to be asked for times that do not go back."""
+    if isinstance(rate, Integral):
+        return rate.due
+    if isinstance(rate, (int, float)):
+        return lambda t_s: rate * t_s
+    at, total = 0.0, 0.0
+
+    def due(t_s: float) -> float:
+        nonlocal at, total
+        while at < t_s - 1e-12:
+            step = min(_STEP_S, t_s - at)
+            total += step * max(0.0, float(rate(at + step / 2)))
+            at += step
+        return total
+
+    return due
+
+
+class GenerateReader(Reader):
+    def __init__(self, split: Split, source: Generate, started_s: float) -> None:
+        self._split = split
+        self._fn = source.fn if source.seed is None else _seeded(source.fn, source.seed)
+        self._clock = source.clock
+        self._started_s = started_s
+        self._first: int = split["first"]
+        self._end: int = self._first + split["count"]
+        self._next: int = split["next"]
+        self._slice: tuple[float, float] | None = None
+        if "to_s" in split:
+            self._slice = (split["from_s"], split["to_s"])
+        self._at_once = 64
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        while (ready := self._due() - self._next) <= 0:
+            wait_s = self._wait_s()
+            if wait_s <= 0:
+                return None
+            await asyncio.sleep(wait_s)
+        numbers = range(self._next, self._next + min(ready, tuples_max, self._at_once))
+        began = time.monotonic()
+        tuples, errors = call_each(self._fn, numbers)
+        self._next = numbers.stop
+        self._adapt(len(numbers), time.monotonic() - began)
+        dead = [
+            DeadLetter(describe(e), numbers[i], where_raised(e) or f"tuple {numbers[i]}")
+            for i, e in errors.items()
+        ]
+        return Chunk(tuples, dead, float(len(numbers)))
+
+    def remainder(self) -> Split | None:
+        if self._next == self._end and self._wait_s() <= 0:
+            return None
+        return {**self._split, "next": self._next}
+
+    def _due(self) -> int:
+        """The number behind the last one that is due."""
+        if self._slice is None:
+            return self._end
+        from_s, to_s = self._slice
+        passed = self._clock() - self._started_s
+        if passed >= to_s:
+            return self._end
+        share = max(0.0, passed - from_s) / (to_s - from_s)
+        return min(self._end, self._first + int(share * (self._end - self._first) + 0.5))
+
+    def _wait_s(self) -> float:
+        """Until the next number is due, or, behind the last, the slice is over."""
+        if self._slice is None:
+            return 0.0
+        from_s, to_s = self._slice
+        due_s = to_s
+        if self._next < self._end:
+            share = (self._next - self._first + 0.5) / (self._end - self._first)
+            due_s = from_s + share * (to_s - from_s)
+        left_s = due_s - (self._clock() - self._started_s)
+        if self._next < self._end:
+            return max(left_s, _WAIT_S_MIN)
+        return left_s if self._first == self._end else 0.0
+
+    def _adapt(self, taken: int, busy_s: float) -> None:
+        fitting = int(taken * _WORK_S_MAX / busy_s) if busy_s > 0 else 2 * taken
+        self._at_once = max(1, min(fitting, 2 * max(taken, self._at_once)))
+
+
+def _seeded(fn: Callable[..., Any], seed: int) -> Callable[[int], Any]:
+    rng = random.Random()
+
+    def call(number: int) -> Any:
+        rng.seed(seed * 2**64 + number)
+        return fn(number, rng)
+
+    return call

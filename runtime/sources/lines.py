@@ -1,0 +1,294 @@
+"""Blocks of bytes in, lines or JSON values out: the one place that knows what a line is. Pure.
+
+A **line** ends with LF, CRLF or a lone CR, as in `open(path)`; nothing else ends one (not the form
+feed, U+0085 or U+2028 that `str.splitlines` splits at). The last one needs no end. In a file of
+JSON lines only LF ends a record; blank ones are skipped.
+
+Bytes that are no text in the encoding, records that are no JSON and lines above the limit become
+dead letters that name the place. An overlong line is not held in memory.
+
+Splits of a file are cut anywhere; the rule is that a **row**, everything up to and including an
+LF, belongs to the split in which its first byte lies.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from typing import Any, Literal
+
+import msgspec
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import DeadLetter
+
+Format = Literal["text", "jsonl"]
+FORMATS = ("text", "jsonl")
+Cut = tuple[list[Any], list[DeadLetter]]
+
+HEAD_BYTES = 120
+"""How much of an overlong line its dead letter shows."""
+_BLOCK_BYTES_MIN = 256
+_LINE_BYTES_GUESS = 64.0
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_LF = re.compile(rb"\n")
+_NOT_ASCII_BASED = ("utf_7", "hz", "iso2022", "iso_2022")
+
+
+def checked_encoding(encoding: str) -> str:
+    """The codec's own name; raises `ValueError` if lines cannot be cut in its bytes."""
+    try:
+        name = codecs.lookup(encoding).name.replace("-", "_")
+        newline = "\n".encode(name)
+    except (LookupError, UnicodeError):
+        raise ValueError(f"unknown text encoding {encoding!r}") from None
+    if name == "utf_8_sig":
+        return "utf_8"
+    if newline != b"\n" or name.startswith(_NOT_ASCII_BASED):
+        raise ValueError(
+            f"encoding {encoding!r} cannot be cut into lines byte by byte; "
+            f"convert the input first, for example: iconv -f {encoding} -t utf-8"
+        )
+    return name
+
+
+def checked_format(format: str) -> Format:
+    if format not in FORMATS:
+        raise ValueError(f"format must be one of {', '.join(FORMATS)}, got {format!r}")
+    return format  # type: ignore[return-value]
+
+
+class LineCutter:
+    """Cuts one stream of bytes.
+
+    `place`: name of the stream in dead letters. `offset`: position of the first byte fed.
+    `line`: number of lines before it, None if unknown. `end`: rows that begin at or behind this
+    position are not ours, None for all. `seek_row`: begin behind the first LF.
+    """
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        format: Format,
+        encoding: str,
+        limits: Limits,
+        offset: int = 0,
+        line: int | None = 0,
+        end: int | None = None,
+        seek_row: bool = False,
+    ) -> None:
+        self.place = place
+        self.offset = offset
+        """Position of the first byte that has not become a tuple or dead letter."""
+        self.line = line
+        self.end = end
+        self.done = False
+        self.in_row = False
+        """Whether `offset` stands behind a lone CR, within a row that is ours."""
+        self.over = 0
+        """Bytes seen of an overlong line; then only its first ones are held."""
+        self._line_bytes = _LINE_BYTES_GUESS
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._carried = False
+        self._seek_row = seek_row
+        self._jsonl = format == "jsonl"
+        self._line_end = _LF if self._jsonl else _LINE_END
+        self._encoding = encoding
+        self._limit = limits.line_bytes_max
+        self._decode_json = msgspec.json.Decoder().decode
+
+    def feed(self, block: bytes, *, final: bool = False) -> Cut:
+        """What `block`, the next bytes, completes. `final`: these were the last ones.
+
+        Once `done`, the rest is not ours and is ignored.
+        """
+        if self._carried:
+            block, self._carried = b"\r" + block, False
+        if not (final or self._jsonl) and block.endswith(b"\r"):
+            block, self._carried = block[:-1], True  # an LF may follow
+        if self._seek_row:
+            block = self._sought(block, final)
+        if self.over:
+            return self._skip(block, final)
+        cut, is_last = self._cut(block, final)
+        if not (cut or is_last):
+            self._hold(block)
+            return [], []
+        data = b"".join((*self._held, block[:cut])) if self._held else block[:cut]
+        self._held, self._held_bytes = [], 0
+        tuples, dead = self._parse(data)
+        self.offset += len(data)
+        self.done = self.done or is_last
+        if not self.done:
+            self._hold(block[cut:])
+        if tuples:
+            self._line_bytes = 0.5 * (self._line_bytes + len(data) / len(tuples))
+        return tuples, dead
+
+    def block_bytes(self, tuples_max: int, bytes_max: int) -> int:
+        """How long a block to feed for about `tuples_max` lines as long as the last ones were.
+
+        Never above the limit of a line: then only one that was begun before can be overlong.
+        """
+        wanted = max(int(self._line_bytes * tuples_max), self._held_bytes, _BLOCK_BYTES_MIN)
+        return min(wanted, bytes_max, self._limit)
+
+    def state(self) -> dict[str, Any]:
+        """What another cutter needs to go on where this one stands, for MessagePack."""
+        held = b"".join(self._held) + b"\r" * self._carried
+        return {"offset": self.offset, "line": self.line, "held": held, "over": self.over}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.offset, self.line, self.over = state["offset"], state["line"], state["over"]
+        if self.over:
+            self._held = [state["held"]]
+        else:
+            self.feed(state["held"])
+
+    @property
+    def seeking(self) -> bool:
+        """Whether the first row of ours has not been met yet."""
+        return self._seek_row
+
+    @property
+    def _behind_end(self) -> bool:
+        return self.end is not None and self.offset >= self.end and not self.in_row
+
+    def _sought(self, block: bytes, final: bool) -> bytes:
+        """`block` from its first row on."""
+        start = block.find(b"\n") + 1
+        self._seek_row = start == 0
+        dropped = start or len(block)
+        self.offset += dropped
+        self.done = self._behind_end or (final and self._seek_row)
+        return b"" if self.done else block[dropped:]
+
+    def _cut(self, block: bytes, final: bool) -> tuple[int, bool]:
+        """How much of `block` ends complete lines of ours, and whether our last is among them.
+
+        The LF that ends our last row is the first one at or behind `end - 1`.
+        """
+        if self.done:
+            return 0, True
+        start = self.offset + self._held_bytes
+        if self.end is not None and start + len(block) >= self.end:
+            last = block.find(b"\n", max(0, self.end - 1 - start))
+            if last >= 0:
+                return last + 1, True
+        if final:
+            return len(block), True
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            self.in_row = False
+        elif not self._jsonl:  # a file of an old Macintosh is one row of many lines
+            cut = block.rfind(b"\r") + 1
+            self.in_row = self.in_row or cut > 0
+        return cut, False
+
+    def _hold(self, rest: bytes) -> None:
+        if rest:
+            self._held.append(rest)
+            self._held_bytes += len(rest)
+            if self._held_bytes > self._limit:
+                self.over = self._held_bytes
+                self._held, self._held_bytes = [b"".join(self._held)[:HEAD_BYTES]], 0
+
+    def _skip(self, block: bytes, final: bool) -> Cut:
+        """Pass over the rest of an overlong line, then go on as usual."""
+        end = self._line_end.search(block)
+        if end is None and not final:
+            self.over += len(block)
+            return [], []
+        length = self.over + (end.start() if end else len(block))
+        dead = self._overlong(self._held[0], length, self.offset)
+        rest = block[end.end() :] if end else b""
+        self.offset += self.over + len(block) - len(rest)
+        self.over, self._held = 0, []
+        self.in_row = end is not None and end.group() == b"\r"
+        self._count_lines(1)
+        if self._behind_end or (final and not rest):
+            self.done = True
+            return [], [dead]
+        tuples, more = self.feed(rest, final=final)
+        return tuples, [dead, *more]
+
+    def _parse(self, data: bytes) -> Cut:
+        """Complete lines. The fast ways do not look at single ones; the slow way finds the bad."""
+        position = self.offset
+        if position == 0 and data.startswith(codecs.BOM_UTF8) and self._encoding == "utf_8":
+            position = len(codecs.BOM_UTF8)
+            data = data[position:]
+        if len(data) > self._limit:
+            return self._parse_slowly(data, position)
+        try:
+            tuples = self._json_values(data) if self._jsonl else self._text_lines(data)
+        except (ValueError, RecursionError):
+            return self._parse_slowly(data, position)
+        self._count_lines(len(tuples))
+        return tuples, []
+
+    def _text_lines(self, data: bytes) -> list[Any]:
+        text = data.decode(self._encoding)
+        if b"\r" in data:
+            text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return lines
+
+    def _json_values(self, data: bytes) -> list[Any]:
+        if self._encoding != "utf_8":
+            data = data.decode(self._encoding).encode()
+        rows = data.split(b"\n")
+        if not rows[-1]:
+            rows.pop()
+        return list(map(self._decode_json, rows))
+
+    def _parse_slowly(self, data: bytes, position: int) -> Cut:
+        tuples: list[Any] = []
+        dead: list[DeadLetter] = []
+        start = 0
+        while start < len(data):
+            end = self._line_end.search(data, start)
+            row = data[start : end.start() if end else len(data)]
+            self._one(row, position + start, tuples, dead)
+            self._count_lines(1)
+            start = end.end() if end else len(data)
+        return tuples, dead
+
+    def _count_lines(self, n: int) -> None:
+        if self.line is not None:
+            self.line += n
+
+    def _one(self, row: bytes, position: int, tuples: list[Any], dead: list[DeadLetter]) -> None:
+        if len(row) > self._limit:
+            dead.append(self._overlong(row, len(row), position))
+            return
+        try:
+            text = row.decode(self._encoding)
+            if not self._jsonl:
+                tuples.append(text)
+            elif text.strip(" \t\r"):
+                tuples.append(json.loads(text))
+        except UnicodeDecodeError as error:
+            bad = f"byte 0x{row[error.start]:02x} at position {error.start}: {error.reason}"
+            dead.append(DeadLetter(f"not {self._name} text: {bad}", row, self._where(position)))
+        except (ValueError, RecursionError) as error:
+            dead.append(DeadLetter(f"not JSON: {error}", row, self._where(position)))
+
+    @property
+    def _name(self) -> str:
+        return self._encoding.replace("_", "-")
+
+    def _overlong(self, head: bytes, length: int, position: int) -> DeadLetter:
+        reason = f"a line of {length:,} bytes is above the limit of {self._limit:,}"
+        return DeadLetter(reason, head[:HEAD_BYTES], self._where(position))
+
+    def _where(self, position: int) -> str:
+        """`a.txt:17` if the number of the line is known, else `a.txt, byte 1234`."""
+        if self.line is not None:
+            return f"{self.place}:{self.line + 1}"
+        return f"{self.place}, byte {position}"

@@ -1,0 +1,271 @@
+"""One step of an operator applied to a list of tuples, at the speed of C loops.
+
+A stage is called with a list and gives back the results of all of it. Only if the function of
+the user has failed for some tuple does it give one entry per tuple instead, so that the results
+stay in order while the failed tuples are tried again. The happy path costs no line of Python per
+tuple beyond the user's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, compress
+from typing import Any
+
+from anabranch.runtime.graph import Step
+
+_PLAIN_LISTS = frozenset((list, tuple))
+
+
+@dataclass(slots=True)
+class Failure:
+    """What a function raised for one tuple."""
+
+    error: BaseException
+
+
+Parts = list[list[Any] | Failure]
+Ran = tuple[list[Any], Parts | None]
+"""All results and None; or, if something failed, nothing and an entry per tuple in order."""
+
+
+class Stage(ABC):
+    """`is_batch`: `run` gives a single part for all tuples if it fails."""
+
+    is_batch = False
+
+    def __init__(self, step: Step, fn: Callable[..., Any]) -> None:
+        self.step = step
+        self.fn = fn
+
+    @abstractmethod
+    async def run(self, tuples: list[Any]) -> Ran: ...
+
+
+class EachStage(Stage):
+    """A function that is called once per tuple. Subclasses say what its results mean."""
+
+    async def run(self, tuples: list[Any]) -> Ran:
+        results, errors = call_each(self.fn, tuples)
+        return self.gather(tuples, results, errors)
+
+    def gather(
+        self, tuples: list[Any], results: list[Any], errors: dict[int, BaseException]
+    ) -> Ran:
+        """`results` and `errors` as `call_each` returns them."""
+        if not errors:
+            out = self.together(tuples, results)
+            if out is not None:
+                return out, None
+        values, bad = call_each(self.convert, results)
+        if not errors and not bad:
+            return [v for i, value in enumerate(values) for v in self.one(tuples[i], value)], None
+        good, returned, parts = iter(values), 0, Parts()
+        for index, one in enumerate(tuples):
+            if index in errors:
+                parts.append(Failure(errors[index]))
+                continue
+            if returned in bad:
+                parts.append(Failure(bad[returned]))
+            else:
+                parts.append(self.one(one, next(good)))
+            returned += 1
+        return [], parts
+
+    @abstractmethod
+    def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
+        """What the step gives for all tuples; None if a result needs a closer look."""
+
+    @abstractmethod
+    def convert(self, result: Any) -> Any:
+        """The closer look at one result; raises what is wrong with it."""
+
+    @abstractmethod
+    def one(self, one: Any, value: Any) -> list[Any]:
+        """What the step gives for one tuple, from its converted result."""
+
+
+class MapStage(EachStage):
+    def together(self, tuples: list[Any], results: list[Any]) -> list[Any]:
+        return results
+
+    def convert(self, result: Any) -> Any:
+        return result
+
+    def one(self, one: Any, value: Any) -> list[Any]:
+        return [value]
+
+
+class FilterStage(EachStage):
+    def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
+        try:
+            return list(compress(tuples, results))
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # something has no truth value, such as an array
+            return None
+
+    def convert(self, result: Any) -> Any:
+        return bool(result)
+
+    def one(self, one: Any, value: Any) -> list[Any]:
+        return [one] if value else []
+
+
+class FlatMapStage(EachStage):
+    """Atomic per tuple: if a generator raises midway, nothing of that tuple comes out."""
+
+    def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
+        if _PLAIN_LISTS.issuperset(map(type, results)):
+            return list(chain.from_iterable(results))
+        return None
+
+    def convert(self, result: Any) -> Any:
+        try:
+            each = iter(result)
+        except TypeError:
+            raise TypeError(
+                f"flat_map expects a list or another iterable back, got {_a(result)}"
+            ) from None
+        return list(each)
+
+    def one(self, one: Any, value: Any) -> list[Any]:
+        return value  # type: ignore[no-any-return]
+
+
+class AsyncStage(Stage):
+    """Awaits the function for one tuple after the other; operators open several such calls."""
+
+    def __init__(self, plain: EachStage) -> None:
+        super().__init__(plain.step, plain.fn)
+        self._plain = plain
+        self._generates = inspect.isasyncgenfunction(_callee(plain.fn))
+
+    async def run(self, tuples: list[Any]) -> Ran:
+        results: list[Any] = []
+        errors: dict[int, BaseException] = {}
+        for index, one in enumerate(tuples):
+            try:
+                if self._generates:
+                    results.append([item async for item in self.fn(one)])
+                else:
+                    results.append(await self.fn(one))
+            except BaseException as error:
+                if is_ours(error):
+                    raise
+                errors[index] = error
+        return self._plain.gather(tuples, results, errors)
+
+
+class BatchStage(Stage):
+    """A function that is called with a list of tuples and returns a list; `drops`: or anything."""
+
+    is_batch = True
+
+    def __init__(self, step: Step, fn: Callable[..., Any], drops: bool = False) -> None:
+        super().__init__(step, fn)
+        self._drops = drops
+
+    async def run(self, tuples: list[Any]) -> Ran:
+        try:
+            result = self.fn(list(tuples))  # a copy: the function may sort or empty it
+            if inspect.isawaitable(result):
+                result = await result
+            return self._checked(tuples, result), None
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            return [], [Failure(error)]
+
+    def _checked(self, tuples: list[Any], result: Any) -> list[Any]:
+        if self._drops:
+            return []
+        kind = self.step.kind
+        if not isinstance(result, (list, tuple)):
+            raise TypeError(f"{kind} with batch=True expects a list back, got {_a(result)}")
+        if kind == "map" and len(result) != len(tuples):
+            raise ValueError(
+                f"map with batch=True expects one result per tuple: "
+                f"got {len(result)} for {len(tuples)}"
+            )
+        if kind == "filter" and len(result) > len(tuples):
+            raise ValueError(
+                f"filter with batch=True cannot return more than it got: "
+                f"{len(result)} of {len(tuples)}"
+            )
+        return result if type(result) is list else list(result)
+
+
+def make_stage(step: Step, fn: Callable[..., Any], drops: bool) -> Stage:
+    """`fn` is the step's function, or the object made from its class.
+
+    `drops`: nobody takes the results, so a batch function may return anything.
+    """
+    if step.batch:
+        return BatchStage(step, fn, drops)
+    kinds: dict[str, type[EachStage]] = {
+        "map": MapStage,
+        "filter": FilterStage,
+        "flat_map": FlatMapStage,
+    }
+    plain = kinds[step.kind](step, fn)
+    return AsyncStage(plain) if is_async(fn) else plain
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    callee = _callee(fn)
+    return inspect.iscoroutinefunction(callee) or inspect.isasyncgenfunction(callee)
+
+
+def _callee(fn: Callable[..., Any]) -> Any:
+    """What runs when `fn` is called: of an object its `__call__`."""
+    while isinstance(fn, partial):
+        fn = fn.func
+    if inspect.isroutine(fn) or isinstance(fn, type):
+        return fn
+    return getattr(fn, "__call__", fn)  # noqa: B004 - it may be async
+
+
+def call_each(
+    fn: Callable[[Any], Any], tuples: Sequence[Any]
+) -> tuple[list[Any], dict[int, BaseException]]:
+    """Results of the calls that succeeded, in order, and by index what the others raised.
+
+    An exception ends the C loop; the iterator then stands behind the tuple which caused it, so
+    the loop is simply entered again. `StopIteration` ends it silently: a function such as
+    `lambda it: next(it)` would swallow tuples, were the counts not compared.
+    """
+    results: list[Any] = []
+    errors: dict[int, BaseException] = {}
+    remaining = iter(tuples)
+    while True:
+        try:
+            results.extend(map(fn, remaining))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            errors[len(results) + len(errors)] = error
+        else:
+            if len(results) + len(errors) == len(tuples):
+                return results, errors
+            errors[len(results) + len(errors)] = RuntimeError("the function raised StopIteration")
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether an exception out of an awaited function is meant for us rather than by the user.
+
+    `SystemExit` is not: a function that calls `sys.exit` must not end the process silently.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is not None and task.cancelling() > 0
+    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+
+
+def _a(value: Any) -> str:
+    return "None" if value is None else f"a value of type {type(value).__name__}"

@@ -1,0 +1,227 @@
+"""The steps of one operator as a chain: stage by stage, with retries, dead letters and counts."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sysconfig
+from dataclasses import dataclass
+from itertools import chain
+from types import TracebackType
+from typing import Any
+
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.graph import Operator, Step
+from anabranch.runtime.payload import describe
+from anabranch.runtime.stages import Failure, Parts, Stage, is_async, make_stage
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_LIBRARIES = tuple(
+    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+
+
+class StepError(RuntimeError):
+    """A class given as a function cannot be made into an object, or closing it failed."""
+
+
+@dataclass(slots=True)
+class StepCount:
+    """What one step has seen: `received == processed + dead`."""
+
+    name: str
+    received: int = 0
+    processed: int = 0
+    dead: int = 0
+    produced: int = 0
+
+
+class Part:
+    """What became of `taken` input tuples, the next in order.
+
+    `dead` of them died and `taken - dead` were processed. `letters` may be more than `dead`:
+    behind the first `flat_map` of a fused operator, tuples die that were not input.
+    `tag`, `last`: the batch that they belong to, and whether it is done with this part.
+    `busy_s`: working time; for asynchronous functions time times the used share of `in_flight`.
+    `waited_s`: pauses of retries, not part of it.
+    `per_step`: (received, dead, produced) of the steps that ran.
+    """
+
+    __slots__ = (
+        "busy_s",
+        "dead",
+        "last",
+        "letters",
+        "per_step",
+        "results",
+        "tag",
+        "taken",
+        "waited_s",
+    )
+
+    def __init__(self, taken: int) -> None:
+        self.taken = taken
+        self.dead = 0
+        self.results: list[Any] = []
+        self.letters: list[DeadLetter] = []
+        self.tag: Any = None
+        self.last = True
+        self.busy_s = 0.0
+        self.waited_s = 0.0
+        self.per_step: list[tuple[int, int, int]] = []
+
+
+class Chain:
+    """`drops`: nobody takes the results."""
+
+    def __init__(self, operator: Operator, drops: bool = False) -> None:
+        self.operator = operator
+        self._made: list[tuple[Step, Any]] = []
+        self._stages = [make_stage(step, self._function(step), drops) for step in operator.steps]
+        self.counts = [StepCount(step.name) for step in operator.steps]
+        kinds = [step.kind for step in operator.steps]
+        self._expands_at = kinds.index("flat_map") if "flat_map" in kinds else len(kinds)
+
+    @property
+    def is_async(self) -> bool:
+        return any(is_async(stage.fn) for stage in self._stages)
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether all asynchronous steps want batches; else the unit of work is one tuple."""
+        return all(stage.is_batch for stage in self._stages if is_async(stage.fn))
+
+    async def apply(self, tuples: list[Any]) -> Part:
+        """All tuples through all steps. Raises only what is not the tuples' fault."""
+        part = Part(len(tuples))
+        for number, stage in enumerate(self._stages):
+            if not tuples:
+                break
+            results, parts = await stage.run(tuples)
+            dead = len(part.letters)
+            if parts is not None:
+                results = await self._mend(stage, tuples, parts, part)
+            dead = len(part.letters) - dead
+            if number <= self._expands_at:
+                part.dead += dead
+            part.per_step.append((len(tuples), dead, len(results)))
+            tuples = results
+        part.results = tuples
+        return part
+
+    def count(self, part: Part) -> None:
+        for count, (received, dead, produced) in zip(self.counts, part.per_step, strict=False):
+            count.received += received
+            count.dead += dead
+            count.processed += received - dead
+            count.produced += produced
+
+    async def close(self) -> None:
+        """Call `close()` of the objects made here, all of them; raises `StepError` afterwards."""
+        problems = []
+        for step, made in self._made:
+            try:
+                result = made.close() if hasattr(made, "close") else None
+                if inspect.isawaitable(result):
+                    await result
+            except Exception as error:
+                problems.append(f"step {step.name!r}: close() raised {describe(error)}")
+        self._made.clear()
+        if problems:
+            raise StepError("; ".join(problems))
+
+    def _function(self, step: Step) -> Any:
+        """The step's function; an object of it if it is a class whose objects can be called."""
+        fn = step.fn
+        if not isinstance(fn, type) or not any("__call__" in vars(c) for c in fn.__mro__):
+            return fn
+        try:
+            made = fn()
+        except Exception as error:
+            raise StepError(
+                f"operator {self.operator.name!r}, step {step.name!r}: "
+                f"{fn.__name__}() raised {describe(error)}{_at(error)}"
+            ) from error
+        self._made.append((step, made))
+        return made
+
+    async def _mend(self, stage: Stage, tuples: list[Any], parts: Parts, part: Part) -> list[Any]:
+        """Try the failed tuples again, all of them once per pause; the rest are dead."""
+        if stage.is_batch:
+            return await self._mend_batch(stage, tuples, parts, part)
+        failed = [i for i, entry in enumerate(parts) if isinstance(entry, Failure)]
+        for attempt in range(self.operator.retry.attempts):
+            await self._pause(attempt, part)
+            for i in failed:
+                results, again = await stage.run([tuples[i]])
+                parts[i] = again[0] if again else results
+            failed = [i for i in failed if isinstance(parts[i], Failure)]
+            if not failed:
+                break
+        for i in failed:
+            self._bury(stage, tuples[i], parts[i], part)
+            parts[i] = []
+        return list(chain.from_iterable(parts))  # type: ignore[arg-type]
+
+    async def _mend_batch(
+        self, stage: Stage, tuples: list[Any], parts: Parts, part: Part, whole: bool = True
+    ) -> list[Any]:
+        """The whole batch again as often as configured, then its halves, then single tuples."""
+        if whole or len(tuples) == 1:
+            for attempt in range(self.operator.retry.attempts):
+                await self._pause(attempt, part)
+                results, again = await stage.run(tuples)
+                if again is None:
+                    return results
+                parts = again
+        if len(tuples) == 1:
+            self._bury(stage, tuples[0], parts[0], part)
+            return []
+        mended: list[Any] = []
+        middle = len(tuples) // 2
+        for half in (tuples[:middle], tuples[middle:]):
+            results, again = await stage.run(half)
+            if again is not None:
+                results = await self._mend_batch(stage, half, again, part, whole=False)
+            mended += results
+        return mended
+
+    async def _pause(self, attempt: int, part: Part) -> None:
+        seconds = self.operator.retry.backoff_s * 2**attempt
+        part.waited_s += seconds
+        await asyncio.sleep(seconds)
+
+    def _bury(self, stage: Stage, one: Any, entry: list[Any] | Failure, part: Part) -> None:
+        assert isinstance(entry, Failure)
+        error = entry.error
+        where = where_raised(error) or where_defined(stage.fn)
+        part.letters.append(DeadLetter(describe(error), one, where, stage.step.name))
+
+
+def where_raised(error: BaseException) -> str:
+    """`file:line in function` of the innermost frame of the user's; empty if there is none.
+
+    Frames of the standard library and of installed packages count only if the user has none.
+    """
+    theirs, any_frame = "", ""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith(_OURS):
+            any_frame = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+            if not code.co_filename.startswith((*_LIBRARIES, "<")):
+                theirs = any_frame
+        trace = trace.tb_next
+    return theirs or any_frame
+
+
+def where_defined(fn: Any) -> str:
+    """For errors that no frame belongs to, such as those of functions written in C."""
+    code = getattr(fn, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
+
+
+def _at(error: BaseException) -> str:
+    where = where_raised(error)
+    return f" ({where})" if where else ""

@@ -158,6 +158,14 @@ class Book:
             "two drivers write from one checkpoint, and only the newer one may",
         )
 
+    def check_living(self, query: str, run: str) -> None:
+        """Raise `Refused` unless this run has staged here and was not shut out.
+
+        Only staging takes over a query: who commits without it is no newer run, but lost.
+        """
+        if self.run_record(query, run) is not None:
+            raise Refused("missing", f"run {run} of query {query} has staged nothing here")
+
     def is_committed(self, query: str, epoch: int) -> bool:
         known = self.queries.get(query)
         return known is not None and epoch <= known.last_epoch

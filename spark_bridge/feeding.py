@@ -139,7 +139,7 @@ class Feed:
         """All of these parts or nothing; asked again, nothing more than `repeated`."""
         self._check_known(request.stream)
         async with self._lock:
-            await self._enter_run(request.query, request.run)
+            self._book.check_living(request.query, request.run)
             repeated = self._book.is_committed(request.query, request.epoch)
             if repeated:
                 self._counts["batches_repeated"] += 1

@@ -21,7 +21,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -90,6 +90,7 @@ class Agent:
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._late_failure: Failure | None = None
         self._ending = False
+        self._hurried = asyncio.Event()
         self._unfinished: set[InstanceId] = set()
         self._orders: Orders
 
@@ -102,7 +103,7 @@ class Agent:
             outcome = await self._outcome
             if outcome.ended == "completed":
                 self.phase = "closing"
-                await self.services.close()
+                await self._unless_hurried(self.services.close())
         finally:
             await self._end_everything()
         # A service may have failed while it was being closed.
@@ -124,6 +125,7 @@ class Agent:
 
     def stop(self) -> None:
         """End everything now; what is on its way is given up."""
+        self._hurried.set()
         self._end(Outcome("stopped"))
 
     def fail(self, failure: Failure) -> None:
@@ -233,6 +235,15 @@ class Agent:
         if all(m.phase is Phase.LISTENING for m in self.roster.living()):
             for member in before:
                 self.spawner.end_unused(member, "discarded")
+
+    async def _unless_hurried(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do `work`, but give it up when told to stop."""
+        done = self.tasks.start("close services", work)
+        hurry = self.tasks.start("hurry", self._hurry())
+        await asyncio.wait([done, hurry], return_when=asyncio.FIRST_COMPLETED)
+
+    async def _hurry(self) -> None:
+        await self._hurried.wait()
 
     def _end(self, outcome: Outcome) -> None:
         if not self._outcome.done():

@@ -142,6 +142,9 @@ class Forker:
     def _send(self, message: msg.ToParent) -> None:
         try:
             self._parent.control.send(encode(message))
+        except BlockingIOError:
+            # Thousands of commands wait in the socket: it has been stopped, or hangs.
+            self._lose()
         except (BrokenPipeError, ConnectionResetError):
             # Its end is noticed by the reader, which knows what to do.
             return
@@ -199,7 +202,7 @@ class Forker:
         was_loaded = self._loaded.done() and not self._loaded.exception()
         _fail(self._loaded, error)
         if was_loaded and not self._stopping:
-            self._on_parent_lost("the process that the others are forked from has ended")
+            self._on_parent_lost("the process that all others are forked from is gone")
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

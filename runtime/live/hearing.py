@@ -18,7 +18,7 @@ from anabranch.runtime.status import FinalCount, Status, id_from_wire
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
-DERIVED = frozenset({"started", "joined", "left", "finished", "ended"})
+DERIVED = frozenset({"started", "joined", "left", "finished", "ended", "spawn_failed"})
 """Notes of instances that the agent writes down itself, once and with the count it then has."""
 IDLE = "idle"
 
@@ -79,8 +79,12 @@ class Hearing:
         if note.event == "started":
             self._activate(member, note.t)
         elif note.event == "keeper":
+            if member.keeper:
+                return
             self._agent.roster.crown(member)
         elif note.event == "no_keeper":
+            if not member.keeper:
+                return
             member.keeper = False
         elif note.event == "veto":
             member.told_to_leave = False

@@ -51,7 +51,16 @@ class Output(asyncio.Protocol):
 
     def _take(self, line: str) -> None:
         self.tail.append(line[:LINE_CHARS_MAX])
-        self._on_line(line)
+        try:
+            self._on_line(line)
+        except Exception:
+            # Nobody can read it any more, such as a closed terminal. The stream goes on: an
+            # error here would close the pipe and hit the user's function that printed.
+            self._on_line = _drop
+
+
+def _drop(_line: str) -> None:
+    return
 
 
 class Process:

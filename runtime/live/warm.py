@@ -132,4 +132,6 @@ def _flush() -> None:
 
 
 def _streams() -> Iterable[Any]:
-    return (stream for stream in (sys.stdout, sys.stderr) if stream is not None)
+    # The old streams, too: a handler of the user's may have kept them.
+    streams = (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+    return (stream for stream in streams if stream is not None)

@@ -12,7 +12,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.protocol.rules.context import Context
 
 if TYPE_CHECKING:
     from anabranch.runtime.explorer.sites import Move, Site, Sites
@@ -27,22 +26,14 @@ class Judge:
         self._sites = sites
         self._machine = sites.machine
         self._pairs: dict[tuple[InstanceId, int, InstanceId, int], str] = {}
-        self._alone: dict[tuple[InstanceId, int], str] = {}
         self._keeps: dict[int, bool] = {}
 
-    def broken(self, state: Vector, position: int) -> str:
-        """The first invariant broken in a state of which only the instance at `position` has
-        another protocol state than before."""
+    def broken(self, state: Vector, site: int) -> str:
+        """The first invariant broken in a state of which only the instance at `site` has another
+        protocol state than before."""
         sites = self._sites
         values, views = sites.sites.values, sites.view_of
-        actor, its_view = values[state[position]].me, views[state[position]]
-        alone = self._alone.get((actor, its_view))
-        if alone is None:
-            context = Context(actor, sites.scope.topology)
-            alone = self._machine.broken_at(context, sites.views.values[its_view])
-            self._alone[actor, its_view] = alone
-        if alone:
-            return alone
+        actor, its_view = values[site].me, views[site]
         for number in state[1:]:
             other = values[number].me
             key = (actor, its_view, other, views[number])
@@ -79,14 +70,16 @@ class Judge:
 
     def dead_letter(self, state: Vector, move: Move) -> str:
         """What was wrong with a move that could not be applied."""
-        offsets = self._sites.budgets.offsets[state[0]]
-        for operator, number, parcel in move.sends:
-            at = offsets[operator] + number
-            if at < len(state) and self._sites.arrive(state[at], parcel) < 0:
-                sender, item = self._sites.parcels.values[parcel]
-                to = self._sites.sites.values[state[at]].me
+        places = self._sites.budgets.positions[state[0]]
+        for receiver, parcel in move.sends:
+            place = places.get(receiver)
+            sender, item = self._sites.parcels.values[parcel]
+            to = self._sites.budgets.ids.values[receiver]
+            if place is None:
+                return f"S3: {type(item).__name__} from {sender} to {to}, which does not exist"
+            if self._sites.arrive(state[place], parcel) < 0:
                 return f"S3: {type(item).__name__} from {sender} to {to}, which has terminated"
-        return f"S3: a message of {move.what} goes to an instance which has terminated"
+        return "S3: a message goes to an instance which has terminated"
 
     # -- at rest -----------------------------------------------------------------------------
 
@@ -96,7 +89,8 @@ class Judge:
         return self._waiting(sites) or self._views(sites) or self._unbalanced(state)
 
     def _waiting(self, sites: list[Site]) -> str:
-        for me, node, mail in sites:
+        for me, number, mail in sites:
+            node = self._sites.nodes.values[number]
             if node.queue:
                 return f"L2: {node.queue} tuples are stuck at {me}"
             if mail:
@@ -109,11 +103,13 @@ class Judge:
 
     def _views(self, sites: list[Site]) -> str:
         machine, topology = self._machine, self._sites.scope.topology
-        here = [s for s in sites if machine.is_active(s.node.state)]
-        for me, node, _ in here:
-            succs = {s.me for s in here if topology.feeds(me.operator, s.me.operator)}
-            preds = {s.me for s in here if topology.feeds(s.me.operator, me.operator)}
-            known = (machine.succs(node.state), machine.preds(node.state))
+        nodes = self._sites.nodes.values
+        here = {s.me: nodes[s.node].state for s in sites}
+        here = {me: state for me, state in here.items() if machine.is_active(state)}
+        for me, state in here.items():
+            succs = frozenset(y for y in here if topology.feeds(me.operator, y.operator))
+            preds = frozenset(y for y in here if topology.feeds(y.operator, me.operator))
+            known = (machine.succs(state), machine.preds(state))
             if known != (succs, preds):
                 return (
                     f"S4: {me} ends with succs={names(known[0])} preds={names(known[1])}, "
@@ -123,7 +119,7 @@ class Judge:
 
     def _unbalanced(self, state: Vector) -> str:
         """I10: every tuple of an operator has been processed once by each operator behind it."""
-        scope, done = self._sites.scope, self._sites.budgets.of(state[0]).done
+        scope, done = self._sites.scope, self._sites.budgets.metas.values[state[0]].done
         feeders: dict[int, list[int]] = defaultdict(list)
         for a, b in scope.edges:
             feeders[b].append(a)

@@ -59,9 +59,7 @@ class Machine(Protocol):
     def broken_at(self, ctx: Context, state: Any) -> str:
         """The first invariant which a state breaks alone, as a sentence; empty if none."""
 
-    def broken_between(
-        self, x: InstanceId, of_x: Any, y: InstanceId, of_y: Any
-    ) -> Iterator[str]:
+    def broken_between(self, x: InstanceId, of_x: Any, y: InstanceId, of_y: Any) -> Iterator[str]:
         """Invariants which the states of two neighbours break together."""
 
     def letter_to_the_dead(self) -> bool:

@@ -33,13 +33,15 @@ Item = Any
 
 
 class Node(NamedTuple):
-    """`asked`: `AwaitDrained` is open. `reading`: a source may still read."""
+    """`asked`: `AwaitDrained` is open. `reading`: a source may still read. `children`: how many
+    instances it has created."""
 
     state: Any
     queue: int = 0
     working: bool = False
     asked: bool = False
     reading: bool = True
+    children: int = 0
 
 
 class Outcome(NamedTuple):
@@ -51,7 +53,7 @@ class Outcome(NamedTuple):
     veto: str = ""
 
 
-class Fault(Exception):  # noqa: N818 - a finding, not an accident
+class Fault(Exception):
     """A property does not hold. The text begins with its number."""
 
 
@@ -73,6 +75,8 @@ class Driver:
             raise Fault(f"refused by {self.me}: {error.what}") from None
         outcome = self._perform(node._replace(state=state), effects)
         self._check_router(node.state, state, effects)
+        if broken := self.machine.broken_at(self.context, state):
+            raise Fault(broken)
         if isinstance(event, events.BatchReceived) and outcome.node.queue == node.queue:
             raise Fault(f"S1: the tuple is dropped at {self.me}")
         return outcome

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from anabranch.runtime.explorer.budget import Meta
 from anabranch.runtime.explorer.judge import Judge
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
@@ -44,16 +43,16 @@ class World:
     def initial(self) -> Vector:
         return (self.budgets.initial(), *self.sites.founding_sites())
 
-    def successors(self, state: Vector) -> Iterator[tuple[Move, int, Vector | None]]:
-        """Every enabled move, the position of its actor, and the state after it; None if the
-        move breaks a property by itself."""
+    def successors(self, state: Vector) -> Iterator[tuple[Move, Vector | None]]:
+        """Every enabled move and the state after it; None if the move breaks a property by
+        itself."""
         moves, spend = self.sites.moves, self.budgets.spend
         meta = state[0]
         for position in range(1, len(state)):
             for move in moves(state[position]):
                 left = spend(meta, move.kind)
                 if left >= 0:
-                    yield move, position, self.apply(state, position, move, left)
+                    yield move, self.apply(state, position, move, left)
 
     def apply(self, state: Vector, position: int, move: Move, left: int) -> Vector | None:
         if move.site < 0:
@@ -61,16 +60,15 @@ class World:
         after = list(state)
         after[0] = left
         after[position] = move.site
-        offsets = self.budgets.offsets[left]
-        if move.born:
-            # Children stand behind their elder siblings, which all have lower numbers.
-            kind = self.budgets.kinds[move.kind]
-            at = offsets[int(kind[1])] + int(kind[2])
-            after[at:at] = move.born
+        places = self.budgets.positions[left]
+        for child, site in move.born:
+            after.insert(places[child], site)
         arrive = self.sites.arrive
-        for operator, number, parcel in move.sends:
-            to = offsets[operator] + number
-            after[to] = arrived = arrive(after[to], parcel)
+        for receiver, parcel in move.sends:
+            place = places.get(receiver)
+            if place is None:
+                return None
+            after[place] = arrived = arrive(after[place], parcel)
             if arrived < 0:
                 return None
         return tuple(after)
@@ -110,7 +108,7 @@ def _expand(
     found: list[Vector] = []
     for state in frontier:
         busy = False
-        for move, position, after in world.successors(state):
+        for move, after in world.successors(state):
             verdict.transitions += 1
             busy = busy or not move.optional
             if after is None:
@@ -118,7 +116,7 @@ def _expand(
             elif after not in parents:
                 parents[after] = (state, move)
                 found.append(after)
-                verdict.fault = world.judge.broken(after, position)
+                verdict.fault = world.judge.broken(after, move.site)
             if verdict.fault:
                 verdict.path = [*_path(parents, state), (state, move)]
                 if after is not None:
@@ -141,7 +139,3 @@ def _path(
         path.append(parent)
         state = parent[0]
     return path[::-1]
-
-
-def meta_of(world: World, state: Vector) -> Meta:
-    return world.budgets.of(state[0])

@@ -9,42 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.budget import FREE, Budgets, Kind
+from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.node import Driver, Fault, Item, Node, Outcome, Tuple
 from anabranch.runtime.explorer.scope import Scope
 
-T = TypeVar("T")
-Mail = tuple[tuple[InstanceId, tuple[Item, ...]], ...]
-"""Non-empty channels towards an instance, by sender."""
-
-
-class Interned(Generic[T]):
-    """Equal values get one small number."""
-
-    def __init__(self) -> None:
-        self.values: list[T] = []
-        self._numbers: dict[T, int] = {}
-
-    def number(self, value: T) -> int:
-        found = self._numbers.get(value)
-        if found is None:
-            found = self._numbers[value] = len(self.values)
-            self.values.append(value)
-        return found
-
-    def __len__(self) -> int:
-        return len(self.values)
+Mail = tuple[tuple[int, ...], ...]
+"""Non-empty channels towards an instance, sorted: the numbers of the parcels on each."""
 
 
 class Site(NamedTuple):
+    """`node`: its number; values are compared once, numbers ever after."""
+
     me: InstanceId
-    node: Node
+    node: int
     mail: Mail = ()
 
 
@@ -57,23 +41,30 @@ class Parcel(NamedTuple):
 class Move:
     """One transition: the site after it, what it sends, whom it creates, and its name.
 
-    `sends`: (operator index, number, parcel number). `what`: the event, for a story.
+    `sends`: (number of the receiver, number of the parcel). `born`: (number, site) of each child.
+    `what`: the event, for a story.
     `site` is negative if the move breaks a property, which `fault` then tells.
     """
 
     kind: int
     site: int
-    sends: tuple[tuple[int, int, int], ...]
-    born: tuple[int, ...]
+    sends: tuple[tuple[int, int], ...]
+    born: tuple[tuple[int, int], ...]
     optional: bool
     what: Any
     fault: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
-    sender: InstanceId
-    item: Item
+class Option(NamedTuple):
+    """A move that may be tried: the site without what the move uses up, and the event for the
+    core, or the receivers of one tuple's results."""
+
+    site: Site
+    kind: Kind
+    what: Any
+    event: Any
+    born: tuple[InstanceId, ...] = ()
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +85,14 @@ class Sites:
         self.scope = scope
         self.budgets = Budgets(scope)
         self.sites: Interned[Site] = Interned()
+        self.nodes: Interned[Node] = Interned()
         self.parcels: Interned[Parcel] = Interned()
         self.views: Interned[Any] = Interned()
         self.view_of: list[int] = []
-        self.operator_index = {name: i for i, name in enumerate(scope.names)}
         self._moves: list[tuple[Move, ...] | None] = []
         self._arrivals: dict[tuple[int, int], int] = {}
         self._drivers: dict[InstanceId, Driver] = {}
-        self._outcomes: dict[tuple[InstanceId, Node, Any], Outcome | str] = {}
+        self._outcomes: dict[tuple[InstanceId, int, Any, Any], Outcome | str] = {}
 
     def driver(self, me: InstanceId) -> Driver:
         if me not in self._drivers:
@@ -111,9 +102,12 @@ class Sites:
     def site(self, site: Site) -> int:
         number = self.sites.number(site)
         if number == len(self.view_of):
-            self.view_of.append(self.views.number(site.node.state))
+            self.view_of.append(self.views.number(self.nodes.values[site.node].state))
             self._moves.append(None)
         return number
+
+    def node_at(self, site: int) -> Node:
+        return self.nodes.values[self.sites.values[site].node]
 
     def founding_sites(self) -> list[int]:
         founders = self.scope.founders()
@@ -123,7 +117,8 @@ class Sites:
             preds = frozenset(y for y in founders if topology.feeds(y.operator, me.operator))
             event = events.Founded(succs, preds, keeper=me.number == 0)
             newborn = Node(self.machine.newborn())
-            sites.append(self.site(Site(me, self.driver(me).handle(newborn, event).node)))
+            node = self.driver(me).handle(newborn, event).node
+            sites.append(self.site(Site(me, self.nodes.number(node))))
         return sites
 
     def arrive(self, site: int, parcel: int) -> int:
@@ -137,139 +132,140 @@ class Sites:
     def _arrive(self, site: Site, parcel: int) -> int:
         if self._is_dead(site):
             return -1
-        sender, item = self.parcels.values[parcel]
-        mail = dict(site.mail)
-        mail[sender] = (*mail.get(sender, ()), item)
-        return self.site(site._replace(mail=tuple(sorted(mail.items()))))
+        sender = self.parcels.values[parcel].sender
+        others = [q for q in site.mail if self.parcels.values[q[0]].sender != sender]
+        mine = [q for q in site.mail if self.parcels.values[q[0]].sender == sender]
+        channel = (*mine[0], parcel) if mine else (parcel,)
+        return self.site(site._replace(mail=tuple(sorted([*others, channel]))))
 
     def _is_dead(self, site: Site) -> bool:
-        return self.machine.letter_to_the_dead() and self.machine.is_gone(site.node.state)
+        node = self.nodes.values[site.node]
+        return self.machine.letter_to_the_dead() and self.machine.is_gone(node.state)
 
     def moves(self, site: int) -> tuple[Move, ...]:
+        """Every move at a site, whether or not the budgets allow it at present."""
         found = self._moves[site]
         if found is None:
-            found = self._moves[site] = tuple(self._work_out(self.sites.values[site]))
+            options = self.options(site)
+            moves = (self.move(option) for option in options)
+            found = self._moves[site] = tuple(m for m in moves if m is not None)
         return found
+
+    def options(self, site: int) -> list[Option]:
+        """What could be tried at a site; a core may yet veto a decision."""
+        at = self.sites.values[site]
+        return [*self._deliveries(at), *self._own_work(at), *self._decisions(at)]
 
     # -- what can happen at a site -----------------------------------------------------------
 
-    def _work_out(self, site: Site) -> Iterator[Move]:
-        yield from self._deliveries(site)
-        yield from self._own_work(site)
-        yield from self._decisions(site)
-
-    def _deliveries(self, site: Site) -> Iterator[Move]:
-        for sender, items in site.mail:
-            item = items[0]
-            rest = tuple((s, q[1:] if s == sender else q) for s, q in site.mail)
-            opened = site._replace(mail=tuple((s, q) for s, q in rest if q))
+    def _deliveries(self, site: Site) -> Iterator[Option]:
+        for channel in site.mail:
+            sender, item = self.parcels.values[channel[0]]
+            rest = [q for q in site.mail if q is not channel]
+            mail = tuple(sorted([*rest, channel[1:]])) if channel[1:] else tuple(rest)
             event: events.Event = (
                 events.BatchReceived(sender, 1)
                 if isinstance(item, Tuple)
                 else events.MessageReceived(sender, item)
             )
-            yield self._move(opened, FREE, Received(sender, item), event)
+            what = self.parcels.values[channel[0]]
+            yield Option(site._replace(mail=mail), FREE, what, event)
 
-    def _own_work(self, site: Site) -> Iterator[Move]:
-        me, node, _ = site
+    def _own_work(self, site: Site) -> Iterator[Option]:
+        me, node = site.me, self.nodes.values[site.node]
         driver, budgets = self.driver(me), self.budgets
         if node.asked and not node.queue:
-            calm = site._replace(node=node._replace(asked=False))
-            yield self._move(calm, FREE, events.Drained(), events.Drained())
+            calm = self._with(site, node._replace(asked=False))
+            yield Option(calm, FREE, events.Drained(), events.Drained())
         if node.queue and node.working and self.machine.routes(node.state):
-            lighter = site._replace(node=node._replace(queue=node.queue - 1))
+            lighter = self._with(site, node._replace(queue=node.queue - 1))
             for targets in driver.routes(node):
-                kind = budgets.processed(me)
-                yield self._move(lighter, kind, Processed(targets), targets)
+                yield Option(lighter, budgets.processed(me), Processed(targets), targets)
         if driver.context.is_source and node.working and node.reading:
             if self.machine.is_active(node.state):
                 for targets in driver.routes(node):
-                    yield self._move(site, budgets.read(me), Read(targets), targets)
+                    yield Option(site, budgets.read(me), Read(targets), targets)
             if self.scope.finish:
-                ended = site._replace(node=node._replace(reading=False))
+                ended = self._with(site, node._replace(reading=False))
                 event = events.InputEnded()
-                yield self._move(ended, budgets.end(), event, event)
-        yield from self._arrived_children(site)
+                yield Option(ended, ("end",), event, event)
+        yield from self._arrived_children(site, node)
 
-    def _arrived_children(self, site: Site) -> Iterator[Move]:
-        n = self.machine.spawning(site.node.state) if self.scope.spawn else 0
+    def _with(self, site: Site, node: Node) -> Site:
+        return site._replace(node=self.nodes.number(node))
+
+    def _arrived_children(self, site: Site, node: Node) -> Iterator[Option]:
+        n = self.machine.spawning(node.state) if self.scope.spawn else 0
         if not n:
             return
         failed = events.SpawnFailed("no room")
-        yield self._move(site, FREE, failed, failed)
-        for first, kind in self.budgets.births(site.me, n):
-            new = _children(site.me, first, n)
-            event = events.ChildrenReady(frozenset(new))
-            yield self._move(site, kind, event, event, born=new)
+        yield Option(site, FREE, failed, failed)
+        new = self._children(site, n)
+        event = events.ChildrenReady(frozenset(new))
+        yield Option(self._after_birth(site, n), ("births", *new), event, event, new)
 
-    def _decisions(self, site: Site) -> Iterator[Move]:
-        me, scope, budgets = site.me, self.scope, self.budgets
+    def _children(self, site: Site, n: int) -> tuple[InstanceId, ...]:
+        first = self.nodes.values[site.node].children
+        return tuple(self.budgets.child(site.me, first + i) for i in range(n))
+
+    def _after_birth(self, site: Site, n: int) -> Site:
+        node = self.nodes.values[site.node]
+        return self._with(site, node._replace(children=node.children + n))
+
+    def _decisions(self, site: Site) -> Iterator[Option]:
+        scope = self.scope
         if scope.leaves:
-            yield from self._decide(site, budgets.leave(), events.LeaveDecided())
-        if scope.joins:
-            for n in range(1, scope.batch + 1):
-                event = events.DuplicateDecided(n)
-                if scope.spawn:
-                    yield from self._decide(site, budgets.ask(), event)
-                    continue
-                for first, kind in budgets.joins(me, n):
-                    yield from self._decide(site, kind, event, _children(me, first, n))
+            leave = events.LeaveDecided()
+            yield Option(site, ("leaves",), leave, leave, optional=True)
+        for n in range(1, scope.batch + 1 if scope.joins else 1):
+            yield self._birth(site, "joins", n, events.DuplicateDecided(n))
         if scope.fresh:
-            for first, kind in budgets.fresh(me):
-                event_ = events.HandOverDecided()
-                yield from self._decide(site, kind, event_, _children(me, first, 1))
+            yield self._birth(site, "fresh", 1, events.HandOverDecided())
         if scope.sibling:
-            neighbours = self.machine.succs(site.node.state) | self.machine.preds(site.node.state)
+            state = self.nodes.values[site.node].state
+            neighbours = self.machine.succs(state) | self.machine.preds(state)
             for via in sorted(neighbours):
-                yield from self._decide(site, budgets.sibling(), events.HandOverDecided(via))
+                offer = events.HandOverDecided(via)
+                yield Option(site, ("sibling",), offer, offer, optional=True)
 
-    def _decide(
-        self, site: Site, kind: Kind, event: events.Event, born: tuple[InstanceId, ...] = ()
-    ) -> Iterator[Move]:
-        move = self._move(site, kind, event, event, born, optional=True)
-        if move.what is not None:
-            yield move
+    def _birth(self, site: Site, name: str, n: int, event: events.Event) -> Option:
+        """A decision to create instances, with their arrival unless that is an event of its own."""
+        if self.scope.spawn:
+            return Option(site, (name,), event, event, optional=True)
+        new = self._children(site, n)
+        return Option(self._after_birth(site, n), (name, *new), event, event, new, True)
 
-    def _move(
-        self,
-        site: Site,
-        kind: Kind,
-        what: Any,
-        event: Any,
-        born: tuple[InstanceId, ...] = (),
-        optional: bool = False,
-    ) -> Move:
-        """`event`: an event for the core, or the receivers of one tuple's results."""
-        number = self.budgets.number(kind)
+    def move(self, option: Option) -> Move | None:
+        """Runs the core; None if it vetoes the decision."""
+        site, kind, what, event, born, optional = option
+        number = self.budgets.kinds.number(kind)
         try:
             outcome = self._outcome(site.me, site.node, event, born)
             if outcome.veto:
-                return Move(number, -1, (), (), optional, None)
-            after = site._replace(node=outcome.node)
+                return None
+            after = self._with(site, outcome.node)
             if after.mail and self._is_dead(after):
-                raise Fault(_dead_mail(after))
+                raise Fault(self._dead_mail(after))
         except Fault as fault:
             return Move(number, -1, (), (), optional, what, str(fault))
+        ids = self.budgets.ids
         sends = tuple(
-            (
-                self.operator_index[to.operator],
-                to.number,
-                self.parcels.number(Parcel(site.me, item)),
-            )
+            (ids.number(to), self.parcels.number(Parcel(site.me, item)))
             for to, item in outcome.sends
         )
-        newborn = tuple(self.site(Site(child, Node(self.machine.newborn()))) for child in born)
+        cradle = self.nodes.number(Node(self.machine.newborn()))
+        newborn = tuple((ids.number(c), self.site(Site(c, cradle))) for c in sorted(born))
         return Move(number, self.site(after), sends, newborn, optional, what)
 
     def _outcome(
-        self, me: InstanceId, node: Node, event: Any, born: tuple[InstanceId, ...]
+        self, me: InstanceId, node: int, event: Any, born: tuple[InstanceId, ...]
     ) -> Outcome:
         """Runs the core once for each node and event, whatever else is on its way there."""
-        key = (me, node, (event, born))
+        key = (me, node, event, born)
         found = self._outcomes.get(key)
         if found is None:
             try:
-                found = self._run(self.driver(me), node, event, born)
+                found = _run(self.driver(me), self.nodes.values[node], event, born)
             except Fault as fault:
                 found = str(fault)
             self._outcomes[key] = found
@@ -277,26 +273,19 @@ class Sites:
             raise Fault(found)
         return found
 
-    def _run(
-        self, driver: Driver, node: Node, event: Any, born: tuple[InstanceId, ...]
-    ) -> Outcome:
-        if isinstance(event, tuple):
-            return driver.pass_on(node, event)
-        outcome = driver.handle(node, event)
-        if outcome.spawn and born:
-            ready = driver.handle(outcome.node, events.ChildrenReady(frozenset(born)))
-            return ready._replace(sends=outcome.sends + ready.sends)
-        return outcome
+    def _dead_mail(self, site: Site) -> str:
+        parcels = [self.parcels.values[p] for p in site.mail[0]]
+        number = "S1" if any(isinstance(p.item, Tuple) for p in parcels) else "S3"
+        items = ", ".join(type(p.item).__name__ for p in parcels)
+        sender = parcels[0].sender
+        return f"{number}: {items} from {sender} under way to {site.me}, which terminates"
 
 
-def _children(creator: InstanceId, first: int, n: int) -> tuple[InstanceId, ...]:
-    return tuple(
-        InstanceId(creator.operator, first + i, creator=creator.number) for i in range(n)
-    )
-
-
-def _dead_mail(site: Site) -> str:
-    sender, items = site.mail[0]
-    number = "S1" if any(isinstance(i, Tuple) for i in items) else "S3"
-    names = ", ".join(type(i).__name__ for i in items)
-    return f"{number}: {names} from {sender} is under way to {site.me}, which terminates"
+def _run(driver: Driver, node: Node, event: Any, born: tuple[InstanceId, ...]) -> Outcome:
+    if isinstance(event, tuple):
+        return driver.pass_on(node, event)
+    outcome = driver.handle(node, event)
+    if outcome.spawn and born and not isinstance(event, events.ChildrenReady):
+        ready = driver.handle(outcome.node, events.ChildrenReady(frozenset(born)))
+        return ready._replace(sends=outcome.sends + ready.sends)
+    return outcome

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import Vector, World
-from anabranch.runtime.explorer.sites import Move, Sites
+from anabranch.runtime.explorer.sites import Move, Option, Sites
 
 
 @dataclass(slots=True)
@@ -26,6 +26,7 @@ class Walker:
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
         self.world = World(machine, scope)
+        self._known: dict[int, list[tuple[Option, int]]] = {}
 
     @property
     def sites(self) -> Sites:
@@ -37,15 +38,11 @@ class Walker:
         world, walk = self.world, Walk(seed)
         state = world.initial()
         while True:
-            choices = self._choices(state)
-            optional = [c for c in choices if c[0].optional]
-            required = [c for c in choices if not c[0].optional]
-            if not required:
+            step = self._draw(rng, state, eagerness)
+            if step is None:
                 walk.fault = world.judge.unsettled(state)
-                if walk.fault or not optional or rng.random() > eagerness:
-                    return walk
-            eager = optional and (not required or rng.random() < eagerness)
-            move, position, left = rng.choice(optional if eager else required)
+                return walk
+            move, position, left = step
             after = world.apply(state, position, move, left)
             walk.steps += 1
             walk.path.append((state, move))
@@ -53,16 +50,34 @@ class Walker:
                 walk.fault = move.fault or world.judge.dead_letter(state, move)
                 return walk
             state = after
-            walk.fault = world.judge.broken(state, position)
+            walk.fault = world.judge.broken(state, move.site)
             if walk.fault:
                 walk.path.append((state, move))
                 return walk
 
-    def _choices(self, state: Vector) -> list[tuple[Move, int, int]]:
-        spend, moves = self.world.budgets.spend, self.sites.moves
-        return [
-            (move, position, left)
-            for position in range(1, len(state))
-            for move in moves(state[position])
-            if (left := spend(state[0], move.kind)) >= 0
-        ]
+    def _draw(
+        self, rng: random.Random, state: Vector, eagerness: float
+    ) -> tuple[Move, int, int] | None:
+        """One possible move, its actor's position and the budgets after it."""
+        required: list[tuple[Option, int, int]] = []
+        optional: list[tuple[Option, int, int]] = []
+        for position in range(1, len(state)):
+            for option, kind in self._options(state[position]):
+                if (left := self.world.budgets.spend(state[0], kind)) >= 0:
+                    (optional if option.optional else required).append((option, position, left))
+        while required or optional:
+            eager = optional and (not required or rng.random() < eagerness)
+            choices = optional if eager else required
+            option, position, left = choices.pop(rng.randrange(len(choices)))
+            move = self.sites.move(option)
+            if move is not None:
+                return move, position, left
+        return None
+
+    def _options(self, site: int) -> list[tuple[Option, int]]:
+        found = self._known.get(site)
+        if found is None:
+            number = self.world.budgets.kinds.number
+            found = [(option, number(option.kind)) for option in self.sites.options(site)]
+            self._known[site] = found
+        return found

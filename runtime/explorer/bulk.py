@@ -1,0 +1,370 @@
+"""The same search for millions of states: whole levels at a time, as columns of numbers.
+
+Nothing here knows the protocol. `Sites` runs the shipped core once for each site and event; this
+module applies the answers to arrays. A state is one column of a matrix with a row for the budgets
+and one for each instance; states that were met before are recognised by 128 bits of a Zobrist
+hash (Zobrist 1970: one random number for each site, added up), which a move changes by the
+difference of the few sites it touches. Memory: 16 bytes for each state met, 9 more with `trails`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.runtime.explorer.lookup import Lookup
+from anabranch.runtime.explorer.machine import Machine
+from anabranch.runtime.explorer.met import Met
+from anabranch.runtime.explorer.scope import Scope
+from anabranch.runtime.explorer.search import Verdict, World
+from anabranch.runtime.explorer.sites import Move
+
+Numbers = NDArray[np.int32]
+Hashes = NDArray[np.uint64]
+CHUNK_STATES = 250_000
+
+
+@dataclass(slots=True)
+class Level:
+    """States at one distance from the beginning: `rows[0]` budgets, `rows[1 + id]` sites."""
+
+    rows: Numbers
+    hashes: tuple[Hashes, Hashes]
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.shape[1])
+
+
+@dataclass(slots=True)
+class Steps:
+    """Moves from states of one chunk: index of the state, of the row that acts, of the move."""
+
+    origin: NDArray[np.int64]
+    actor: NDArray[np.int16]
+    move: Numbers
+    left: Numbers
+    hashes: tuple[Hashes, Hashes]
+
+
+@dataclass(slots=True)
+class Trail:
+    """How each state of a level was first reached, to tell the story of a fault."""
+
+    origin: Numbers
+    actor: NDArray[np.int16]
+    move: Numbers
+
+
+class _Found(Exception):
+    def __init__(self, fault: str, origin: int, step: tuple[int, int] | None) -> None:
+        self.fault, self.origin, self.step = fault, origin, step
+
+
+class Bulk:
+    """One search. `run` returns the same verdict as `explore` does."""
+
+    def __init__(self, machine: Machine, scope: Scope, *, trails: bool = True) -> None:
+        self.world = World(machine, scope)
+        self.lookup = Lookup(self.world)
+        self.met = Met()
+        self.verdict = Verdict(scope, machine.name, sites=self.world.sites)
+        self.trails: list[Trail] | None = [] if trails else None
+        self._sound: set[tuple[int, int, int, int]] = set()
+
+    def run(
+        self,
+        *,
+        states_max: int = 100_000_000,
+        progress: Callable[[Verdict], None] | None = None,
+    ) -> Verdict:
+        verdict, began = self.verdict, time.monotonic()
+        level = self._first()
+        verdict.states = 1
+        try:
+            while level.width and verdict.states < states_max:
+                level = self._next(level)
+                verdict.states += level.width
+                verdict.depth += bool(level.width)
+                verdict.seconds = time.monotonic() - began
+                if progress:
+                    progress(verdict)
+            verdict.complete = not level.width
+        except _Found as found:
+            verdict.fault = found.fault
+            verdict.path = self._story(found)
+        verdict.seconds = time.monotonic() - began
+        return verdict
+
+    def _first(self) -> Level:
+        state = self.world.initial()
+        rows = np.array(state, dtype=np.int32).reshape(-1, 1)
+        self.lookup.learn_sites()
+        hashes = self.lookup.hash_of(rows)
+        self.met.add(*hashes)
+        return Level(rows, hashes)
+
+    def _next(self, level: Level) -> Level:
+        blocks: list[Level] = []
+        trails: list[Trail] = []
+        for begin in range(0, level.width, CHUNK_STATES):
+            end = min(begin + CHUNK_STATES, level.width)
+            part = Level(
+                level.rows[:, begin:end], (level.hashes[0][begin:end], level.hashes[1][begin:end])
+            )
+            try:
+                steps = self._new_steps(part)
+                for block, trail in self._apply(part, steps):
+                    trail.origin += begin
+                    blocks.append(block)
+                    trails.append(trail)
+            except _Found as found:
+                found.origin += begin
+                raise
+        if self.trails is not None and trails:
+            self.trails.append(_joined_trail(trails))
+        return _joined(blocks, len(self.world.budgets.ids) + 1)
+
+    # -- stage one: which states follow, as hashes -------------------------------------------
+
+    def _new_steps(self, part: Level) -> Steps:
+        """One step to each state that has not been met before."""
+        busy = np.zeros(part.width, dtype=bool)
+        found = [s for row in range(1, len(part.rows)) if (s := self._steps_of(part, row, busy))]
+        for index in np.flatnonzero(~busy):
+            self.verdict.quiescent += 1
+            if fault := self.world.judge.unsettled(self._vector(part.rows[:, index])):
+                raise _Found(fault, int(index), None)
+        steps = _joined_steps(found)
+        fresh = self.met.add(*steps.hashes)
+        return Steps(
+            steps.origin[fresh],
+            steps.actor[fresh],
+            steps.move[fresh],
+            steps.left[fresh],
+            (steps.hashes[0][fresh], steps.hashes[1][fresh]),
+        )
+
+    def _steps_of(self, part: Level, row: int, busy: NDArray[np.bool_]) -> Steps | None:
+        """All moves of one instance in all states of a chunk."""
+        look, sites = self.lookup, part.rows[row]
+        look.learn_moves(sites)
+        counts = look.move_count[sites]
+        total = int(counts.sum())
+        if not total:
+            return None
+        origin = np.repeat(np.arange(part.width), counts)
+        before = np.cumsum(counts) - counts
+        move = np.arange(total) - np.repeat(before - look.move_first[sites], counts)
+        left = look.spend(part.rows[0][origin], look.move_kind[move])
+        possible = np.flatnonzero(left >= 0)
+        origin, move, left = origin[possible], move[possible], left[possible]
+        self.verdict.transitions += len(move)
+        busy[origin[~look.move_optional[move]]] = True
+        wrong = np.flatnonzero(look.move_site[move] < 0)
+        if len(wrong):
+            self._report(part, int(origin[wrong[0]]), row, int(move[wrong[0]]))
+        order = np.argsort(look.move_effect[move], kind="stable")
+        origin, move, left = origin[order], move[order], left[order]
+        hashes = look.moved_hashes(part, row, origin, move, left)
+        self._post(part, row, origin, move, hashes, None)
+        actor = np.full(len(move), row, dtype=np.int16)
+        return Steps(origin, actor, move.astype(np.int32), left, hashes)
+
+    def _post(
+        self,
+        part: Level,
+        row: int,
+        origin: NDArray[np.int64],
+        move: NDArray[np.int64],
+        hashes: tuple[Hashes, Hashes] | None,
+        rows: Numbers | None,
+    ) -> None:
+        """Deliver what moves (sorted by their effects) send and whom they create: as changes of
+        hashes, or in `rows` of the states themselves."""
+        look = self.lookup
+        for begin, end, effect in _runs(look.move_effect[move]):
+            sends, born = look.effects.values[effect]
+            touched: dict[int, Numbers] = {}
+            for child, site in born:
+                touched[child] = np.full(end - begin, site, dtype=np.int32)
+                if hashes is not None:
+                    look.add_hashes(hashes, begin, end, touched[child], 1)
+            for receiver, parcel in sends:
+                at = touched.get(receiver)
+                if at is None:
+                    known = receiver + 1 < len(part.rows)
+                    at = part.rows[receiver + 1][origin[begin:end]] if known else None
+                after = None if at is None else look.arrive(receiver, parcel, at)
+                if at is None or after is None or (after < 0).any():
+                    bad = 0 if after is None else int(np.flatnonzero(after < 0)[0])
+                    self._report(part, int(origin[begin + bad]), row, int(move[begin + bad]))
+                assert at is not None
+                assert after is not None
+                if hashes is not None:
+                    look.add_hashes(hashes, begin, end, at, -1)
+                    look.add_hashes(hashes, begin, end, after, 1)
+                touched[receiver] = after
+            if rows is not None:
+                for instance, sites in touched.items():
+                    rows[instance + 1, begin:end] = sites
+
+    # -- stage two: the new states themselves ------------------------------------------------
+
+    def _apply(self, part: Level, steps: Steps) -> list[tuple[Level, Trail]]:
+        done = []
+        for begin, end, row in _runs(steps.actor):
+            origin, move = steps.origin[begin:end], steps.move[begin:end].astype(np.int64)
+            order = np.argsort(self.lookup.move_effect[move], kind="stable")
+            origin, move = origin[order], move[order]
+            rows = np.full((len(self.world.budgets.ids) + 1, len(move)), -1, dtype=np.int32)
+            rows[: len(part.rows)] = part.rows[:, origin]
+            rows[0] = steps.left[begin:end][order]
+            rows[row] = self.lookup.move_site[move]
+            self._post(part, row, origin, move, None, rows)
+            hashes = (steps.hashes[0][begin:end][order], steps.hashes[1][begin:end][order])
+            self._judge(part, rows, row, origin, move)
+            trail = Trail(
+                origin.astype(np.int32),
+                np.full(len(move), row, dtype=np.int16),
+                move.astype(np.int32),
+            )
+            done.append((Level(rows, hashes), trail))
+        return done
+
+    def _judge(
+        self,
+        part: Level,
+        rows: Numbers,
+        row: int,
+        origin: NDArray[np.int64],
+        move: NDArray[np.int64],
+    ) -> None:
+        """The invariants between the actor, where its protocol state has changed, and others.
+
+        Each pair of protocol states is judged once, by way of one state in which it occurs.
+        """
+        look = self.lookup
+        changed = np.flatnonzero(look.view_of[part.rows[row][origin]] != look.view_of[rows[row]])
+        if not len(changed):
+            return
+        mine = look.view_of[rows[row][changed]].astype(np.int64)
+        suspects = []
+        for other in range(1, len(rows)):
+            if other == row or not look.adjacent(row - 1, other - 1):
+                continue
+            sites = rows[other][changed]
+            pairs = mine << 32 | look.view_of[sites]
+            there = np.flatnonzero(sites >= 0)
+            _, first = np.unique(pairs[there], return_index=True)
+            for index in there[first]:
+                key = (row, other, int(mine[index]), int(look.view_of[sites[index]]))
+                if key not in self._sound:
+                    self._sound.add(key)
+                    suspects.append(int(changed[index]))
+        suspects += [int(changed[i]) for i in self._keeperless(rows, row, changed)]
+        for index in suspects:
+            state = self._vector(rows[:, index])
+            if fault := self.world.judge.broken(state, int(rows[row, index])):
+                raise _Found(fault, int(origin[index]), (row, int(move[index])))
+
+    def _keeperless(self, rows: Numbers, row: int, changed: NDArray[np.int64]) -> NDArray[np.int64]:
+        look, kept = self.lookup, np.zeros(len(changed), dtype=bool)
+        for other in range(1, len(rows)):
+            if look.same_operator(row - 1, other - 1):
+                sites = rows[other][changed]
+                kept |= (sites >= 0) & look.keeps[look.view_of[sites]]
+        return np.flatnonzero(~kept)[:1]
+
+    # -- stories -----------------------------------------------------------------------------
+
+    def _vector(self, column: Numbers) -> tuple[int, ...]:
+        """A column as the state that `World` understands: those present, in their order."""
+        meta = int(column[0])
+        places = self.world.budgets.positions[meta]
+        return (meta, *(int(column[i + 1]) for i in sorted(places, key=places.__getitem__)))
+
+    def _report(self, part: Level, origin: int, row: int, move: int) -> None:
+        state, what = self._vector(part.rows[:, origin]), self.lookup.moves[move]
+        fault = what.fault or self.world.judge.dead_letter(state, what)
+        raise _Found(fault, origin, (row, move))
+
+    def _story(self, found: _Found) -> list[tuple[tuple[int, ...], Move]]:
+        """The path to a finding, by replaying the trail of its state."""
+        if self.trails is None:
+            return []
+        steps = [found.step] if found.step else []
+        index = found.origin
+        for trail in reversed(self.trails[: self.verdict.depth]):
+            steps.append((int(trail.actor[index]), int(trail.move[index])))
+            index = int(trail.origin[index])
+        path: list[tuple[tuple[int, ...], Move]] = []
+        state: tuple[int, ...] | None = self.world.initial()
+        for row, number in reversed(steps):
+            assert state is not None
+            move = self.lookup.moves[number]
+            path.append((state, move))
+            left = self.world.budgets.spend(state[0], move.kind)
+            position = self.world.budgets.positions[state[0]][row - 1]
+            state = self.world.apply(state, position, move, left)
+        return path
+
+
+def _runs(values: NDArray[np.signedinteger]) -> list[tuple[int, int, int]]:
+    """Where equal neighbours begin and end, and their value."""
+    if not len(values):
+        return []
+    edges = np.flatnonzero(np.diff(values)) + 1
+    begins = [0, *edges.tolist()]
+    return [
+        (begin, end, int(values[begin]))
+        for begin, end in zip(begins, [*begins[1:], len(values)], strict=True)
+    ]
+
+
+def _joined_steps(found: list[Steps]) -> Steps:
+    if not found:
+        none = np.zeros(0, dtype=np.int32)
+        no_hash = np.zeros(0, dtype=np.uint64)
+        return Steps(none.astype(np.int64), none.astype(np.int16), none, none, (no_hash, no_hash))
+    return Steps(
+        np.concatenate([s.origin for s in found]),
+        np.concatenate([s.actor for s in found]),
+        np.concatenate([s.move for s in found]),
+        np.concatenate([s.left for s in found]),
+        (
+            np.concatenate([s.hashes[0] for s in found]),
+            np.concatenate([s.hashes[1] for s in found]),
+        ),
+    )
+
+
+def _joined_trail(trails: list[Trail]) -> Trail:
+    return Trail(
+        np.concatenate([t.origin for t in trails]),
+        np.concatenate([t.actor for t in trails]),
+        np.concatenate([t.move for t in trails]),
+    )
+
+
+def _joined(blocks: list[Level], height: int) -> Level:
+    if not blocks:
+        none = np.zeros(0, dtype=np.uint64)
+        return Level(np.zeros((height, 0), dtype=np.int32), (none, none))
+    width = sum(b.width for b in blocks)
+    rows = np.full((height, width), -1, dtype=np.int32)
+    at = 0
+    for block in blocks:
+        rows[: len(block.rows), at : at + block.width] = block.rows
+        at += block.width
+    return Level(
+        rows,
+        (
+            np.concatenate([b.hashes[0] for b in blocks]),
+            np.concatenate([b.hashes[1] for b in blocks]),
+        ),
+    )

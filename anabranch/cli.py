@@ -1,0 +1,72 @@
+"""The command line. Commands are imported when called, so that `anabranch --version` is quick."""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+
+import click
+
+from anabranch import __version__
+
+COMMANDS = {
+    "run": "Run a pipeline until its input ends.",
+    "validate": "Check a pipeline and show its graph.",
+}
+
+EXAMPLES = """\b
+Examples:
+  anabranch run headlines.py
+  anabranch run headlines.py --report report.json
+  anabranch validate headlines.py
+
+\b
+A pipeline file, headlines.py:
+  import anabranch as ab
+  pipeline = ab.Pipeline("headlines")
+  lines = pipeline.source("lines", ab.files("texts/*.txt"))
+  words = lines.flat_map("split", str.split, scale=ab.Scale(max_instances=8))
+  words.filter("long", lambda w: len(w) > 3).sink("out", ab.jsonl("words.jsonl"))
+"""
+
+
+class Commands(click.Group):
+    """Knows its commands by name and line of help; imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = import_module(f"anabranch.commands.{name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            near = difflib.get_close_matches(name, COMMANDS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"commands: {', '.join(COMMANDS)}"
+            if ".py" in name:
+                hint = f"did you mean 'anabranch run {name}'?"
+            ctx.fail(f"no command {name!r}; {hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=Commands, epilog=EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]}
+)
+@click.version_option(__version__, "-V", "--version", message="anabranch %(version)s")
+def main() -> None:
+    """Stream processing that scales itself without a master."""
+
+
+if __name__ == "__main__":
+    main()

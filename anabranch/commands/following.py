@@ -1,0 +1,113 @@
+"""Stays with a run to its end: shows it, and turns Ctrl-C into a clean end.
+
+The agent works in a thread of its own, so a terminal that takes no output (Ctrl-S, a paused
+pager) holds up the view and not the run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Protocol
+
+from anabranch.commands.failing import INTERRUPTED
+from anabranch.runtime.report import Report
+from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.views.view import View
+
+TICK_S = 0.25
+OUTPUT_LINES_MAX = 1000
+"""Printed by operators between two ticks; older ones are dropped, with a word."""
+ENDING = "finishing what was read; press Ctrl-C again to stop at once"
+STOPPING = "stopping at once; what is on its way is given up"
+
+
+class RunHandle(Protocol):
+    """The part of `anabranch.runtime.live.launch.Run` that is needed here."""
+
+    def wait(self, timeout_s: float | None = None) -> Report:
+        """Raises `TimeoutError` while the run goes on, and `RunFailed`."""
+
+    def snapshot(self) -> RunSnapshot: ...
+
+    def end_input(self) -> None: ...
+
+    def stop(self) -> Report:
+        """Raises `TimeoutError` if the processes do not end, and `RunFailed`."""
+
+
+@dataclass
+class Interrupts:
+    """Counts signals. Acting on them is the loop's work: a handler may come anywhere."""
+
+    received: int = 0
+    handled: int = 0
+
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        self.received += 1
+        if self.received > 2:
+            os._exit(INTERRUPTED)  # stopping does not stop: the processes end with this one
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupts]:
+    """Ctrl-C, SIGTERM and a closed terminal are noted while this is open."""
+    noted = Interrupts()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [(s, signal.signal(s, noted.note)) for s in signals]
+    try:
+        yield noted
+    finally:
+        for signum, handler in before:
+            signal.signal(signum, handler)
+
+
+@dataclass
+class Output:
+    """Lines that operators print: put in by the agent's thread, shown by the loop.
+
+    Each count has one writer: `put_in` the thread, `taken` the loop.
+    """
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=OUTPUT_LINES_MAX))
+    put_in: int = 0
+    taken: int = 0
+
+    def put(self, instance: str, line: str) -> None:
+        self.lines.append(f"{instance}: {line}")
+        self.put_in += 1
+
+    def show(self, view: View) -> None:
+        """What is put in meanwhile is shown now or the next time."""
+        dropped = self.put_in - self.taken - len(self.lines)
+        if dropped > 0:
+            self.taken += dropped
+            view.say(f"({dropped:,} printed lines were dropped)")
+        for _ in range(len(self.lines)):
+            view.say(self.lines.popleft())
+            self.taken += 1
+
+
+def follow(run: RunHandle, view: View, noted: Interrupts, output: Output) -> Report:
+    """The report, once the run has ended. Raises `RunFailed` if it failed."""
+    try:
+        while True:
+            if noted.received > noted.handled:
+                noted.handled = noted.received
+                if noted.handled > 1:
+                    view.say(STOPPING)
+                    return run.stop()
+                view.say(ENDING)
+                run.end_input()
+            try:
+                return run.wait(TICK_S)
+            except TimeoutError:
+                output.show(view)
+                view.show(run.snapshot())
+    finally:
+        output.show(view)

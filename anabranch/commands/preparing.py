@@ -1,0 +1,73 @@
+"""What `run` and `validate` have in common: a pipeline with its settings and its script."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anabranch.commands.failing import WrongUsage
+from anabranch.loading import Loaded, LoadError, load_pipeline
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.policies.script import Script, ScriptError, load_script
+from anabranch.setting import apply_settings
+
+if TYPE_CHECKING:
+    from anabranch.runtime.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A pipeline that is ready to run. `stdout_sink`: the operator that writes there, if any."""
+
+    loaded: Loaded
+    script: Script | None
+    stdout_sink: str | None
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.loaded.pipeline
+
+    def options(self, **chosen: Any) -> Options:
+        """Raises `WrongUsage` for values that make no sense."""
+        from anabranch.runtime.options import Options
+
+        try:
+            return Options(script=self.script, **chosen)
+        except PipelineError as error:
+            raise WrongUsage(str(error)) from None
+
+
+def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: bool = False) -> Plan:
+    """Load, set, check. `quiet`: what the file prints goes to standard error.
+
+    Raises `WrongUsage`.
+    """
+    try:
+        with contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext():
+            loaded = load_pipeline(target)
+        apply_settings(loaded.pipeline, settings)
+        parsed = None if script is None else load_script(script)
+        if parsed is not None:
+            parsed.decisions(scalable(loaded.pipeline))
+    except PipelineError as error:
+        raise WrongUsage(f"--set {error}") from None
+    except (LoadError, ScriptError) as error:
+        raise WrongUsage(str(error)) from None
+    return Plan(loaded, parsed, stdout_sink(loaded.pipeline))
+
+
+def scalable(pipeline: Pipeline) -> list[str]:
+    return [o.name for o in pipeline.operators.values() if o.can_scale]
+
+
+def stdout_sink(pipeline: Pipeline) -> str | None:
+    """The name of an operator that writes to standard output."""
+    from anabranch.runtime.sinks import Stdout
+
+    for operator in pipeline.operators.values():
+        if isinstance(operator.sink, Stdout):
+            return operator.name
+    return None

@@ -1,0 +1,156 @@
+"""`anabranch run`: carry out a pipeline, show it, say what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, WrongUsage
+from anabranch.commands.preparing import Plan, plan
+
+if TYPE_CHECKING:
+    from anabranch.runtime.options import Options
+    from anabranch.runtime.report import Report
+    from anabranch.views.view import View
+
+EXAMPLES = """\b
+Examples:
+  anabranch run headlines.py
+  anabranch run pipelines.py:nightly --report nightly.json
+  anabranch run headlines.py --set split.scale.max_instances=4 --set split.scale.low=0.5
+  anabranch run sensors.py --duration 60
+  anabranch run storm.py --scale-script "every 0.1 from 1 to 60: * duplicate"
+  cat lines.txt | anabranch run count.py --json | jq .ledger
+
+\b
+Ctrl-C ends the input and lets everything read so far come out; a second one stops at once.
+Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
+2 wrong usage, 130 stopped by a second Ctrl-C.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("target", metavar="FILE.py[:NAME]")
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a report as JSON."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="OPERATOR.scale.SETTING=VALUE",
+    help="Change how an operator scales; may be repeated.",
+)
+@click.option("--duration", type=float, metavar="S", help="End the input after S seconds.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the report, as JSON, and nothing else."
+)
+@click.option(
+    "--scale-script",
+    metavar="FILE|TEXT",
+    help="Decisions at given times, such as '2.0 split duplicate 2'; replaces the policy.",
+)
+@click.option(
+    "--transport",
+    type=click.Choice(["unix", "tcp"]),
+    default="unix",
+    show_default=True,
+    help="Sockets between instances.",
+)
+@click.option(
+    "--warm",
+    type=click.IntRange(0),
+    default=2,
+    show_default=True,
+    help="Idle processes kept ready.",
+)
+@click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
+@click.pass_context
+def command(
+    context: click.Context,
+    target: str,
+    report: Path | None,
+    settings: tuple[str, ...],
+    duration: float | None,
+    as_json: bool,
+    scale_script: str | None,
+    transport: str,
+    warm: int,
+    seed: int | None,
+) -> None:
+    """Run the pipeline in FILE.py until its input ends."""
+    planned = plan(target, settings, scale_script, quiet=as_json)
+    if as_json and planned.stdout_sink:
+        raise WrongUsage(
+            f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "
+            "use --report FILE instead"
+        )
+    out = sys.stderr if as_json or planned.stdout_sink else sys.stdout
+    options = planned.options(
+        report=report, duration_s=duration, transport=transport, warm=warm, seed=seed
+    )
+    code = _carry_out(planned, options, out, as_json)
+    context.exit(code)
+
+
+def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> int:
+    from anabranch.commands.following import Output, follow, interrupts
+    from anabranch.runtime.failure import RunFailed
+    from anabranch.runtime.live import launch
+
+    output = Output()
+    view = _view(out)
+    if sys.stderr.isatty():  # what operators print would tear the table
+        options = replace(options, on_output=output.put)
+    with contextlib.closing(view), interrupts() as noted:
+        try:
+            report = follow(launch.start(planned.pipeline, options), view, noted, output)
+        except RunFailed as error:
+            report = error.report
+        except (ValueError, OSError) as error:
+            raise WrongUsage(str(error)) from None
+    _conclude(report, planned, out, as_json)
+    if report.ended == "stopped":
+        return INTERRUPTED
+    return DONE if report.ok else FAILED
+
+
+def _view(out: TextIO) -> View:
+    """A table on terminals, lines elsewhere."""
+    if not out.isatty() or os.environ.get("TERM") == "dumb":
+        from anabranch.views.plain import PlainView
+
+        return PlainView(out)
+    from rich.console import Console
+
+    from anabranch.views.live import LiveView
+
+    return LiveView(Console(file=out))
+
+
+def _conclude(report: Report, planned: Plan, out: TextIO, as_json: bool) -> None:
+    from anabranch.views.summary import summary
+
+    lines = summary(report, planned.pipeline.dead_letters_path)
+    with _reader_may_be_gone():
+        click.echo("\n".join(lines), file=out)
+    if as_json:
+        with _reader_may_be_gone():
+            click.echo(report.to_json(), nl=False)
+
+
+@contextlib.contextmanager
+def _reader_may_be_gone() -> Iterator[None]:
+    """As after `| head`: the run is over and its report is written, nobody wants to hear it."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,48 @@
+"""`anabranch validate`: check a pipeline without starting anything, and show its graph."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from anabranch.commands.failing import WrongUsage
+from anabranch.commands.preparing import plan
+from anabranch.views.graph import lines_of, plain_values
+
+EXAMPLES = """\b
+Examples:
+  anabranch validate headlines.py
+  anabranch validate pipelines.py:nightly --json
+
+\b
+Exit code: 0 valid, 2 not.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("target", metavar="FILE.py[:NAME]")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="OPERATOR.scale.SETTING=VALUE",
+    help="Change how an operator scales, as in run.",
+)
+@click.option("--scale-script", metavar="FILE|TEXT", help="Check a script too.")
+@click.option("--json", "as_json", is_flag=True, help="Print the graph as JSON.")
+def command(
+    target: str, settings: tuple[str, ...], scale_script: str | None, as_json: bool
+) -> None:
+    """Check the pipeline in FILE.py and show its operators. Nothing is started or opened."""
+    try:
+        planned = plan(target, settings, scale_script, quiet=as_json)
+    except WrongUsage as error:
+        if as_json:
+            click.echo(json.dumps({"valid": False, "error": error.message}, indent=2))
+        raise
+    path = planned.loaded.path
+    if as_json:
+        click.echo(json.dumps(plain_values(planned.pipeline, path), indent=2))
+    else:
+        click.echo("\n".join(lines_of(planned.pipeline, path)))

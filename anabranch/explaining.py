@@ -1,0 +1,110 @@
+"""Errors of a user's file, told with the user's line and without our traceback."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.runtime.graph import PipelineError
+
+_DEFINERS = {"source", "map", "flat_map", "filter", "fuse", "sink"}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    text: str
+
+
+def explain(error: BaseException, path: Path) -> str:
+    """Place, message and source line of an error that importing `path` raised."""
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return _syntax(error, path)
+    frames = _own_frames(error, path)
+    message = _message(error, path)
+    if not frames:
+        return f"{path.name}: {message}"
+    last = frames[-1]
+    text = [f"{_shown(last.filename, path)}:{last.lineno}: {message}", f"    {last.line}"]
+    here = [f for f in frames if Path(f.filename) == path]
+    if here and Path(last.filename) != path:
+        text.append(f"  used at {path.name}:{here[-1].lineno}\n    {here[-1].line}")
+    return "\n".join(text)
+
+
+def line_of_operator(path: Path, name: str) -> Line | None:
+    """Where the file defines the operator of that name, as in `stream.map("name", ...)`."""
+    try:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+    except (OSError, ValueError, SyntaxError):
+        return None
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(attr=attr), args=[ast.Constant(value=value, lineno=number), *_]
+            ) if attr in _DEFINERS and value == name:
+                return Line(number, source.splitlines()[number - 1].strip())
+    return None
+
+
+def _syntax(error: SyntaxError, path: Path) -> str:
+    place = _shown(error.filename or str(path), path)
+    text = f"{place}:{error.lineno}: {error.msg} ({type(error).__name__})"
+    if not error.text:
+        return text
+    line = error.text.rstrip()
+    indent = len(line) - len(line.lstrip())
+    text += f"\n    {line.lstrip()}"
+    if error.offset and error.offset > indent:
+        text += "\n    " + " " * (error.offset - 1 - indent) + "^"
+    return text
+
+
+def _message(error: BaseException, path: Path) -> str:
+    if isinstance(error, PipelineError) or _is_from_us(error):
+        return str(error)
+    if isinstance(error, SystemExit):
+        return (
+            "the file ended Python while it was read; "
+            'what it should do only as a program belongs under if __name__ == "__main__":'
+        )
+    text = str(error) or "no message"
+    return f"{text}{_suggestion(error, text)} ({type(error).__name__})"
+
+
+def _suggestion(error: BaseException, text: str) -> str:
+    """Python itself suggests names only from 3.12 on, and only in its own tracebacks."""
+    if not isinstance(error, AttributeError) or error.obj is None or "did you mean" in text:
+        return ""
+    known = [name for name in dir(error.obj) if not name.startswith("_")]
+    near = difflib.get_close_matches(str(error.name), known, 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _own_frames(error: BaseException, path: Path) -> list[traceback.FrameSummary]:
+    """Those in files below the pipeline's folder that are neither installed there nor ours."""
+    own: list[traceback.FrameSummary] = []
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        ours = frame.f_globals.get("__name__", "").partition(".")[0] == "anabranch"
+        below = file.is_relative_to(path.parent) and "site-packages" not in file.parts
+        if file == path or (below and not ours):
+            own += traceback.StackSummary.extract([(frame, number)])
+    return own
+
+
+def _is_from_us(error: BaseException) -> bool:
+    """Whether a function of ours refused what it was given; such messages are for users."""
+    if not isinstance(error, (ValueError, OSError)) or not str(error):
+        return False
+    last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+    return str(last.f_globals.get("__name__", "")).startswith("anabranch.")
+
+
+def _shown(filename: str, path: Path) -> str:
+    file = Path(filename)
+    return str(file.relative_to(path.parent)) if file.is_relative_to(path.parent) else filename

@@ -1,0 +1,184 @@
+"""Finds the pipeline in a user's file, and says what is wrong there in the user's terms.
+
+The file is imported as a module under its own name (`headlines.py` is `headlines`), with its
+folder on `sys.path`, so that its functions can be found again by name in other processes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from anabranch.explaining import explain, line_of_operator
+from anabranch.runtime.graph import Pipeline, PipelineError
+
+_NEEDED = {
+    "aiomqtt",
+    "click",
+    "msgpack",
+    "msgspec",
+    "numpy",
+    "pyarrow",
+    "pyspark",
+    "rich",
+    "uvloop",
+}
+_UNUSED = {"antigravity", "idlelib", "test", "this", "turtle", "turtledemo"}
+"""Modules of Python which nobody misses when a pipeline has their name."""
+
+
+class LoadError(Exception):
+    """The file has no pipeline that can run. The message is complete and needs no traceback."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """`name` is the variable that holds the pipeline in the file at `path`."""
+
+    pipeline: Pipeline
+    path: Path
+    name: str
+
+
+_reading: list[Path] = []
+
+
+def file_being_read() -> Path | None:
+    """The pipeline file that is being imported now: a run must not start meanwhile."""
+    return _reading[-1] if _reading else None
+
+
+def load_pipeline(target: str) -> Loaded:
+    """The pipeline of `FILE.py`, or the one named in `FILE.py:name`, validated.
+
+    Raises `LoadError`.
+    """
+    path, name = split_target(target)
+    found = _pipelines(_import(path))
+    chosen = _named(path, name, found) if name else _only(path, found)
+    loaded = Loaded(found[chosen], path, chosen)
+    try:
+        loaded.pipeline.validate()
+    except PipelineError as error:
+        raise LoadError(_located(loaded, str(error))) from None
+    return loaded
+
+
+def split_target(target: str) -> tuple[Path, str | None]:
+    """Raises `LoadError` unless the file is there and is one of Python."""
+    file, colon, name = target.rpartition(":")
+    if not (colon and name.isidentifier() and file.endswith(".py")):
+        file, name = target, ""
+    path = Path(file)
+    if path.is_dir():
+        raise LoadError(f"{file} is a folder; expected a Python file such as {file}/pipeline.py")
+    if not path.exists():
+        raise LoadError(f"no such file: {file}{_similar_file(path)}")
+    if path.suffix != ".py":
+        raise LoadError(f"{file}: expected a Python file, named *.py")
+    return path.resolve(), name or None
+
+
+def _similar_file(path: Path) -> str:
+    wanted = path if path.suffix == ".py" else path.with_name(path.name + ".py")
+    try:
+        names = [p.name for p in path.parent.glob("*.py")]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(wanted.name, names, 1)
+    return f"; did you mean {path.with_name(near[0])}?" if near else ""
+
+
+def _import(path: Path) -> ModuleType:
+    name = path.stem
+    if _is_taken(name, path):
+        raise LoadError(
+            f"{path.name}: Python or Anabranch needs another module named {name!r}; rename the file"
+        )
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    folder = str(path.parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    sys.modules[name] = module
+    try:
+        with _read(path):
+            spec.loader.exec_module(module)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        sys.modules.pop(name, None)
+        raise LoadError(explain(error, path)) from None
+    return module
+
+
+def _is_taken(name: str, path: Path) -> bool:
+    """Whether the file would hide a module that is needed, now or later."""
+    present = sys.modules.get(name)
+    if present is not None:
+        return getattr(present, "__file__", None) != str(path)
+    return name in _NEEDED or (name in sys.stdlib_module_names and name not in _UNUSED)
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[None]:
+    _reading.append(path)
+    try:
+        yield
+    finally:
+        _reading.pop()
+
+
+def _pipelines(module: ModuleType) -> dict[str, Pipeline]:
+    """By variable, in the order of the file; one that has several names counts once."""
+    found: dict[str, Pipeline] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Pipeline) and not any(value is other for other in found.values()):
+            found[name] = value
+    return found
+
+
+def _only(path: Path, found: dict[str, Pipeline]) -> str:
+    if not found:
+        raise LoadError(
+            f"{path.name} holds no pipeline; expected a line such as "
+            f'pipeline = ab.Pipeline("{path.stem}")'
+        )
+    if len(found) > 1:
+        targets = ", ".join(f"{path.name}:{name}" for name in found)
+        raise LoadError(f"{path.name} holds several pipelines; say which: {targets}")
+    return next(iter(found))
+
+
+def _named(path: Path, name: str, found: dict[str, Pipeline]) -> str:
+    if name in found:
+        return name
+    module = sys.modules[path.stem]
+    if hasattr(module, name):
+        value = getattr(module, name)
+        for alias, pipeline in found.items():
+            if pipeline is value:
+                return alias
+        raise LoadError(f"{path.name}: {name!r} is a {type(value).__name__}, not a pipeline")
+    near = difflib.get_close_matches(name, found, 1)
+    known = ", ".join(found) or "none"
+    hint = f"did you mean {near[0]!r}?" if near else f"pipelines there: {known}"
+    raise LoadError(f"{path.name} has no pipeline {name!r}; {hint}")
+
+
+def _located(loaded: Loaded, message: str) -> str:
+    """With the line of the operator that the message speaks of, if it speaks of one."""
+    for name in loaded.pipeline.operators:
+        if f"operator {name!r}" in message:
+            line = line_of_operator(loaded.path, name)
+            if line:
+                return f"{loaded.path.name}:{line.number}: {message}\n    {line.text}"
+    return f"{loaded.path.name}: {message}"

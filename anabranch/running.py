@@ -1,0 +1,38 @@
+"""Running a pipeline from a program instead of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.loading import file_being_read
+from anabranch.runtime.graph import Pipeline, PipelineError
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.launch import Run
+    from anabranch.runtime.report import Report
+
+
+def start(pipeline: Pipeline, **options: Any) -> Run:
+    """Start a run and return its handle; options are those of `anabranch.runtime.options`.
+
+    Raises `PipelineError` if the pipeline cannot run, `OSError` if an end of it is not there.
+    """
+    being_read = file_being_read()
+    if being_read is not None:
+        raise PipelineError(
+            f"{being_read.name} starts its pipeline while `anabranch` reads it; "
+            'put that under if __name__ == "__main__":'
+        )
+    from anabranch.runtime.live import launch
+    from anabranch.runtime.options import Options
+
+    return launch.start(pipeline, Options(**options))
+
+
+def run(pipeline: Pipeline, **options: Any) -> Report:
+    """Run a pipeline to its end and return the report.
+
+    Raises what `start` raises, and `RunFailed` if an operator failed for good. Ctrl-C stops it.
+    """
+    with start(pipeline, **options) as handle:
+        return handle.wait()

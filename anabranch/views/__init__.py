@@ -1,0 +1,1 @@
+"""What people see of a run. Views read frozen snapshots and reports, and change nothing."""

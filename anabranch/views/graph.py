@@ -1,0 +1,83 @@
+"""A pipeline as text and as plain values: what `anabranch validate` shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.views.figures import plural, table
+
+_PATH = re.compile(r"\b(?:Posix|Windows)Path\(('[^']*')\)")
+
+
+def kind(operator: Operator) -> str:
+    """source, sink, fuse, or the one step that the operator has."""
+    if operator.source is not None:
+        return "source"
+    if operator.sink is not None:
+        return "sink"
+    return operator.steps[0].kind if len(operator.steps) == 1 else "fuse"
+
+
+def lines_of(pipeline: Pipeline, file: Path) -> list[str]:
+    operators = plural(len(pipeline.operators), "operator")
+    rows = [["operator", "kind", "from", "instances", "does"]]
+    for operator in pipeline.operators.values():
+        rows.append(
+            [
+                operator.name,
+                kind(operator),
+                ", ".join(operator.upstream) or "-",
+                _instances(operator.scale),
+                _does(operator),
+            ]
+        )
+    return [f"{pipeline.name} in {file.name}: {operators}, valid", "", *table(rows, left=5)]
+
+
+def plain_values(pipeline: Pipeline, file: Path) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "pipeline": pipeline.name,
+        "file": str(file),
+        "valid": True,
+        "dead_letters": str(pipeline.dead_letters_path),
+        "operators": [_operator_values(o) for o in pipeline.operators.values()],
+    }
+
+
+def _operator_values(operator: Operator) -> dict[str, Any]:
+    return {
+        "name": operator.name,
+        "kind": kind(operator),
+        "upstream": list(operator.upstream),
+        "does": _does(operator),
+        "steps": [
+            {"name": s.name, "kind": s.kind, "batch": s.batch, "async": s.is_async}
+            for s in operator.steps
+        ],
+        "scale": asdict(operator.scale) if operator.scale else None,
+        "retry": asdict(operator.retry),
+    }
+
+
+def _instances(scale: Scale | None) -> str:
+    if scale is None or scale.max_instances == 1:
+        return "1"
+    span = f"{scale.min_instances} to {scale.max_instances}"
+    if scale.capacity is None:
+        return f"{span} at load {scale.target:g}"
+    return f"{span} at load {scale.target:g} of {scale.capacity:g}/s"
+
+
+def _does(operator: Operator) -> str:
+    end = operator.source or operator.sink
+    if end is not None:
+        return _PATH.sub(r"\1", repr(end))
+    return " | ".join(
+        f"{s.kind} {s.name}{' batch' if s.batch else ''}{' async' if s.is_async else ''}"
+        for s in operator.steps
+    )

@@ -1,0 +1,123 @@
+"""The view for terminals: a table that is drawn anew a few times per second.
+
+Only this module imports rich, and only when a terminal is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
+from anabranch.views.figures import bar, count, duration, milliseconds, plural, rate, share
+from anabranch.views.view import culprits, held_up
+
+BAR = 8
+EVENTS_SHOWN = 4
+NARROW = 100
+"""Terminals with fewer columns do without queue totals and latencies."""
+
+
+class LiveView:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+        self._live.start()
+
+    def show(self, snapshot: RunSnapshot) -> None:
+        with contextlib.suppress(OSError):  # the terminal is gone; the run goes on
+            self._live.update(picture(snapshot, self._console.width), refresh=True)
+
+    def say(self, line: str) -> None:
+        with contextlib.suppress(OSError):
+            self._console.print(Text(line))
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._live.stop()
+
+
+def picture(snapshot: RunSnapshot, width: int) -> RenderableType:
+    """The whole frame, for a terminal of so many columns."""
+    return Group(_title(snapshot), _operators(snapshot, width), *_events(snapshot))
+
+
+def _title(snapshot: RunSnapshot) -> Text:
+    text = Text(snapshot.pipeline, style="bold")
+    text.append(f"  {snapshot.phase}  {duration(snapshot.seconds)}", style="not bold")
+    instances = sum(o.instances for o in snapshot.operators)
+    text.append(f"  {plural(instances, 'instance')}, {snapshot.idle} warm", style="not bold dim")
+    if snapshot.phase == "ending":
+        text.append("  finishing what was read; Ctrl-C stops at once", style="not bold yellow")
+    return text
+
+
+def _operators(snapshot: RunSnapshot, width: int) -> Table:
+    wide = width >= NARROW
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
+    table.add_column("operator", no_wrap=True, max_width=24)
+    table.add_column("instances", no_wrap=True, max_width=12)
+    for name in ("in/s", "out/s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("load", no_wrap=True)
+    table.add_column("queue", justify="right", no_wrap=True)
+    table.add_column("+/-", justify="right", no_wrap=True)
+    if wide:
+        table.add_column("total", justify="right", no_wrap=True)
+        table.add_column("p99", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True, overflow="ellipsis")
+    waiting, slow = held_up(snapshot), culprits(snapshot)
+    for operator in snapshot.operators:
+        row: list[RenderableType] = [
+            Text(operator.name, style="bold red" if operator.name in slow else "bold"),
+            _instances(operator),
+            rate(operator.rate_in),
+            rate(operator.rate_out),
+            _load(operator),
+            count(operator.queued + operator.held),
+            f"{operator.joins}/{operator.leaves}",
+        ]
+        if wide:
+            row += [count(operator.tuples_out), milliseconds(operator.latency_p99_ms)]
+        table.add_row(*row, _remark(operator, waiting.get(operator.name)))
+    return table
+
+
+def _instances(operator: OperatorSnapshot) -> Text:
+    shown = min(operator.instances, 8)
+    text = Text("●" * shown, style="cyan")
+    return text.append(f" {operator.instances}", style="default")
+
+
+def _load(operator: OperatorSnapshot) -> Text:
+    style = "red" if operator.load > 1 else "yellow" if operator.load > 0.8 else "green"
+    text = Text(bar(operator.load, BAR), style=style)
+    return text.append(f" {share(operator.load):>6}", style="default")
+
+
+def _remark(operator: OperatorSnapshot, blocked_by: str | None) -> Text:
+    text = Text()
+    if operator.progress is not None:
+        text.append(f"{bar(operator.progress, BAR)} {share(operator.progress)} ", style="blue")
+    if operator.dead:
+        text.append(f"{plural(operator.dead, 'dead letter')} ", style="magenta")
+    if blocked_by:
+        text.append(f"held up by {blocked_by} ", style="red")
+    late = {w for m in operator.members for w in m.waiting_for if m.silent_s > 5}
+    if late:
+        text.append(f"waits for {', '.join(sorted(late))}", style="red")
+    return text
+
+
+def _events(snapshot: RunSnapshot) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for event in snapshot.events[-EVENTS_SHOWN:]:
+        what = f"{event.t:7.1f} s  {event.instance or event.operator} {event.kind}"
+        lines.append(
+            Text(f"{what}  {event.detail}".rstrip(), style="dim", no_wrap=True, overflow="ellipsis")
+        )
+    return lines

@@ -1,0 +1,87 @@
+"""What a run came to: a table of its operators and its ledger, in words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.runtime.ledger import Ledger
+from anabranch.runtime.report import OperatorReport, Report
+from anabranch.views.figures import count, duration, milliseconds, plural, rate, table
+
+REASONS_SHOWN = 5
+FAULTS_SHOWN = 10
+
+
+def summary(report: Report, dead_letters: Path) -> list[str]:
+    """Lines. `dead_letters`: the file where they are, if there are any."""
+    lines = ["", f"{report.pipeline}: {report.ended} after {duration(report.seconds)}"]
+    if report.failure:
+        lines += _indented(f"{report.failure}\n{report.failure_detail}".rstrip())
+    lines += ["", *_operators(report), "", *_ledger(report)]
+    if report.ledger.dead_letters:
+        lines += _dead(report, dead_letters)
+    return lines
+
+
+def verdict(ledger: Ledger) -> str:
+    if ledger.balanced:
+        return "balanced: every tuple is accounted for"
+    wrong = [
+        f"{count(n)} {what}"
+        for n, what in (
+            (ledger.lost, "lost"),
+            (ledger.duplicated, "duplicated"),
+            (ledger.in_flight, "still on their way"),
+        )
+        if n
+    ]
+    return f"NOT balanced: {', '.join(wrong) or 'the counts do not agree'}"
+
+
+def _operators(report: Report) -> list[str]:
+    head = ["operator", "in", "out", "dead", "peak", "joins", "leaves", "p50", "p99"]
+    return table([head, *(_row(operator) for operator in report.operators)])
+
+
+def _row(operator: OperatorReport) -> list[str]:
+    return [
+        operator.name,
+        count(operator.tuples_in),
+        count(operator.tuples_out),
+        count(operator.dead),
+        count(operator.instances_peak),
+        count(operator.joins),
+        count(operator.leaves),
+        milliseconds(operator.latency_ms.get("p50")) if operator.latency_ms else "",
+        milliseconds(operator.latency_ms.get("p99")) if operator.latency_ms else "",
+    ]
+
+
+def _ledger(report: Report) -> list[str]:
+    ledger = report.ledger
+    speed = f" ({rate(ledger.tuples_in / report.seconds)}/s)" if report.seconds > 0 else ""
+    lines = [
+        f"ledger: {count(ledger.tuples_in)} read{speed}, {count(ledger.tuples_out)} delivered, "
+        f"{plural(ledger.dead_letters, 'dead letter')}, {count(ledger.lost)} lost, "
+        f"{count(ledger.duplicated)} duplicated",
+        f"        {verdict(ledger)}",
+    ]
+    lines += [f"        {fault}" for fault in ledger.faults[:FAULTS_SHOWN]]
+    more = len(ledger.faults) - FAULTS_SHOWN
+    return [*lines, f"        and {more} more"] if more > 0 else lines
+
+
+def _dead(report: Report, file: Path) -> list[str]:
+    lines = [f"dead letters: {count(report.ledger.dead_letters)} in {file}"]
+    reasons = sorted(report.dead_reasons.items(), key=lambda item: (-item[1], item[0]))
+    for reason, n in reasons[:REASONS_SHOWN]:
+        lines.append(f"{count(n):>9}  {reason}")
+    left = reasons[REASONS_SHOWN:]
+    if left:
+        of = plural(len(left), "other reason")
+        lines.append(f"{count(sum(n for _, n in left)):>9}  for {of}")
+    return lines
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]

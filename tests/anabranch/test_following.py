@@ -1,0 +1,73 @@
+"""Staying with a run: snapshots to the view, signals to the run."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from anabranch.commands.following import (
+    ENDING,
+    OUTPUT_LINES_MAX,
+    STOPPING,
+    Interrupts,
+    Output,
+    follow,
+    interrupts,
+)
+from tests.anabranch.fakes import FakeRun, FakeView
+
+
+def test_every_tick_shows_a_snapshot_until_the_report_is_there() -> None:
+    view = FakeView()
+    report = follow(FakeRun(3), view, Interrupts(), Output())
+    assert report.ok
+    assert [s.seconds for s in view.shown] == [1.0, 2.0, 3.0]
+
+
+def test_the_first_interrupt_ends_the_input() -> None:
+    noted, view = Interrupts(), FakeView()
+    run = FakeRun(100, lambda n: noted.note(signal.SIGINT, None) if n == 2 else None)
+    report = follow(run, view, noted, Output())
+    assert report.ended == "completed"
+    assert run.calls == ["end_input"]
+    assert view.said == [ENDING]
+
+
+def test_the_second_interrupt_stops_at_once() -> None:
+    noted, view = Interrupts(), FakeView()
+    run = FakeRun(100, lambda n: noted.note(signal.SIGINT, None) if n in (2, 5) else None)
+    run.drains = False
+    report = follow(run, view, noted, Output())
+    assert report.ended == "stopped"
+    assert run.calls == ["end_input", "stop"]
+    assert view.said == [ENDING, STOPPING]
+
+
+def test_signals_are_noted_only_while_the_run_lasts() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with interrupts() as noted:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert noted.received == 2
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_what_operators_print_is_shown_with_their_name() -> None:
+    view, output = FakeView(), Output()
+    output.put("split.0", "hello")
+    run = FakeRun(1, lambda n: output.put("split.1", f"tick {n}"))
+    follow(run, view, Interrupts(), output)
+    assert view.said == ["split.0: hello", "split.1: tick 1", "split.1: tick 2"]
+
+
+def test_a_flood_of_printed_lines_is_cut_and_says_so() -> None:
+    view, output = FakeView(), Output()
+    for n in range(OUTPUT_LINES_MAX + 5):
+        output.put("split.0", str(n))
+    output.show(view)
+    assert view.said[0] == "(5 printed lines were dropped)"
+    assert view.said[1] == "split.0: 5"
+    assert len(view.said) == OUTPUT_LINES_MAX + 1
+    output.put("split.0", "after")
+    output.show(view)
+    assert view.said[-1] == "split.0: after"

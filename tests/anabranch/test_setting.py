@@ -1,0 +1,79 @@
+"""`--set OPERATOR.scale.SETTING=VALUE`."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.runtime.graph import Pipeline, PipelineError, Scale
+from anabranch.runtime.sinks import discard
+from anabranch.runtime.sources import items
+from anabranch.setting import apply_settings
+
+
+def pipeline() -> Pipeline:
+    made = Pipeline("headlines")
+    lines = made.source("lines", items(["a b"]))
+    words = lines.flat_map("split", str.split, scale=Scale(max_instances=8))
+    words.map("clean", str.strip).sink("out", discard())
+    return made
+
+
+def scale_of(made: Pipeline, name: str) -> Scale:
+    found = {o.name: o.scale for o in made.operators.values()}[name]  # type: ignore[index]
+    assert found is not None
+    return found
+
+
+def test_settings_are_changed_with_their_types() -> None:
+    made = pipeline()
+    apply_settings(
+        made,
+        ["split.scale.max_instances=4", "split.scale.capacity=1e3", "split.scale.low = 0.5"],
+    )
+    assert scale_of(made, "split") == Scale(max_instances=4, capacity=1000.0, low=0.5)
+    apply_settings(made, ["split.scale.capacity=none"])
+    assert scale_of(made, "split").capacity is None
+
+
+def test_an_operator_without_scale_gets_one() -> None:
+    made = pipeline()
+    apply_settings(made, ["clean.scale.max_instances=3"])
+    assert scale_of(made, "clean").max_instances == 3
+
+
+def test_the_order_of_settings_does_not_matter() -> None:
+    for settings in (
+        ["split.scale.min_instances=10", "split.scale.max_instances=20"],
+        ["split.scale.max_instances=20", "split.scale.min_instances=10"],
+        ["split.scale.target=0.3", "split.scale.high=0.4", "split.scale.low=0.2"],
+    ):
+        made = pipeline()
+        apply_settings(made, settings)
+        for setting in settings:
+            name, value = setting.removeprefix("split.scale.").split("=")
+            assert getattr(scale_of(made, "split"), name) == float(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("split.scale.max_instances=four", r"max_instances: expected int, got 'four'"),
+        ("split.scale.max_instances=4.5", r"max_instances: expected int, got '4.5'"),
+        ("split.scale.capacity=fast", r"capacity: expected float or None, got 'fast'"),
+        (
+            "split.scale.max_instance=4",
+            r"no setting 'max_instance'; did you mean 'max_instances'\?",
+        ),
+        ("split.scale.colour=red", r"no setting 'colour'; known: target, high, low"),
+        ("split.scal.low=0.1", r"did you mean 'scale'\?"),
+        ("split.retry.attempts=1", r"no 'retry' to set; expected OPERATOR.scale.SETTING=VALUE"),
+        ("splt.scale.low=0.1", r"no operator 'splt'; did you mean 'split'\?"),
+        ("split.scale.low", r"expected OPERATOR.scale.SETTING=VALUE"),
+        ("split=4", r"expected OPERATOR.scale.SETTING=VALUE"),
+        ("split.scale.low=0.9", r"expected 0 < low <= target"),
+        ("split.scale.max_instances=0", r"expected 1 <= min_instances <= max_instances"),
+    ],
+)
+def test_a_mistake_is_told_with_a_suggestion(text: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        apply_settings(pipeline(), ["split.scale.cooldown_s=1", text])

@@ -1,0 +1,211 @@
+"""What people see: figures, lines for logs, the table of the terminal, the summary."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from anabranch.views.figures import bar, duration, milliseconds, plural, rate, table
+from anabranch.views.live import LiveView, picture
+from anabranch.views.plain import PlainView, line_of
+from anabranch.views.summary import summary, verdict
+from anabranch.views.view import culprits, held_up
+from tests.anabranch.fakes import instance, operator, operator_report, report, snapshot, text_of
+
+DEAD = Path("headlines.dead.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"),
+    [
+        (0.0, "0"),
+        (0.01, "0"),
+        (0.25, "0.25"),
+        (12.34, "12.3"),
+        (999.4, "999"),
+        (999.6, "1k"),
+        (1234.0, "1.23k"),
+        (480_000.0, "480k"),
+        (999_700.0, "1M"),
+        (1_600_000.0, "1.6M"),
+        (2e12, "2000G"),
+    ],
+)
+def test_rates_have_three_figures(per_s: float, text: str) -> None:
+    assert rate(per_s) == text
+
+
+def test_times_are_in_the_unit_that_people_use() -> None:
+    assert [duration(s) for s in (0.31, 99.94, 185.2, 7385.0)] == [
+        "0.3 s",
+        "99.9 s",
+        "3:05 min",
+        "2:03:05 h",
+    ]
+    assert [milliseconds(ms) for ms in (None, 0.123, 68.9, 2345.0)] == [
+        "-",
+        "0.123 ms",
+        "68.9 ms",
+        "2.35 s" if f"{2.345:.3g}" == "2.35" else "2.34 s",
+    ]
+
+
+def test_a_bar_is_full_at_one_and_never_longer() -> None:
+    assert bar(0.0, 4) == "    "
+    assert bar(0.5, 4) == "██  "
+    assert bar(9.9, 4) == "████"
+    assert {len(bar(n / 37, 6)) for n in range(80)} == {6}
+
+
+def test_tables_align() -> None:
+    assert table([["a", "count"], ["long name", "1"]]) == ["a          count", "long name      1"]
+    assert plural(1, "leaf", "leaves") == "1 leaf"
+    assert plural(2000, "leaf", "leaves") == "2,000 leaves"
+
+
+def test_the_line_for_logs_tells_rates_instances_and_progress() -> None:
+    line = line_of(snapshot())
+    assert line == (
+        "headlines: running, 12.3 s; 1,000 read, 25 % of the input (1.23k/s); 2,000 delivered; "
+        "instances lines 1 out 1"
+    )
+
+
+def test_the_line_for_logs_names_the_culprit_not_the_victims() -> None:
+    """P40: lines waits for split, split waits for count, so count is the one to look at."""
+    seen = snapshot(
+        operator("lines", "source", members=(instance("lines.0", blocked_by="split.0"),)),
+        operator("split", members=(instance("split.0", blocked_by="count.1"),), dead=3),
+        operator("count", "sink"),
+    )
+    assert held_up(seen) == {"lines": "split", "split": "count"}
+    assert culprits(seen) == {"count"}
+    assert line_of(seen).endswith("3 dead letters; held up by count")
+
+
+def test_lines_for_logs_come_less_and_less_often() -> None:
+    out = io.StringIO()
+    view = PlainView(out)
+    for tick in range(4 * 600):
+        view.show(snapshot(seconds=tick / 4))
+    assert 20 <= out.getvalue().count("\n") <= 30
+    view.show(snapshot(seconds=600.1, phase="ending"))
+    assert "headlines: ending" in out.getvalue()
+    view.say("a word")
+    assert out.getvalue().endswith("a word\n")
+
+
+def test_a_reader_that_is_gone_does_not_disturb_the_run() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    PlainView(Gone()).say("hello")
+
+
+def drawn(width: int = 120, **changes: object) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    seen = snapshot(
+        operator("lines", "source", progress=0.5),
+        operator("split", instances=3, load=1.35, joins=4, leaves=2, dead=7),
+        operator("out", "sink", latency_p99_ms=12.0),
+        **changes,
+    )
+    console.print(picture(seen, width))
+    out = console.file
+    assert isinstance(out, io.StringIO)
+    return out.getvalue()
+
+
+def test_the_table_of_the_terminal_shows_load_instances_and_changes() -> None:
+    text = drawn()
+    row = next(line for line in text.splitlines() if line.startswith("split"))
+    for part in ("●●● 3", "1.23k", "5.68k", "████████", "135 %", "4/2", "7 dead letters"):
+        assert part in row
+    assert "50 %" in text
+    assert "12 ms" in text
+    assert "out.1 joined" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 99, 100, 200])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    text = drawn(width)
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert len(text.splitlines()) == 6
+
+
+def test_the_table_says_how_to_stop_while_it_ends() -> None:
+    assert "Ctrl-C stops at once" in drawn(phase="ending")
+    assert "Ctrl-C stops at once" not in drawn()
+
+
+def test_a_round_that_waits_long_for_somebody_is_shown() -> None:
+    """The protocol needs the answer of every neighbour: say whose is missing."""
+    stuck = operator("split", members=(instance("split.0", waiting_for=("out.3",), silent_s=6.0),))
+    console = Console(file=io.StringIO(), width=140)
+    console.print(picture(snapshot(stuck), 140))
+    assert isinstance(console.file, io.StringIO)
+    assert "waits for out.3" in console.file.getvalue()
+
+
+def test_the_live_view_leaves_the_terminal_clean() -> None:
+    out = io.StringIO()
+    view = LiveView(Console(file=out, force_terminal=True, width=100, color_system=None))
+    view.show(snapshot())
+    view.say("printed by an operator")
+    view.close()
+    assert "printed by an operator" in out.getvalue()
+    assert out.getvalue().rstrip().endswith("\x1b[2K")
+    assert "\x1b[?25h" in out.getvalue()
+
+
+def test_the_summary_has_the_operators_and_the_ledger_in_words() -> None:
+    made = report(
+        operators=[
+            operator_report("lines", "source", tuples_in=1000, tuples_out=1000),
+            operator_report(
+                "out",
+                "sink",
+                instances_peak=3,
+                joins=2,
+                leaves=1,
+                latency_ms={"p50": 3.0, "p99": 17.0},
+            ),
+        ]
+    )
+    text = text_of(summary(made, DEAD))
+    assert "headlines: completed after 12.3 s" in text
+    assert "ledger: 1,000 read (81.3/s), 2,000 delivered, 0 dead letters, 0 lost" in text
+    assert "balanced: every tuple is accounted for" in text
+    row = next(line for line in text.splitlines() if line.startswith("out"))
+    assert row.split() == ["out", "1,000", "2,000", "0", "3", "2", "1", "3", "ms", "17", "ms"]
+    assert "headlines.dead.jsonl" not in text
+
+
+def test_the_summary_says_what_does_not_balance() -> None:
+    wrong = {"lost": 3, "duplicated": 2, "in_flight": 1, "balanced": False}
+    faults = [f"split.{n} sent 10 to out.0, which received 9" for n in range(12)]
+    text = text_of(summary(report(ledger={**wrong, "faults": faults}), DEAD))
+    assert "NOT balanced: 3 lost, 2 duplicated, 1 still on their way" in text
+    assert "split.9 sent 10 to out.0, which received 9" in text
+    assert "split.10" not in text
+    assert "and 2 more" in text
+    assert verdict(report(ledger={"balanced": False}).ledger).endswith("counts do not agree")
+
+
+def test_the_summary_counts_dead_letters_by_reason_and_says_where_they_are() -> None:
+    reasons = {f"reason {n}": n for n in range(1, 9)}
+    made = report(ledger={"dead_letters": 36}, dead_reasons=reasons)
+    text = text_of(summary(made, DEAD))
+    assert "dead letters: 36 in headlines.dead.jsonl" in text
+    assert "        8  reason 8" in text
+    assert "        6  for 3 other reasons" in text
+
+
+def test_the_summary_tells_why_a_run_failed() -> None:
+    made = report(ended="failed", failure="operator 'split': gone", failure_detail="last words")
+    text = text_of(summary(made, DEAD))
+    assert "headlines: failed after 12.3 s\n  operator 'split': gone\n  last words\n" in text

@@ -46,6 +46,7 @@ Ended = Callable[[str], Awaitable[None]]
 class FeedCounts:
     """Since the gateway started."""
 
+    parts_begun: int
     rows_staged: int
     rows_committed: int
     batches_committed: int
@@ -120,6 +121,7 @@ class Feed:
             room = self._limits.batch_bytes_max - self._book.staged_bytes(
                 request.query, request.epoch
             )
+            self._counts["parts_begun"] += 1
         folder = self._folder / "incoming" / f"{next(self._numbers):09d}"
         return Receiver(request, schema, folder, self._limits.spool_file_bytes, room)
 

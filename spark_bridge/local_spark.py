@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
-import pkgutil
 import shutil
 import subprocess
 import sys
@@ -93,6 +92,8 @@ def _variables(folder: Path, log: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(folder / "local"),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # The JVM that only works out the command line of the real one need not be optimised.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         LOG_VARIABLE: str(log),
     }
 
@@ -129,6 +130,9 @@ def _settings(app_name: str, cores: int, folder: Path, conf: Mapping[str, Any]) 
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.sql.streaming.stopTimeout": f"{STOP_TIMEOUT_S:.0f}s",
     }
+    if importlib.util.find_spec("pandas") is None:
+        # Otherwise every Python UDF warns that it cannot use Arrow.
+        ours["spark.sql.execution.pythonUDF.arrow.enabled"] = "false"
     return {**ours, **{name: str(value) for name, value in conf.items()}}
 
 
@@ -147,11 +151,10 @@ def _start(settings: Mapping[str, str], log: Path) -> SparkSession:
         raise
     try:
         _use_quick_checkpoints(spark, settings)
-        if all(module.name != "pyspark_anabranch" for module in pkgutil.iter_modules()):
-            # An editable install is not seen by PySpark's own search.
-            from anabranch.spark_bridge.datasource import AnabranchDataSource
+        # PySpark's own search does not see an editable install.
+        from anabranch.spark_bridge.datasource import AnabranchDataSource
 
-            spark.dataSource.register(AnabranchDataSource)
+        spark.dataSource.register(AnabranchDataSource)
     except BaseException:
         _stop(spark)
         raise

@@ -258,3 +258,20 @@ def test_the_bridge_and_its_ends_import_neither_pyspark_nor_pyarrow() -> None:
         "assert sorted(s.__all__) == dir(s)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_pyspark_finds_the_data_source_where_it_looks(tmp_path: Path) -> None:
+    """PySpark imports every top-level module `pyspark_...` on the path, and takes this name."""
+    pytest.importorskip("pyspark")
+    module = Path(__file__).parents[2] / "pyspark_anabranch.py"
+    (tmp_path / module.name).symlink_to(module)
+    code = (
+        "from pkgutil import iter_modules\n"
+        "from importlib import import_module\n"
+        "from pyspark.sql.datasource import DataSource\n"
+        "found = [m.name for m in iter_modules() if m.name.startswith('pyspark_')]\n"
+        "assert 'pyspark_anabranch' in found, found\n"
+        "source = import_module('pyspark_anabranch').DefaultSource\n"
+        "assert issubclass(source, DataSource) and source.name() == 'anabranch'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

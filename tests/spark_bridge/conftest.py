@@ -1,0 +1,35 @@
+"""One Spark for all tests here; each test has a gateway of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from anabranch.spark_bridge.errors import SparkUnavailable
+from anabranch.spark_bridge.local_spark import session
+from tests.spark_bridge.threaded import GatewayThread
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    try:
+        with session("tests", conf={"spark.driver.extraJavaOptions": QUICK_JVM}) as running:
+            yield running
+    except SparkUnavailable as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[GatewayThread]:
+    thread = GatewayThread(tmp_path / "run" / "spark", {"out": "text string, n long"})
+    thread.start()
+    yield thread
+    thread.stop()

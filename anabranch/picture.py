@@ -152,6 +152,8 @@ def _mark(axes: Axes, t: float, y: float, joined: bool, colour: str) -> None:
 
 
 def _latency(axes: Axes, story: Story) -> list[Label]:
+    from matplotlib.ticker import LogLocator, NullLocator
+
     _head(axes, "Latency", "milliseconds from source to sink, logarithmic")
     if not story.p50.y:
         axes.text(
@@ -167,6 +169,8 @@ def _latency(axes: Axes, story: Story) -> list[Label]:
     axes.fill_between(story.p50.t, story.p50.y, story.p99.y, color=IN, alpha=0.12, linewidth=0)
     axes.plot(story.p50.t, story.p50.y, color=IN, linewidth=1.7)
     axes.plot(story.p99.t, story.p99.y, color=IN, linewidth=1.2, linestyle=(0, (4, 1.5)))
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(_plain)
     return [(_end(story.p50), "p50", IN), (_end(story.p99), "p99", IN)]
 

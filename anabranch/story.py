@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from anabranch.runtime.report import OperatorReport, Report, read_report
+from anabranch.runtime.report import Event, OperatorReport, Report, read_report
+
+SMOOTH_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +68,9 @@ def story_of(report: Reportlike) -> Story:
         title=_title(whole),
         seconds=whole.seconds,
         operators=tuple(o.name for o in drawn),
-        read=_sum((o.samples.t, o.samples.rate_in) for o in sources),
-        results=_sum((o.samples.t, o.samples.rate_in) for o in sinks),
-        instances={o.name: Line(o.samples.t, list(o.samples.instances)) for o in drawn},
+        read=smooth(_sum((o.samples.t, o.samples.rate_in) for o in sources)),
+        results=smooth(_sum((o.samples.t, o.samples.rate_in) for o in sinks)),
+        instances={o.name: _instances(o, whole.events) for o in drawn},
         changes=_changes(whole),
         p50=_worst((o.samples.t, o.samples.latency_p50_ms) for o in sinks),
         p99=_worst((o.samples.t, o.samples.latency_p99_ms) for o in sinks),
@@ -103,6 +106,34 @@ def _changes(report: Report) -> tuple[Change, ...]:
         for e in report.events
         if e.kind in ("joined", "left")
     )
+
+
+def _instances(operator: OperatorReport, events: Sequence[Event]) -> Line:
+    """How many over time, up to the end of the stream, when all of them end."""
+    own = [e for e in events if e.operator == operator.name]
+    end = min((e.t for e in own if e.kind == "ended"), default=math.inf)
+    points = list(zip(operator.samples.t, operator.samples.instances, strict=True))
+    # Samples are a quarter of a second apart; the events know the moment.
+    points += [(e.t, e.instances) for e in own if e.kind in ("joined", "left")]
+    kept = sorted((p for p in points if p[0] < end and p[1] > 0), key=lambda p: p[0])
+    if kept and math.isfinite(end):
+        kept.append((end, kept[-1][1]))
+    return Line([t for t, _ in kept], [float(n) for _, n in kept])
+
+
+def smooth(rates: Line, over_s: float = SMOOTH_S) -> Line:
+    """Means over about so long. Rates are of single samples, and an instance's status may miss
+    the sample that it was meant for: then one shows nothing and the next the double."""
+    passed = [0.0]
+    for i in range(1, len(rates.t)):
+        passed.append(passed[-1] + rates.y[i] * (rates.t[i] - rates.t[i - 1]))
+    means, first = [], 0
+    for i in range(len(rates.t)):
+        while first < i - 1 and rates.t[i] - rates.t[first + 1] >= over_s:
+            first += 1
+        span = rates.t[i] - rates.t[first]
+        means.append((passed[i] - passed[first]) / span if span > 0 else 0.0)
+    return Line(rates.t, means)
 
 
 def _waiting(operator: OperatorReport) -> Line:

@@ -18,7 +18,7 @@ from anabranch.runtime.live.process import OnOutput, Process
 
 FORKS_IN_FLIGHT_MAX = 32
 """Keeps what waits in the control socket small, so that writing to it never has to wait."""
-STOP_TIMEOUT_S = 6.0
+STOP_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 2.0
 _READ_BYTES = 65536
 _decode = msgspec.msgpack.Decoder(msg.FromParent).decode

@@ -29,7 +29,7 @@ from anabranch.runtime.live.link import FrameBuffer, send_blocking
 from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
 
 FDS_PER_FORK = 2
-REAP_TIMEOUT_S = 5.0
+REAP_TIMEOUT_S = 2.0
 _READ_BYTES = 65536
 _decode = msgspec.msgpack.Decoder(msg.ToParent).decode
 

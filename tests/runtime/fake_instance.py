@@ -72,12 +72,15 @@ class Fake:
         os._exit(0)
 
     def read_everything(self) -> None:
-        """Claim splits until the input has ended."""
+        """Claim splits until the input has ended; an unbounded one is told to."""
+        assert self.operator.source is not None
         while True:
             self.say(msg.Claim())
             answer = self.expect(msg.SplitAnswer)
             if answer.split is not None:
                 self.claimed.append(answer.split)
+                if not self.operator.source.bounded:
+                    self.expect(msg.EndInput)
                 self.say(msg.Release(remainder=None, progress=1.0))
             elif answer.ended:
                 return
@@ -153,10 +156,12 @@ class Numbers(Source):
 
 
 class Endless(Numbers):
+    """One split, which is read until the input is told to end."""
+
     bounded = False
 
-    def splits(self) -> Iterator[Split]:
-        return iter(())
+    def __init__(self) -> None:
+        super().__init__(1)
 
     def size(self) -> float | None:
         return None

@@ -45,7 +45,9 @@ def counts(sent: int = 10, work: int = 10, out: int = 10) -> dict[str, FinalCoun
     }
 
 
-def ledger(finals: dict[str, FinalCount], unaccounted: dict[str, Status | None] | None = None) -> Ledger:
+def ledger(
+    finals: dict[str, FinalCount], unaccounted: dict[str, Status | None] | None = None
+) -> Ledger:
     return settle(finals.values(), EDGES, OPERATORS, unaccounted)
 
 

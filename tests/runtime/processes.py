@@ -1,0 +1,91 @@
+"""Looks at real processes, for tests that nothing stays behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LINUX = sys.platform.startswith("linux")
+
+HEAD = f"""
+import sys, time, json, os, signal
+sys.path.insert(0, {str(ROOT)!r})
+from tests.runtime import fake_instance as fake
+from anabranch.runtime.live import launch, orphans
+from anabranch.runtime.options import Options
+
+def tell(run):
+    deadline = time.monotonic() + 10
+    while run.snapshot().idle < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    print(json.dumps(run.snapshot().pids), flush=True)
+"""
+
+
+def alive(pid: int) -> bool:
+    """A process that has ended but was not reaped yet does not count."""
+    if LINUX:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat.rpartition(")")[2].split()[0] not in "ZX"
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def still_alive_after(pids: Iterable[int], timeout_s: float) -> list[int]:
+    """Waits until all have ended; those that have not after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    left = [p for p in pids if alive(p)]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.01)
+        left = [p for p in left if alive(p)]
+    return left
+
+
+def private_kib(pid: int) -> int:
+    """Memory that is this process's alone."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
+
+
+@contextmanager
+def program(folder: Path, text: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """Run a script of `HEAD` and `text` until it has told its pids. Whatever is left of it and
+    of them at the end is killed, so that a failing test leaves nothing either."""
+    path = folder / "script.py"
+    path.write_text(HEAD + textwrap.dedent(text))
+    popen = subprocess.Popen(
+        [sys.executable, str(path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        start_new_session=True,
+    )
+    pids: list[int] = []
+    try:
+        assert popen.stdout is not None
+        line = popen.stdout.readline()
+        if not line:
+            raise AssertionError(popen.communicate(timeout=10)[1])
+        pids = json.loads(line)
+        yield popen, pids
+    finally:
+        for pid in [popen.pid, *pids]:
+            if alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        popen.communicate(timeout=10)

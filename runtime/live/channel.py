@@ -142,13 +142,13 @@ class Channel:
             self._state_timer = loop.call_later(ACK_DELAY_S, self.state_now)
 
     def say_bye(self, reason: str) -> None:
-        """The last word; the peer need not acknowledge it."""
+        """The last word. The peer closes the connection when it has read it: who closes first
+        may destroy what is still on its way to the other."""
         self.ended = True
         if self._state_timer is not None:
             self._state_timer.cancel()
         if self._wire is not None:
             self._wire.write(frames.frame(frames.BYE, self.session.expected, reason))
-            self._wire.close(reason)
 
     def allow(self, tuples_total: int, bytes_total: int) -> None:
         """The peer has stated what it takes."""

@@ -11,8 +11,8 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.limits import Limits
@@ -24,6 +24,30 @@ log = logging.getLogger("anabranch.neighbourhood")
 
 PARTING_S = 10.0
 """How long an instance that is done waits for acknowledgements of its last words."""
+
+FAREWELL_S = 2.0
+NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
+
+
+class Totals(NamedTuple):
+    """What one channel has carried, kept when it is closed."""
+
+    peer: str
+    sent: int
+    received: int
+    messages: int
+
+
+def _totals(channel: Channel) -> Totals:
+    counts = channel.tuples_sent, channel.tuples_received, channel.messages_sent
+    return Totals(str(channel.peer), *counts)
+
+
+def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: Counter[str] = Counter()
+    for peer, n in pairs:
+        sums[peer] += n
+    return dict(+sums)
 
 
 class Neighbourhood:
@@ -50,14 +74,12 @@ class Neighbourhood:
         self.book: Addresses = {}
         """Where instances listen: learnt from messages that name them, and from who dials."""
         self.refused = 0
-        self.sent: Counter[str] = Counter()
-        self.received: Counter[str] = Counter()
-        self._messages = 0
         self._topology = topology
         self._user = user
         self._related = related
         self._dialled: dict[InstanceId, Channel] = {}
         self._accepted: dict[InstanceId, Channel] = {}
+        self._past: list[Totals] = []
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -73,7 +95,20 @@ class Neighbourhood:
     @property
     def messages_sent(self) -> int:
         """Control messages sent on all channels, the closed ones included."""
-        return self._messages + sum(c.messages_sent for c in self.channels)
+        return sum(t.messages for t in self._all_totals())
+
+    @property
+    def sent(self) -> dict[str, int]:
+        """Tuples sent, by the text of the receiver's id."""
+        return _sums((t.peer, t.sent) for t in self._all_totals())
+
+    @property
+    def received(self) -> dict[str, int]:
+        """Tuples received, by the text of the sender's id."""
+        return _sums((t.peer, t.received) for t in self._all_totals())
+
+    def _all_totals(self) -> list[Totals]:
+        return [*self._past, *map(_totals, self.channels)]
 
     def channel_to(self, peer: InstanceId) -> Channel:
         """The channel on which I speak to this peer; made, and dialled if need be, on first use."""
@@ -104,14 +139,9 @@ class Neighbourhood:
         side = self._dialled if channel.dialing else self._accepted
         if side.get(channel.peer) is channel:
             del side[channel.peer]
-            self._count(channel)
+            self._past.append(_totals(channel))
         channel.detach()
         self._changed.set()
-
-    def _count(self, channel: Channel) -> None:
-        self.sent[str(channel.peer)] += channel.tuples_sent
-        self.received[str(channel.peer)] += channel.tuples_received
-        self._messages += channel.messages_sent
 
     # -- listening and dialling ------------------------------------------------------------
 
@@ -136,12 +166,12 @@ class Neighbourhood:
             try:
                 connection = await self._dial(channel)
             except OSError as error:
-                if not self._related(channel.peer):
-                    self.close_channel(channel)
+                if isinstance(error, NOBODY_LISTENS) and not self._related(channel.peer):
+                    self.close_channel(channel)  # it has ended, and needed nothing of me
                     return
                 log.debug("%s: cannot reach %s: %s", self.me, channel.peer, error)
             else:
-                await connection.lost
+                await asyncio.wait([connection.lost])
                 if connection.established:
                     delay_s = self.limits.reconnect_first_s
             if not channel.ended:
@@ -196,7 +226,7 @@ class Neighbourhood:
         """Wait until all that was sent is acknowledged (I11), say goodbye, close."""
         self._parting = True
         deadline = asyncio.get_running_loop().time() + PARTING_S
-        while unsettled := [c for c in self.channels if not self._may_close(c)]:
+        while unsettled := [c for c in self.channels if not c.session.settled]:
             self._changed.clear()
             rest_s = deadline - asyncio.get_running_loop().time()
             try:
@@ -207,19 +237,16 @@ class Neighbourhood:
                 break
         for channel in self.channels:
             channel.say_bye(reason)
-            self._count(channel)
         for task in list(self._tasks):
             task.cancel()
         if self._server is not None:
             self._server.close()
         await self._all_closed()
 
-    def _may_close(self, channel: Channel) -> bool:
-        return channel.session.settled or (
-            not channel.connected and not self._related(channel.peer)
-        )
-
     async def _all_closed(self) -> None:
-        losses = [c.lost for c in self._connections]
-        if losses:
-            await asyncio.wait(losses, timeout=1.0)
+        """Let the peers read the last words and close; then close what is left."""
+        if self._connections:
+            losses = [c.lost for c in self._connections]
+            await asyncio.wait(losses, timeout=FAREWELL_S)
+        for connection in list(self._connections):
+            connection.close("farewell")

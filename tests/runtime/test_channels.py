@@ -166,6 +166,16 @@ async def test_who_parts_first_has_everything_acknowledged(pair: Pair) -> None:
     assert pair.down.received["up.0"] == pair.up.sent["down.0"] == 1
 
 
+async def test_who_parts_before_it_is_connected_is_heard_all_the_same(tmp_path: Path) -> None:
+    pair = Pair(f"unix:{tmp_path}/s")
+    pair.up = neighbourhood(UP, pair.up_user, related=False)  # as a creator after START
+    await pair.start()
+    pair.up.channel_to(DOWN).send_message(messages.Fin(), "", {})
+    await pair.up.part("left")
+    assert pair.down_user.messages == [messages.Fin()]
+    await pair.down.part("test over")
+
+
 @pytest.mark.parametrize(
     "data",
     [

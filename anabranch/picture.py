@@ -34,15 +34,20 @@ class PictureUnavailable(RuntimeError):
 
 
 def draw(
-    report: Reportlike, path: str | Path, *, planned: Callable[[Any], Any] | None = None
+    report: Reportlike,
+    path: str | Path,
+    *,
+    planned: Callable[[Any], Any] | None = None,
+    begin_s: float = 0.0,
 ) -> Path:
     """Draw `report` (a report, its dictionary, or the path of its JSON) into `path`; return it.
 
     The ending of `path` chooses the format: png, svg, pdf. `planned`: the load curve that the
-    source was to follow, drawn behind what it did. Raises `PictureUnavailable` without
-    matplotlib, `ValueError` for a report without samples.
+    source was to follow, drawn behind what it did. `begin_s`: where the picture begins, in
+    seconds of the run, as after a wait for the first tuple; `planned` counts from there. Raises
+    `PictureUnavailable` without matplotlib, `ValueError` for a report without samples.
     """
-    figure = draw_story(story_of(report), planned)
+    figure = draw_story(story_of(report).since(begin_s), planned)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(target, dpi=130)
@@ -71,7 +76,7 @@ def draw_story(story: Story, planned: Callable[[Any], Any] | None = None) -> Fig
         _latency(rows[2], story),
         _queues(rows[3], story, colours),
     ]
-    rows[-1].set_xlabel("seconds since the beginning", color=INK)
+    rows[-1].set_xlabel("seconds", color=INK)
     for axes, ends, height in zip(rows, labels, HEIGHTS, strict=True):
         _name_lines(axes, ends, gap=0.27 / height)
     return figure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,14 @@ class Line:
 
     t: list[float] = field(default_factory=list)
     y: list[float] = field(default_factory=list)
+
+    def since(self, begin_s: float) -> Line:
+        """The same, counted from `begin_s` on; what held there begins it."""
+        kept = [(t - begin_s, y) for t, y in zip(self.t, self.y, strict=True) if t >= begin_s]
+        before = [y for t, y in zip(self.t, self.y, strict=True) if t < begin_s]
+        if before and (not kept or kept[0][0] > 0):
+            kept.insert(0, (0.0, before[-1]))
+        return Line([t for t, _ in kept], [y for _, y in kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +56,20 @@ class Story:
     p99: Line
     waiting: dict[str, Line]
     """Tuples queued at an operator, and its results that wait for a successor's credit."""
+
+    def since(self, begin_s: float) -> Story:
+        """Without what was before `begin_s`, as a wait for the first tuple."""
+        return replace(
+            self,
+            seconds=self.seconds - begin_s,
+            read=self.read.since(begin_s),
+            results=self.results.since(begin_s),
+            instances={name: line.since(begin_s) for name, line in self.instances.items()},
+            changes=tuple(replace(c, t=c.t - begin_s) for c in self.changes if c.t >= begin_s),
+            p50=self.p50.since(begin_s),
+            p99=self.p99.since(begin_s),
+            waiting={name: line.since(begin_s) for name, line in self.waiting.items()},
+        )
 
 
 Reportlike = Report | Mapping[str, Any] | str | Path

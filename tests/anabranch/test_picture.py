@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from anabranch.picture import PictureUnavailable, draw, spread
 from anabranch.runtime.ledger import Ledger
 from anabranch.runtime.report import Event, OperatorReport, Report, Samples
-from anabranch.story import Change, Line, story_of
+from anabranch.story import Change, Line, smooth, story_of
 
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="extra: plot")
 
@@ -57,6 +57,7 @@ def a_report(operators: list[OperatorReport] | None = None) -> Report:
         seconds=1.2,
         ended="completed",
         failure=None,
+        failure_detail="",
         started_at="2026-01-01T00:00:00+00:00",
         ledger=Ledger(
             tuples_in=1234,
@@ -82,8 +83,16 @@ def a_report(operators: list[OperatorReport] | None = None) -> Report:
 
 def test_load_is_the_sum_of_all_sources_and_sinks() -> None:
     story = story_of(a_report())
-    assert story.read == Line(T, [0, 11, 22])
-    assert story.results == Line(T, [0, 9, 21])
+    assert story.read == Line(T, [0, 11, 16.5])
+    assert story.results == Line(T, [0, 9, 15])
+
+
+def test_rates_are_smoothed_without_losing_a_tuple() -> None:
+    jagged = Line([i / 4 for i in range(41)], [0.0] + [0, 400] * 20)
+    smoothed = smooth(jagged, over_s=1.0)
+    assert smoothed.y[4:] == [200.0] * 37
+    assert smooth(Line([], [])) == Line([], [])
+    assert smooth(Line([1.0], [5.0])) == Line([1.0], [0.0])
 
 
 def test_latency_is_that_of_the_slowest_sink_where_there_is_one() -> None:
@@ -93,9 +102,25 @@ def test_latency_is_that_of_the_slowest_sink_where_there_is_one() -> None:
 def test_only_operators_that_may_scale_are_drawn() -> None:
     story = story_of(a_report())
     assert story.operators == ("split",)
-    assert story.instances == {"split": Line(T, [1, 1, 2])}
+    assert story.instances == {"split": Line([0, 0.5, 0.7, 1], [1, 1, 2, 2])}
     assert story.waiting == {"split": Line(T, [0, 6, 9])}
     assert story.changes == (Change(0.7, "split", True, 2),)
+
+
+def test_instances_are_drawn_up_to_the_end_of_the_stream() -> None:
+    report = a_report()
+    ended = Event(t=0.9, operator="split", kind="ended", instances=1, instance="split.0")
+    report = msgspec.structs.replace(report, events=[*report.events, ended])
+    assert story_of(report).instances == {"split": Line([0, 0.5, 0.7, 0.9], [1, 1, 2, 2])}
+
+
+def test_a_story_can_begin_later() -> None:
+    late = story_of(a_report()).since(0.6)
+    assert late.seconds == pytest.approx(0.6)
+    assert late.instances["split"].y == [1, 2, 2]
+    assert late.instances["split"].t == pytest.approx([0, 0.1, 0.4])
+    assert late.changes[0].t == pytest.approx(0.1)
+    assert story_of(a_report()).since(0.8).changes == ()
 
 
 def test_the_title_says_what_came_of_it() -> None:

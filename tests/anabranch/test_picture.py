@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -22,16 +23,16 @@ needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="e
 T = [0.0, 0.5, 1.0]
 
 
-def operator(name: str, kind: str, **samples: list[float] | list[float | None]) -> OperatorReport:
+def operator(name: str, kind: str, **samples: Sequence[float | None]) -> OperatorReport:
     zeros: dict[str, object] = {key: [0, 0, 0] for key in Samples.__struct_fields__}
-    peak = max(samples.get("instances", [1]))  # type: ignore[type-var]
+    peak = max(n or 0 for n in samples.get("instances", [1]))
     return OperatorReport(
         name=name,
         kind=kind,
         tuples_in=9,
         tuples_out=9,
         dead=0,
-        instances_peak=int(peak or 1),
+        instances_peak=int(peak),
         instances_ever=2,
         joins=1,
         leaves=0,
@@ -42,7 +43,7 @@ def operator(name: str, kind: str, **samples: list[float] | list[float | None]) 
 
 def a_report(operators: list[OperatorReport] | None = None) -> Report:
     if operators is None:
-        slow: list[float | None] = [None, 4.0, 8.0]
+        slow = [None, 4.0, 8.0]
         operators = [
             operator("lines", "source", rate_in=[0, 10, 20]),
             operator("more", "source", rate_in=[0, 1, 2]),

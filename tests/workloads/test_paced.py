@@ -59,7 +59,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     async def sleep(seconds: float) -> None:
         clock.now += seconds
 
-    monkeypatch.setattr(paced.asyncio, "sleep", sleep)
+    monkeypatch.setattr("anabranch.workloads.paced.asyncio.sleep", sleep)
     return clock
 
 

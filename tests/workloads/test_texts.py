@@ -96,7 +96,7 @@ def test_the_oracle_of_sentiment_by_hand(lexicon: Path) -> None:
 
 
 def test_the_oracle_of_wordcount_by_hand() -> None:
-    texts = ["To be, or not to be --", {"text": "BE and/or not"}]
+    texts: list[str | dict[str, object]] = ["To be, or not to be --", {"text": "BE and/or not"}]
     assert wordcount.oracle(texts) == Counter(be=3, to=2, **{"or": 2, "not": 2, "and": 1})
 
 

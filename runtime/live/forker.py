@@ -99,7 +99,10 @@ class Forker:
     async def stop(self) -> None:
         """Every process and the parent have ended after this; bounded in time."""
         self._stopping = True
-        if not self._lost.done():
+        if not self._loaded.done():
+            # It runs the user's file and hears nothing; it has no children yet.
+            self._parent.kill()
+        elif not self._lost.done():
             self._send(msg.Stop())
         if not await self._parent_ended(STOP_TIMEOUT_S):
             self._parent.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -54,6 +55,13 @@ def still_alive_after(pids: Iterable[int], timeout_s: float) -> list[int]:
         time.sleep(0.01)
         left = [p for p in left if alive(p)]
     return left
+
+
+async def eventually(condition: Callable[[], object], timeout_s: float = 10) -> None:
+    """Return once the condition holds. Raises `TimeoutError`."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - what is waited for has no event
+            await asyncio.sleep(0.005)
 
 
 def private_kib(pid: int) -> int:

@@ -80,6 +80,13 @@ def neighbourhood(
         fail=failures.append,
     )
     user.home = home
+    refused = home.connection_refused
+
+    def note_refusal(reason: str) -> None:
+        refused(reason)
+        user.news.set()
+
+    home.connection_refused = note_refusal  # type: ignore[method-assign]
     return home
 
 
@@ -218,9 +225,7 @@ async def test_who_does_not_know_the_token_gets_nothing(tmp_path: Path) -> None:
     thief = neighbourhood(UP, thief_user, token=b"guessed", related=False)
     thief.book[DOWN] = pair.up.book[DOWN]
     thief.channel_to(DOWN).send_message(messages.Fin(), "", {})
-    async with asyncio.timeout(10):
-        while not pair.down.refused:
-            await asyncio.sleep(0.001)
+    await pair.down_user.until(lambda: pair.down.refused > 0)
     assert pair.down_user.messages == []
     await asyncio.gather(thief.part("caught"), pair.down.part("test over"))
 

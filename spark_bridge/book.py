@@ -131,7 +131,7 @@ class _Stream:
     next_number: int = 0
     unread: dict[int, File] = field(default_factory=dict)
     """Published splits whose file is not known to be read."""
-    ended_in: str = ""
+    ended_in: str | None = None
 
 
 class Book:

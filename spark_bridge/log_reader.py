@@ -6,6 +6,7 @@ import bisect
 import contextlib
 import os
 import shutil
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from anabranch.spark_bridge.log import CLOSED_FILE, segments
 from anabranch.spark_bridge.wire import Refused
 
 _DELETED_PREFIX = ".deleted-"
+_SETTLED_NS = 100_000_000
 
 
 class Slice(NamedTuple):
@@ -38,6 +40,8 @@ class _Segment:
 
     def extend(self) -> None:
         """Take note of the frames that were appended since the last time."""
+        if os.stat(self.path).st_size == self.end_byte:
+            return
         handle = os.open(self.path, os.O_RDONLY)
         try:
             size = os.fstat(handle).st_size
@@ -54,6 +58,8 @@ class _Segment:
 class _Part:
     folder: Path
     segments: list[_Segment] = field(default_factory=list)
+    listed_ns: int = 0
+    """When the folder had changed at the last look; 0 to look in any case."""
     closed: bool = False
     complete: bool = False
     """Closed, and read to the end after that was known."""
@@ -70,11 +76,18 @@ class _Part:
         """Look for new segments and frames."""
         if self.complete:
             return
-        self.closed = (self.folder / CLOSED_FILE).exists()
         known = self.segments[-1].first_row if self.segments else -1
-        for first, name in segments(self.folder):
-            if first > known:
-                self.segments.append(_Segment(self.folder / name, first, end_row=first))
+        changed_ns = os.stat(self.folder).st_mtime_ns
+        if changed_ns != self.listed_ns:
+            # A folder's clock ticks slowly: what changed just now may change again unseen.
+            settled = time.time_ns() - changed_ns > _SETTLED_NS
+            self.listed_ns = changed_ns if settled else 0
+            self.closed = (self.folder / CLOSED_FILE).exists()
+            self.segments.extend(
+                _Segment(self.folder / name, first, end_row=first)
+                for first, name in segments(self.folder)
+                if first > known
+            )
         for segment in reversed(self.segments):
             segment.extend()
             if segment.first_row <= known:

@@ -41,7 +41,11 @@ def write(
 def read(
     spark: SparkSession, run: str | Path, stream: str, *, token: str | None = None, **options: Any
 ) -> DataFrame:
-    """All results there are now, as a DataFrame."""
+    """The results there are now, as a DataFrame.
+
+    What streaming queries have collected is deleted once all of them have acknowledged it, so
+    collect a stream either this way or by streaming queries.
+    """
     reader = spark.read.format("anabranch").option("stream", stream)
     return reader.options(**_where(run, token), **_texts(options)).load()
 

@@ -125,13 +125,22 @@ class FakeQuery:
         shape: m.RowShape = "auto",
     ) -> tuple[int, str]:
         """One Spark task; the attempt to commit."""
-        part = await asyncio.to_thread(self._stage, epoch, partition, list(batches), shape)
+        part = await self.stage_unless_known(epoch, partition, batches, shape)
         assert part is not None, "the gateway took it for a repetition"
         return part
 
     async def is_skipped(self, epoch: int, partition: int, batch: pa.RecordBatch) -> bool:
         """One Spark task; whether the gateway knew its batch. Staged if not."""
-        return await asyncio.to_thread(self._stage, epoch, partition, [batch], "auto") is None
+        return await self.stage_unless_known(epoch, partition, [batch]) is None
+
+    async def stage_unless_known(
+        self,
+        epoch: int,
+        partition: int,
+        batches: Sequence[pa.RecordBatch],
+        shape: m.RowShape = "auto",
+    ) -> tuple[int, str] | None:
+        return await asyncio.to_thread(self._stage, epoch, partition, list(batches), shape)
 
     async def commit(
         self, epoch: int, parts: Sequence[tuple[int, str]], final: bool = False

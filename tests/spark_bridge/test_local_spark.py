@@ -110,7 +110,8 @@ def test_a_session_is_silent_leaves_nothing_and_can_be_started_again(tmp_path: P
 def test_a_spark_that_does_not_start_shows_what_it_said(tmp_path: Path) -> None:
     code = (
         "from anabranch.spark_bridge.local_spark import session\n"
-        "with session(conf={'spark.driver.extraJavaOptions': '-XX:+UseSerialGC -XX:+UseParallelGC'}): pass\n"
+        "two = '-XX:+UseSerialGC -XX:+UseParallelGC'\n"
+        "with session(conf={'spark.driver.extraJavaOptions': two}): pass\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path

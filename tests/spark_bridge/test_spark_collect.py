@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.spark_bridge import read
+from tests.spark_bridge.support import until
 from tests.spark_bridge.threaded import GatewayThread
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = pytest.mark.spark
 
@@ -32,18 +34,16 @@ class Collector:
         self.out = tmp_path / "out"
         self.checkpoint = tmp_path / "checkpoint"
 
-    def run(self, **options: object) -> None:
+    def prepare(self, **options: object) -> DataStreamWriter:
         reader = self.spark.readStream.format("anabranch").option("run", self.gateway.run)
         for name, value in options.items():
             reader = reader.option(name, str(value))
         frame = reader.option("stream", "out").load()
-        query = (
-            frame.writeStream.format("parquet")
-            .option("path", str(self.out))
-            .option("checkpointLocation", str(self.checkpoint))
-            .trigger(availableNow=True)
-            .start()
-        )
+        writer = frame.writeStream.format("parquet").option("path", str(self.out))
+        return writer.option("checkpointLocation", str(self.checkpoint))
+
+    def run(self, **options: object) -> None:
+        query = self.prepare(**options).trigger(availableNow=True).start()
         assert query.awaitTermination(60), "the query does not end"
         self.batches = [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
 
@@ -103,6 +103,31 @@ def test_parts_of_instances_that_left_disappear_and_nothing_is_missed(
     assert collector.found() == results(0, 400)
     # The last batch is acknowledged only when a next one is made.
     assert sorted(p.name for p in folder.iterdir() if p.is_dir()) == ["sink.3"]
+
+
+def test_a_running_query_collects_what_comes_while_it_runs(collector: Collector) -> None:
+    query = collector.prepare().start()
+    try:
+        for n in range(4):
+            collector.gateway.write("out", results(n * 100, n * 100 + 100), f"sink.{n}")
+            query.processAllAvailable()
+            assert collector.found() == results(0, n * 100 + 100)
+    finally:
+        query.stop()
+    assert collector.gateway.status().rows_uncollected == 0
+    collector.gateway.do(until(lambda: collector.gateway.status().connections == 0))
+
+
+def test_a_query_may_begin_at_the_end(collector: Collector) -> None:
+    collector.gateway.write("out", results(0, 100), "sink.0")
+    query = collector.prepare(startingOffsets="latest", subscriber="late").start()
+    try:
+        query.processAllAvailable()
+        collector.gateway.write("out", results(100, 200), "sink.1")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    assert collector.found() == results(100, 200)
 
 
 def test_offsets_do_not_carry_over_to_another_log(collector: Collector) -> None:

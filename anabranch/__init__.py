@@ -45,18 +45,22 @@ _LAZY = {
 fast, and a pipeline without Spark must not need it."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(
-            f"module 'anabranch' has no attribute {name!r}", name=name, obj=import_module(__name__)
-        )
-    home = _LAZY[name]
-    if home == __name__:
-        found: Any = import_module(f"{home}.{name}")
-    else:
-        found = getattr(import_module(home), name)
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # so that type checkers know which names there are
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LAZY:
+            raise AttributeError(
+                f"module 'anabranch' has no attribute {name!r}",
+                name=name,
+                obj=import_module(__name__),
+            )
+        home = _LAZY[name]
+        if home == __name__:
+            found: Any = import_module(f"{home}.{name}")
+        else:
+            found = getattr(import_module(home), name)
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:

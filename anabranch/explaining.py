@@ -35,6 +35,11 @@ def explain(error: BaseException, path: Path) -> str:
     return "\n".join(text)
 
 
+def is_about(error: BaseException, path: Path) -> bool:
+    """Whether the error passed through code of the user's."""
+    return bool(_own_frames(error, path))
+
+
 def line_of_operator(path: Path, name: str) -> Line | None:
     """Where the file defines the operator of that name, as in `stream.map("name", ...)`."""
     try:
@@ -99,7 +104,7 @@ def _own_frames(error: BaseException, path: Path) -> list[traceback.FrameSummary
 
 def _is_from_us(error: BaseException) -> bool:
     """Whether a function of ours refused what it was given; such messages are for users."""
-    if not isinstance(error, (ValueError, OSError)) or not str(error):
+    if not isinstance(error, (ValueError, OSError, RuntimeError)) or not str(error):
         return False
     last = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
     return str(last.f_globals.get("__name__", "")).startswith("anabranch.")

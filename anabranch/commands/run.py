@@ -102,8 +102,10 @@ def command(
 
 def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> int:
     from anabranch.commands.following import Output, follow, interrupts
+    from anabranch.explaining import explain, is_about
     from anabranch.runtime.failure import RunFailed
     from anabranch.runtime.live import launch
+    from anabranch.spark_bridge.errors import SparkUnavailable
 
     output = Output()
     view = _view(out)
@@ -114,8 +116,12 @@ def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> i
             report = follow(launch.start(planned.pipeline, options), view, noted, output)
         except RunFailed as error:
             report = error.report
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, SparkUnavailable) as error:
             raise WrongUsage(str(error)) from None
+        except Exception as error:
+            if not is_about(error, planned.loaded.path):
+                raise
+            raise WrongUsage(explain(error, planned.loaded.path)) from None
     _conclude(report, planned, out, as_json)
     if report.ended == "stopped":
         return INTERRUPTED

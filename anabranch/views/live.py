@@ -17,9 +17,12 @@ from anabranch.views.figures import bar, count, duration, milliseconds, plural, 
 from anabranch.views.view import culprits, held_up
 
 BAR = 8
+DOTS = 8
 EVENTS_SHOWN = 4
-NARROW = 100
-"""Terminals with fewer columns do without queue totals and latencies."""
+SILENT_S = 3.0
+"""An instance that has said nothing for so long is stuck, or starved of processors."""
+NARROW = 110
+"""Terminals with fewer columns get no dots, totals and latencies, and remarks below the table."""
 
 
 class LiveView:
@@ -43,24 +46,39 @@ class LiveView:
 
 def picture(snapshot: RunSnapshot, width: int) -> RenderableType:
     """The whole frame, for a terminal of so many columns."""
-    return Group(_title(snapshot), _operators(snapshot, width), *_events(snapshot))
+    wide = width >= NARROW
+    waiting, slow = held_up(snapshot), culprits(snapshot)
+    silent = {m.id for o in snapshot.operators for m in o.members if m.silent_s > SILENT_S}
+    remarks = {o.name: _remark(o, waiting.get(o.name), silent) for o in snapshot.operators}
+    table = _columns(wide)
+    for operator in snapshot.operators:
+        name = Text(operator.name, style="bold red" if operator.name in slow else "bold")
+        table.add_row(name, *_cells(operator, wide), *([remarks[operator.name]] if wide else []))
+    below = [] if wide else [_line(Text(f"  {n}: ").append(r)) for n, r in remarks.items() if r]
+    return Group(*_title(snapshot), table, *below, *_events(snapshot))
 
 
-def _title(snapshot: RunSnapshot) -> Text:
+def _line(text: Text) -> Text:
+    """One that is cut instead of going on below."""
+    text.no_wrap, text.overflow = True, "ellipsis"
+    return text
+
+
+def _title(snapshot: RunSnapshot) -> list[Text]:
     text = Text(snapshot.pipeline, style="bold")
     text.append(f"  {snapshot.phase}  {duration(snapshot.seconds)}", style="not bold")
     instances = sum(o.instances for o in snapshot.operators)
     text.append(f"  {plural(instances, 'instance')}, {snapshot.idle} warm", style="not bold dim")
+    lines = [_line(text)]
     if snapshot.phase == "ending":
-        text.append("  finishing what was read; Ctrl-C stops at once", style="not bold yellow")
-    return text
+        lines.append(Text("finishing what was read; Ctrl-C stops at once", style="yellow"))
+    return lines
 
 
-def _operators(snapshot: RunSnapshot, width: int) -> Table:
-    wide = width >= NARROW
+def _columns(wide: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    table.add_column("operator", no_wrap=True, max_width=24)
-    table.add_column("instances", no_wrap=True, max_width=12)
+    table.add_column("operator", no_wrap=True, max_width=24 if wide else 16, overflow="ellipsis")
+    table.add_column("instances" if wide else "inst", no_wrap=True)
     for name in ("in/s", "out/s"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("load", no_wrap=True)
@@ -69,28 +87,27 @@ def _operators(snapshot: RunSnapshot, width: int) -> Table:
     if wide:
         table.add_column("total", justify="right", no_wrap=True)
         table.add_column("p99", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    waiting, slow = held_up(snapshot), culprits(snapshot)
-    for operator in snapshot.operators:
-        row: list[RenderableType] = [
-            Text(operator.name, style="bold red" if operator.name in slow else "bold"),
-            _instances(operator),
-            rate(operator.rate_in),
-            rate(operator.rate_out),
-            _load(operator),
-            count(operator.queued + operator.held),
-            f"{operator.joins}/{operator.leaves}",
-        ]
-        if wide:
-            row += [count(operator.tuples_out), milliseconds(operator.latency_p99_ms)]
-        table.add_row(*row, _remark(operator, waiting.get(operator.name)))
+        table.add_column("", no_wrap=True, overflow="ellipsis")
     return table
 
 
-def _instances(operator: OperatorSnapshot) -> Text:
-    shown = min(operator.instances, 8)
-    text = Text("●" * shown, style="cyan")
-    return text.append(f" {operator.instances}", style="default")
+def _cells(operator: OperatorSnapshot, wide: bool) -> list[RenderableType]:
+    cells: list[RenderableType] = [
+        _instances(operator, DOTS if wide else 0),
+        rate(operator.rate_in),
+        rate(operator.rate_out),
+        _load(operator),
+        count(operator.queued + operator.held),
+        f"{operator.joins}/{operator.leaves}",
+    ]
+    if wide:
+        cells += [count(operator.tuples_out), milliseconds(operator.latency_p99_ms)]
+    return cells
+
+
+def _instances(operator: OperatorSnapshot, dots: int) -> Text:
+    text = Text("●" * min(operator.instances, dots), style="cyan")
+    return text.append(f"{' ' if dots else ''}{operator.instances}", style="default")
 
 
 def _load(operator: OperatorSnapshot) -> Text:
@@ -99,7 +116,7 @@ def _load(operator: OperatorSnapshot) -> Text:
     return text.append(f" {share(operator.load):>6}", style="default")
 
 
-def _remark(operator: OperatorSnapshot, blocked_by: str | None) -> Text:
+def _remark(operator: OperatorSnapshot, blocked_by: str | None, silent: set[str]) -> Text:
     text = Text()
     if operator.progress is not None:
         text.append(f"{bar(operator.progress, BAR)} {share(operator.progress)} ", style="blue")
@@ -107,9 +124,9 @@ def _remark(operator: OperatorSnapshot, blocked_by: str | None) -> Text:
         text.append(f"{plural(operator.dead, 'dead letter')} ", style="magenta")
     if blocked_by:
         text.append(f"held up by {blocked_by} ", style="red")
-    late = {w for m in operator.members for w in m.waiting_for if m.silent_s > 5}
+    late = silent & {w for m in operator.members for w in m.waiting_for}
     if late:
-        text.append(f"waits for {', '.join(sorted(late))}", style="red")
+        text.append(f"waits for {', '.join(sorted(late))}, which is silent", style="red")
     return text
 
 
@@ -117,7 +134,5 @@ def _events(snapshot: RunSnapshot) -> list[RenderableType]:
     lines: list[RenderableType] = []
     for event in snapshot.events[-EVENTS_SHOWN:]:
         what = f"{event.t:7.1f} s  {event.instance or event.operator} {event.kind}"
-        lines.append(
-            Text(f"{what}  {event.detail}".rstrip(), style="dim", no_wrap=True, overflow="ellipsis")
-        )
+        lines.append(_line(Text(f"{what}  {event.detail}".rstrip(), style="dim")))
     return lines

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import re
 from pathlib import Path
 
 from anabranch.runtime.ledger import Ledger
@@ -10,22 +12,26 @@ from anabranch.views.figures import count, duration, milliseconds, plural, rate,
 
 REASONS_SHOWN = 5
 FAULTS_SHOWN = 10
+_ERROR = re.compile(r": (\w+): ")
+_BROKEN_PIPE = "BrokenPipeError"
 
 
 def summary(report: Report, dead_letters: Path) -> list[str]:
     """Lines. `dead_letters`: the file where they are, if there are any."""
     lines = ["", f"{report.pipeline}: {report.ended} after {duration(report.seconds)}"]
     if report.failure:
-        lines += _indented(f"{report.failure}\n{report.failure_detail}".rstrip())
+        lines += _failure(report.failure, report.failure_detail)
     lines += ["", *_operators(report), "", *_ledger(report)]
     if report.ledger.dead_letters:
         lines += _dead(report, dead_letters)
     return lines
 
 
-def verdict(ledger: Ledger) -> str:
+def verdict(ledger: Ledger, ended: str = "completed") -> str:
     if ledger.balanced:
         return "balanced: every tuple is accounted for"
+    if ended != "completed" and not (ledger.lost or ledger.duplicated):
+        return f"not settled: the run {ended} with tuples on their way"
     wrong = [
         f"{count(n)} {what}"
         for n, what in (
@@ -64,8 +70,10 @@ def _ledger(report: Report) -> list[str]:
         f"ledger: {count(ledger.tuples_in)} read{speed}, {count(ledger.tuples_out)} delivered, "
         f"{plural(ledger.dead_letters, 'dead letter')}, {count(ledger.lost)} lost, "
         f"{count(ledger.duplicated)} duplicated",
-        f"        {verdict(ledger)}",
+        f"        {verdict(ledger, report.ended)}",
     ]
+    if report.ended != "completed":  # faults would only repeat that it was cut off
+        return lines
     lines += [f"        {fault}" for fault in ledger.faults[:FAULTS_SHOWN]]
     more = len(ledger.faults) - FAULTS_SHOWN
     return [*lines, f"        and {more} more"] if more > 0 else lines
@@ -83,5 +91,12 @@ def _dead(report: Report, file: Path) -> list[str]:
     return lines
 
 
-def _indented(text: str) -> list[str]:
-    return [f"  {line}" for line in text.splitlines()]
+def _failure(message: str, detail: str) -> list[str]:
+    """In the user's terms: where the system refused something, our traceback says nothing more."""
+    if _BROKEN_PIPE in message:
+        return ["  whoever read standard output has gone, so there was nothing left to do"]
+    refused = _ERROR.search(message)
+    kind = getattr(builtins, refused[1], None) if refused else None
+    if isinstance(kind, type) and issubclass(kind, OSError):
+        detail = ""
+    return [f"  {line}" for line in f"{message}\n{detail}".rstrip().splitlines()]

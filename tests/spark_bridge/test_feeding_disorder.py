@@ -39,6 +39,8 @@ class Driver:
     zombie_runs: list[int] = field(default_factory=list)
     attempts: dict[int, list[str]] = field(default_factory=dict)
     """Partition -> tokens staged in this run for this epoch."""
+    committed: dict[int, list[str]] = field(default_factory=dict)
+    """Those of the epoch before."""
 
     def rows(self, epoch: int, partition: int) -> list[str]:
         return [f"{self.query}/{epoch}/{partition}/{n}" for n in range(partition * 3)]
@@ -91,7 +93,8 @@ class World:
         await self.feed.commit(self.commit_request(d, d.run, d.epoch, parts))
         self.confirmed.append((d.query, d.epoch))
         d.epoch += 1
-        d.attempts.clear()
+        d.committed = d.attempts
+        d.attempts = {}
 
     async def repeat(self, d: Driver) -> None:
         if d.epoch:
@@ -109,7 +112,8 @@ class World:
     async def abort(self, d: Driver, back: int) -> None:
         """Of the living batch, or late, of one that was committed."""
         epoch = max(d.epoch - back, 0)
-        parts = [(p, t) for p, tokens in d.attempts.items() for t in tokens]
+        attempts = d.committed if back else d.attempts
+        parts = [(p, t) for p, tokens in attempts.items() for t in tokens]
         await self.feed.abort(
             Abort(query=d.query, run=f"{d.query}-{d.run}", epoch=epoch, parts=parts)
         )

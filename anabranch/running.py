@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from anabranch.loading import file_being_read
@@ -26,6 +28,12 @@ def start(pipeline: Pipeline, **options: Any) -> Run:
     from anabranch.runtime.live import launch
     from anabranch.runtime.options import Options
 
+    known = [field.name for field in fields(Options)]
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+            raise PipelineError(f"a run has no option {name!r}; {hint}")
     return launch.start(pipeline, Options(**options))
 
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
+import re
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+import anabranch
 from anabranch.runtime.graph import PipelineError
 
+_UNEXPECTED = re.compile(r"^(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _DEFINERS = {"source", "map", "flat_map", "filter", "fuse", "sink"}
 
 
@@ -78,7 +82,27 @@ def _message(error: BaseException, path: Path) -> str:
             'what it should do only as a program belongs under if __name__ == "__main__":'
         )
     text = str(error) or "no message"
+    if isinstance(error, TypeError) and (better := _unknown_option(text)):
+        return better
     return f"{text}{_suggestion(error, text)} ({type(error).__name__})"
+
+
+def _unknown_option(text: str) -> str | None:
+    """Python names the function that got an option too many, which may be one of our insides."""
+    found = _UNEXPECTED.match(text)
+    if found is None:
+        return None
+    owner, function, option = found.groups()
+    target = getattr(anabranch, owner or function, None)
+    if owner and function != "__init__":
+        target = getattr(target, function, None)
+    if not callable(target):
+        return None
+    parameters = inspect.signature(target).parameters.values()
+    known = [p.name for p in parameters if p.default is not p.empty]
+    near = difflib.get_close_matches(option, known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    return f"there is no option {option!r} here; {hint}"
 
 
 def _suggestion(error: BaseException, text: str) -> str:

@@ -22,6 +22,7 @@ import sys
 import time
 import traceback
 from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -254,12 +255,12 @@ class Agent:
         self.phase = "ended"
         self.started.cancel()
         self.pool.close()
-        self.recorder.sample(time.monotonic() - self.started_s, self.instances())
-        try:
-            await self.forker.stop()
-            await self.tasks.cancel_all()
-        finally:
-            self.run_dir.remove()
+        async with AsyncExitStack() as endings:
+            # From the last to the first, and each of them even if another one fails.
+            endings.callback(self.run_dir.remove)
+            endings.push_async_callback(self.tasks.cancel_all)
+            endings.push_async_callback(self.forker.stop)
+            self.recorder.sample(time.monotonic() - self.started_s, self.instances())
 
     # -- tasks -----------------------------------------------------------------------------
 

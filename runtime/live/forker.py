@@ -56,6 +56,8 @@ class Forker:
         self._places = asyncio.Semaphore(FORKS_IN_FLIGHT_MAX)
         self._requests: dict[int, _Request] = {}
         self._alive: dict[int, Process] = {}
+        self._open: set[Process] = set()
+        """Processes whose files here are open, those of ended ones included."""
         self._frames = FrameBuffer()
 
     @property
@@ -108,9 +110,8 @@ class Forker:
             self._parent.kill()
             await self._parent_ended(KILL_TIMEOUT_S)
         self._lose()
-        for process in self.alive:
-            process.close()
         self._parent.close()
+        await asyncio.gather(*(process.closed() for process in self._open))
 
     async def _parent_ended(self, timeout_s: float) -> bool:
         deadline = self._loop.time() + timeout_s
@@ -134,6 +135,7 @@ class Forker:
         await process.open(link, output)
         self._requests[process.key] = request
         self._alive[process.key] = process
+        self._open = {p for p in self._open if not p.is_closed} | {process}
         try:
             fds = [theirs.fileno(), stderr]
             socket.send_fds(self._parent.control, [encode(msg.Fork(key=process.key))], fds)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from anabranch.runtime.live.own_files import disown, own
+from anabranch.runtime.live.own_files import own
 
 FRAME_BYTES_MAX = 32 * 2**20
 UNSENT_BYTES_MAX = 16 * 2**20
@@ -103,14 +103,12 @@ class Link(asyncio.Protocol):
         self._buffer = FrameBuffer()
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
-        self._fd = -1
 
     @classmethod
     async def attach(cls, sock: socket.socket, on_frame: Callable[[bytes], None]) -> Link:
-        sock.setblocking(False)
+        own(sock).setblocking(False)
         loop = asyncio.get_running_loop()
         _, link = await loop.create_unix_connection(lambda: cls(on_frame), sock=sock)
-        link._fd = own(sock.fileno())
         return link
 
     def send(self, message: Any) -> None:
@@ -150,7 +148,6 @@ class Link(asyncio.Protocol):
             self._fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        disown(self._fd)
         self._writable.set()
         if not self.closed.done():
             self.closed.set_result(None)

@@ -2,33 +2,31 @@
 
 An agent that runs in a user's program may be one of several, and a preloaded parent forked for
 one would hold the others' ends of links and lifelines open, so that their processes could not
-see the end of their agent.
+see the end of their agent. Files are remembered as objects, not as numbers: a number is used
+again as soon as its file is closed.
 """
 
 from __future__ import annotations
 
-import os
-
-_own: set[int] = set()
-
-
-def own(fd: int) -> int:
-    _own.add(fd)
-    return fd
+from typing import Protocol, TypeVar
+from weakref import WeakSet
 
 
-def disown(fd: int) -> int:
-    """To be called before the file is closed, since its number may be used again after."""
-    _own.discard(fd)
-    return fd
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+File = TypeVar("File", bound=Closable)
+_own: WeakSet[Closable] = WeakSet()
+
+
+def own(file: File) -> File:
+    """Remember a socket or file until it is closed or forgotten."""
+    _own.add(file)
+    return file
 
 
 def close_inherited() -> None:
     """In a forked child: close the copies of all files that agents own."""
-    for fd in _own:
-        try:
-            os.close(fd)
-        except OSError:
-            # Closed by another thread between its two steps; then it is no file of ours.
-            continue
-    _own.clear()
+    for file in list(_own):
+        file.close()

@@ -8,6 +8,7 @@ included. Otherwise a fresh interpreter reads the user's file again.
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import signal
 import socket
@@ -27,7 +28,7 @@ from anabranch.runtime.live.origin import (
     load_request,
     resolve,
 )
-from anabranch.runtime.live.own_files import close_inherited, disown, own
+from anabranch.runtime.live.own_files import close_inherited, own
 from anabranch.runtime.live.preloaded import become_parent, fork_quietly, serve_forks
 from anabranch.runtime.live.warm import Preload
 from anabranch.runtime.options import Preloading
@@ -39,7 +40,7 @@ class ParentProcess:
 
     pid: int
     control: socket.socket
-    lifeline: int
+    lifeline: io.FileIO
     _popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     _ended: bool = False
 
@@ -55,13 +56,10 @@ class ParentProcess:
 
     def cut_lifeline(self) -> None:
         """Every process of the run ends itself after this, whatever else fails."""
-        if self.lifeline >= 0:
-            os.close(disown(self.lifeline))
-            self.lifeline = -1
+        self.lifeline.close()
 
     def close(self) -> None:
         self.cut_lifeline()
-        disown(self.control.fileno())
         self.control.close()
 
 
@@ -95,10 +93,7 @@ def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
     """Fork this process. To be called from the main thread: Linux ends the child with it."""
     # Resolved before the fork, so that every import happens once and is shared.
     preload = Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
-    control, theirs = socket.socketpair()
-    lifeline_read, lifeline = os.pipe()
-    own(control.fileno())
-    own(lifeline)
+    control, theirs, lifeline, lifeline_read = _ties()
     agent_pid = os.getpid()
     is_main_thread = threading.current_thread() is threading.main_thread()
     for stream in (sys.stdout, sys.stderr):
@@ -123,10 +118,7 @@ def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProce
 
     To be called from the thread that lives as long as the run: Linux ends the program with it.
     """
-    control, theirs = socket.socketpair()
-    lifeline_read, lifeline = os.pipe()
-    own(control.fileno())
-    own(lifeline)
+    control, theirs, lifeline, lifeline_read = _ties()
     fds = {"--control": theirs.fileno(), "--lifeline": lifeline_read}
     command = [sys.executable, "-m", "anabranch.runtime.live.preloaded"]
     for option, number in {**fds, "--agent-pid": os.getpid()}.items():
@@ -137,6 +129,13 @@ def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProce
     os.close(lifeline_read)
     send_blocking(control, load_request(pipeline, origin, entry))
     return ParentProcess(popen.pid, control, lifeline, popen)
+
+
+def _ties() -> tuple[socket.socket, socket.socket, io.FileIO, int]:
+    """The two ends of a control socket, and of a lifeline."""
+    control, theirs = socket.socketpair()
+    lifeline_read, lifeline = os.pipe()
+    return own(control), theirs, own(io.FileIO(lifeline, "wb")), lifeline_read
 
 
 @contextmanager

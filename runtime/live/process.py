@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.runtime.live.link import Link
-from anabranch.runtime.live.own_files import disown, own
+from anabranch.runtime.live.own_files import own
 
 TAIL_LINES_MAX = 30
 LINE_CHARS_MAX = 4096
@@ -79,17 +79,16 @@ class Process:
         self.output: Output
         self._on_output = on_output
         self._pipe: asyncio.BaseTransport | None = None
+        self.is_closed = False
 
     async def open(self, link: socket.socket, output: int) -> None:
         """Take the agent's ends of its link and of its output pipe."""
         self.link = await Link.attach(link, self._hand_over)
         loop = asyncio.get_running_loop()
-        own(output)
         self._pipe, self.output = await loop.connect_read_pipe(
             lambda: Output(lambda line: self._on_output(self.name, line)),
-            os.fdopen(output, "rb", buffering=0),
+            own(os.fdopen(output, "rb", buffering=0)),
         )
-        self.output.closed.add_done_callback(lambda _: disown(output))
 
     def send(self, message: Any) -> None:
         self.link.send(message)
@@ -110,9 +109,15 @@ class Process:
         await asyncio.wait(ends, timeout=OUTPUT_TIMEOUT_S)
 
     def close(self) -> None:
+        self.is_closed = True
         self.link.close()
         if self._pipe is not None:
             self._pipe.close()
+
+    async def closed(self) -> None:
+        """Close, and return when the files are given back."""
+        self.close()
+        await self.last_words()
 
     def _hand_over(self, body: bytes) -> None:
         if self.on_frame is None:

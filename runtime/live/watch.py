@@ -17,11 +17,12 @@ KILL_TIMEOUT_S = 2.0
 async def watch(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
     """Return when `process` has ended and everything it said has been heard.
 
-    It must end by itself soon after it said goodbye or closed its link; then it is killed.
+    It must end by itself soon after it said goodbye or closed its link; otherwise it is killed,
+    as is one that broke the rules of its link.
     """
     signs = [process.exited, process.link.closed, said_goodbye]
     await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
-    if process.exit_code is None:
+    if process.exit_code is None and process.link.error is None:
         await asyncio.wait([process.exited], timeout=EXIT_TIMEOUT_S)
     if process.exit_code is None:
         forker.kill(process)

@@ -26,7 +26,9 @@ ENTRY = "tests.runtime.fake_instance:run_fake"
 POLL_S = 0.01
 
 BEHAVIOUR: dict[str, Callable[[Fake], None]] = {}
-"""What instances of an operator do once they are ready, instead of their usual work."""
+"""What instances of an operator do once they are ready, before their usual work."""
+
+BEFORE_READY: dict[str, Callable[[Fake], None]] = {}
 
 _decode = msgspec.msgpack.Decoder(msg.ToProcess).decode
 
@@ -40,6 +42,7 @@ class Fake:
         self.run_dir = Path(assign.run_dir)
         self.claimed: list[Split] = []
         self.joins = 0
+        self.has_said_status = False
 
     def say(self, message: Any) -> None:
         send_blocking(self.link, message)
@@ -48,6 +51,7 @@ class Fake:
         self.say(msg.EventNote(t=time.monotonic(), event=event, detail=detail))
 
     def status(self, **values: Any) -> None:
+        self.has_said_status = True
         self.say(Status(id=str(self.id), operator=self.id.operator, t=time.monotonic(), **values))
 
     def hear(self, timeout_s: float = 30.0) -> msg.ToProcess | None:
@@ -119,7 +123,8 @@ class Fake:
                 self.obey(self.hear(POLL_S))
                 if list(self.run_dir.glob(f"{self.id.operator}.0.gone")):
                     self.gone()
-        self.status()
+        if not self.has_said_status:
+            self.status()
         if self.operator.source is not None:
             self.read_everything()
         else:
@@ -129,14 +134,15 @@ class Fake:
 
 def run_fake(link: socket.socket, assign: dict[str, Any], pipeline: Pipeline) -> NoReturn:
     fake = Fake(link, msgspec.convert(assign, msg.Assign), pipeline)
-    behaviour = BEHAVIOUR.get(fake.id.operator)
-    if behaviour is not None and behaviour.__name__.startswith("before_ready"):
-        behaviour(fake)
+    BEFORE_READY.get(fake.id.operator, _nothing)(fake)
     fake.say(msg.Ready(address=f"unix:{fake.run_dir}/{os.getpid()}.s"))
-    if behaviour is not None:
-        behaviour(fake)
+    BEHAVIOUR.get(fake.id.operator, _nothing)(fake)
     fake.work()
     sys.exit(1)
+
+
+def _nothing(_fake: Fake) -> None:
+    return
 
 
 class Numbers(Source):

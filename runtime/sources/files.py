@@ -22,6 +22,8 @@ from anabranch.runtime.sources.patterns import find_files
 from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip
 
 SPLIT_BYTES = 4 * 2**20
+_HELD_BYTES_MAX = 64 * 2**10
+"""How much of an incomplete line a remainder carries along; of longer ones it is read again."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +50,11 @@ class Files(Source):
         except OSError:
             size, packed = 0, False  # the reader of the split will say what is wrong with it
         if packed:
-            yield {"path": name, "gzip": True, "start": 0, "end": size, "line": 0}
+            yield {"path": name, "gzip": True, "start": 0, "end": size}
         elif not size:  # or unknown, as that of the files in /proc
-            yield {"path": name, "start": 0, "end": None, "line": 0}
+            yield {"path": name, "start": 0, "end": None}
         for start in range(0, 0 if packed else size, self.split_bytes):
-            end = min(start + self.split_bytes, size)
-            yield {"path": name, "start": start, "end": end, "line": 0 if start == 0 else None}
+            yield {"path": name, "start": start, "end": min(start + self.split_bytes, size)}
 
     def open(self, split: Split, context: RunContext) -> Reader:
         return FileReader(split, self, context.limits)
@@ -101,22 +102,25 @@ class FileReader(Reader):
         self._split = split
         self._path = os.fsdecode(split["path"])
         self._packed = bool(split.get("gzip"))
-        self._start, self._end = split["start"], split["end"]
+        start, self._end = split["start"], split["end"]
         # From within a file, look one byte back: an LF there means that a row begins at `start`.
-        seek_row = self._start > 0 and not self._packed and not split.get("aligned")
-        self._at = self._start - seek_row
+        seek_row = start > 0
         self._cutter = LineCutter(
             self._path,
             format=source.format,
             encoding=source.encoding,
             limits=limits,
-            offset=self._at,
-            line=split.get("line"),
+            offset=start - seek_row,
+            line=None if seek_row else 0,
             end=None if self._packed else self._end,
             seek_row=seek_row,
         )
+        self._at = self._cutter.offset
+        self._told = start
+        if "state" in split:
+            self._cutter.restore(split["state"])
+            self._at, self._told = split["state"]["next"], split["told"]
         self._bytes: PlainBytes | GzipBytes | None = None
-        self._told = split.get("told", 0) if self._packed else self._start
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
         cutter = self._cutter
@@ -135,17 +139,9 @@ class FileReader(Reader):
         return Chunk(tuples, dead, self._progress())
 
     def remainder(self) -> Split | None:
-        cutter = self._cutter
-        if cutter.done:
+        if self._cutter.done:
             return None
-        if cutter.seeking:
-            return self._split
-        rest = {**self._split, "start": cutter.offset, "line": cutter.line}
-        if self._packed:
-            return {**rest, "told": self._told}
-        if cutter.in_row:
-            rest["end"] = max(self._end, cutter.offset + 1)
-        return {**rest, "aligned": True}
+        return {**self._split, "state": self._cutter.state(_HELD_BYTES_MAX), "told": self._told}
 
     def close(self) -> None:
         if self._bytes is not None:

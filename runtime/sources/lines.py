@@ -86,7 +86,8 @@ class LineCutter:
         self.end = end
         self.done = False
         self.in_row = False
-        """Whether `offset` stands behind a lone CR, within a row that is ours."""
+        """Whether `offset` stands behind a lone CR, within a row that is ours. What is held never
+        has a line end."""
         self.over = 0
         """Bytes seen of an overlong line; then only its first ones are held."""
         self._line_bytes = _LINE_BYTES_GUESS
@@ -111,8 +112,10 @@ class LineCutter:
             block, self._carried = block[:-1], True  # an LF may follow
         if self._seek_row:
             block = self._sought(block, final)
-        if self.over:
-            return self._skip(block, final)
+        return self._skip(block, final) if self.over else self._take(block, final)
+
+    def _take(self, block: bytes, final: bool) -> Cut:
+        """Parse what is complete, hold the rest."""
         cut, is_last = self._cut(block, final)
         if not (cut or is_last):
             self._hold(block)
@@ -131,27 +134,38 @@ class LineCutter:
     def block_bytes(self, tuples_max: int, bytes_max: int) -> int:
         """How long a block to feed for about `tuples_max` lines as long as the last ones were.
 
-        Never above the limit of a line: then only one that was begun before can be overlong.
+        Never above the limit of a line, which keeps the slow way for lines that are too long.
         """
         wanted = max(int(self._line_bytes * tuples_max), self._held_bytes, _BLOCK_BYTES_MIN)
         return min(wanted, bytes_max, self._limit)
 
-    def state(self) -> dict[str, Any]:
-        """What another cutter needs to go on where this one stands, for MessagePack."""
-        held = b"".join(self._held) + b"\r" * self._carried
-        return {"offset": self.offset, "line": self.line, "held": held, "over": self.over}
+    def state(self, held_bytes_max: int | None = None) -> dict[str, Any]:
+        """What another cutter needs to go on where this one stands, for MessagePack.
+
+        `next` is the position of the byte to be fed to it first. If more than `held_bytes_max` of
+        a line are held, they are left out and have to be fed again.
+        """
+        held, carried = b"".join(self._held), self._carried
+        if held_bytes_max is not None and self._held_bytes > held_bytes_max:
+            held, carried = b"", False
+        seen = (self.over or len(held)) + carried
+        return {
+            "next": self.offset + seen,
+            "offset": self.offset,
+            "line": self.line,
+            "held": held,
+            "over": self.over,
+            "carried": carried,
+            "in_row": self.in_row,
+            "seek_row": self._seek_row,
+        }
 
     def restore(self, state: dict[str, Any]) -> None:
         self.offset, self.line, self.over = state["offset"], state["line"], state["over"]
-        if self.over:
-            self._held = [state["held"]]
-        else:
-            self.feed(state["held"])
-
-    @property
-    def seeking(self) -> bool:
-        """Whether the first row of ours has not been met yet."""
-        return self._seek_row
+        self._held = [state["held"]] if state["held"] else []
+        self._held_bytes = 0 if self.over else len(state["held"])
+        self._carried, self.in_row = state["carried"], state["in_row"]
+        self._seek_row = state["seek_row"]
 
     @property
     def _behind_end(self) -> bool:
@@ -183,9 +197,10 @@ class LineCutter:
         cut = block.rfind(b"\n") + 1
         if cut:
             self.in_row = False
-        elif not self._jsonl:  # a file of an old Macintosh is one row of many lines
-            cut = block.rfind(b"\r") + 1
-            self.in_row = self.in_row or cut > 0
+        if not self._jsonl:  # a file of an old Macintosh is one row of many lines
+            line_end = block.rfind(b"\r", cut) + 1
+            if line_end:
+                cut, self.in_row = line_end, True
         return cut, False
 
     def _hold(self, rest: bytes) -> None:
@@ -212,7 +227,7 @@ class LineCutter:
         if self._behind_end or (final and not rest):
             self.done = True
             return [], [dead]
-        tuples, more = self.feed(rest, final=final)
+        tuples, more = self._take(rest, final)
         return tuples, [dead, *more]
 
     def _parse(self, data: bytes) -> Cut:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import zlib
 
-_MAGIC = b"\x1f\x8b"
+_MAGIC = b"\x1f\x8b\x08"
 _PACKED_BYTES = 64 * 2**10
 _SKIP_BYTES = 2**20
 _GZIP_WINDOW = 31

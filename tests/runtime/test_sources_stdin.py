@@ -1,0 +1,157 @@
+"""Standard input: lines come as soon as they are complete, and none is lost when it closes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import uvloop
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import Reader
+from anabranch.runtime.sources import Stdin, stdin
+from tests.runtime.reading import Reading, context
+
+LINES = 1_000_000
+
+
+@contextlib.contextmanager
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    try:
+        yield ends
+    finally:
+        for fd in ends:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def open_reader(fd: int, limits: Limits | None = None) -> Reader:
+    source = Stdin(fd=fd)
+    return source.open(next(source.splits()), context(limits or Limits()))
+
+
+async def lines_of(fd: int) -> list[str]:
+    reading = await Reading(Stdin(fd=fd)).all()
+    assert reading.dead == []
+    return reading.tuples
+
+
+async def test_a_complete_line_is_passed_on_while_the_pipe_stays_open() -> None:
+    with pipe() as (out, into):
+        reader = open_reader(out)
+        os.write(into, b"one\ntw")
+        chunk = await reader.read(1024, 2**18)
+        assert chunk is not None
+        assert chunk.tuples == ["one"]
+        os.write(into, b"o\n")
+        chunk = await reader.read(1024, 2**18)
+        assert chunk is not None
+        assert chunk.tuples == ["two"]
+
+
+async def test_a_pipe_that_closes_within_a_line_gives_that_line() -> None:
+    with pipe() as (out, into):
+        os.write(into, b"one\r\ntwo")
+        os.close(into)
+        assert await lines_of(out) == ["one", "two"]
+
+
+async def test_waiting_does_not_block_the_loop_and_may_be_cancelled() -> None:
+    with pipe() as (out, into):
+        reader = open_reader(out)
+        waiting = asyncio.create_task(reader.read(1024, 2**18))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        again = asyncio.create_task(reader.read(1024, 2**18))
+        await asyncio.sleep(0)
+        os.write(into, b"late\n")
+        chunk = await asyncio.wait_for(again, 10)
+        assert chunk is not None
+        assert chunk.tuples == ["late"]
+
+
+async def test_the_next_reader_gets_what_the_last_one_had_begun() -> None:
+    with pipe() as (out, into):
+        reader = open_reader(out)
+        os.write(into, b"one\ntw")
+        await reader.read(1024, 2**18)
+        rest = reader.remainder()
+        assert rest is not None
+        rest = msgspec.msgpack.decode(msgspec.msgpack.encode(rest))
+        os.write(into, b"o\n\xff")
+        os.close(into)
+        reading = Reading(Stdin(fd=out))
+        await reading.split(rest)
+        assert reading.tuples == ["two"]
+        assert reading.dead[0].where == "stdin:3"
+
+
+def feed_million(into: int) -> None:
+    with open(into, "wb") as file:
+        for block in range(0, LINES, 1000):
+            file.write(b"".join(b"line %d of many\n" % n for n in range(block, block + 1000)))
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_million_lines_come_through_a_pipe(run: object) -> None:
+    async def count() -> tuple[int, str]:
+        reader, total, last = open_reader(out), 0, ""
+        while (chunk := await reader.read(1024, 2**18)) is not None:
+            total += len(chunk.tuples)
+            last = chunk.tuples[-1] if chunk.tuples else last
+        return total, last
+
+    with pipe() as (out, into):
+        writer = threading.Thread(target=feed_million, args=(os.dup(into),))
+        os.close(into)
+        writer.start()
+        assert run(count()) == (LINES, f"line {LINES - 1} of many")  # type: ignore[operator]
+        writer.join(30)
+
+
+async def test_files_and_dev_null_can_be_standard_input(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"a\nb\n" * 5000)
+    for path, expected in ((tmp_path / "f", ["a", "b"] * 5000), (Path(os.devnull), [])):
+        fd = os.open(path, os.O_RDONLY)
+        try:
+            assert await lines_of(fd) == expected
+        finally:
+            os.close(fd)
+
+
+async def test_an_overlong_line_is_not_held() -> None:
+    with pipe() as (out, into):
+        reader = open_reader(out, Limits(line_bytes_max=1000))
+        os.write(into, b"x" * 50_000 + b"\nok\n")
+        os.close(into)
+        dead, tuples = [], []
+        while (chunk := await reader.read(1024, 2**18)) is not None:
+            dead += chunk.dead
+            tuples += chunk.tuples
+        assert tuples == ["ok"]
+        assert "50,000 bytes" in dead[0].reason
+
+
+def test_it_cannot_be_shared_and_its_end_is_the_end() -> None:
+    assert not stdin().scalable
+    assert stdin().bounded
+    assert stdin().size() is None
+
+
+def test_a_closed_standard_input_is_refused_before_the_run() -> None:
+    with pipe() as (out, into):
+        os.close(out)
+        os.close(into)
+        with pytest.raises(OSError, match="standard input is closed"):
+            Stdin(fd=out).prepare()

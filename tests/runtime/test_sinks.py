@@ -1,0 +1,324 @@
+"""Sinks take every tuple once, in order, or say which one they cannot take."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import datetime
+import decimal
+import errno
+import json
+import math
+import multiprocessing
+import os
+import select
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.runtime.graph import PipelineError, Retry
+from anabranch.runtime.sinks import Stdout, discard, foreach, jsonl, stdout
+from anabranch.runtime.sinks.encoding import json_lines, text_lines
+from tests.runtime.reading import context
+
+
+@contextlib.contextmanager
+def pipe() -> Iterator[tuple[int, int]]:
+    ends = os.pipe()
+    try:
+        yield ends
+    finally:
+        for fd in ends:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
+def text_of(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+# -- JSON lines ------------------------------------------------------------------------------
+
+
+async def test_batches_become_lines_in_order(tmp_path: Path) -> None:
+    sink = jsonl(tmp_path / "out.jsonl")
+    sink.prepare()
+    writer = sink.open(context())
+    assert await writer.write(["a\nb", 1, None]) == []
+    assert await writer.write([]) == []
+    assert await writer.write([{"k": [1.5, True]}, ("x", 2), "größer 漢"]) == []
+    await writer.close()
+    lines = text_of(sink.path).split("\n")
+    assert lines.pop() == ""
+    expected = ["a\nb", 1, None, {"k": [1.5, True]}, ["x", 2], "größer 漢"]
+    assert list(map(json.loads, lines)) == expected
+
+
+async def test_the_file_is_emptied_before_the_run_unless_appended_to(tmp_path: Path) -> None:
+    for append, expected in ((False, "2\n"), (True, "2\n2\n")):
+        sink = jsonl(tmp_path / "out.jsonl", append=append)
+        sink.prepare()
+        writer = sink.open(context())
+        await writer.write([2])
+        await writer.close()
+        assert text_of(sink.path) == expected
+
+
+async def test_values_that_are_no_json_are_dead_letters(tmp_path: Path) -> None:
+    sink = jsonl(tmp_path / "out.jsonl")
+    writer = sink.open(context())
+    thing = object()
+    dead = await writer.write([1, thing, {(1, 2): 3}, 2])
+    await writer.close()
+    assert text_of(sink.path) == "1\n2\n"
+    assert [letter.tuple for letter in dead] == [thing, {(1, 2): 3}]
+    assert dead[0].reason.startswith("cannot be written: TypeError")
+
+
+class Text(str):
+    __slots__ = ()
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (math.nan, "null"),
+        (math.inf, "null"),
+        (b"ab", '"YWI="'),
+        ({2}, "[2]"),
+        (Text("s"), '"s"'),
+        (10**30, str(10**30)),
+        ("\ud800", '"\\ud800"'),
+        (decimal.Decimal("1.50"), '"1.50"'),
+        (datetime.date(2026, 1, 2), '"2026-01-02"'),
+        (Point(3), '{"x":3}'),
+        ({1: 2}, '{"1":2}'),
+        ({None: 1}, '{"null": 1}'),
+        ("\u2028\x00", '"\u2028\\u0000"'),
+    ],
+    ids=range(13),
+)
+def test_what_json_lacks_is_written_as_documented(value: Any, line: str) -> None:
+    data, dead = json_lines([value])
+    assert data.decode() == line + "\n"
+    assert dead == []
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers() | st.text(st.characters())))
+def test_plain_values_come_back_from_the_lines_as_they_were(values: list[Any]) -> None:
+    data, dead = json_lines(values)
+    assert [json.loads(line) for line in data.split(b"\n")[:-1]] == values
+    assert dead == []
+
+
+def _write(path: Path, name: str) -> None:
+    async def main() -> None:
+        writer = jsonl(path).open(context())
+        for n in range(100):
+            await writer.write([f"{name} {n} {i} {'x' * 100}" for i in range(50)])
+        await writer.close()
+
+    asyncio.run(main())
+
+
+def test_lines_of_several_instances_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    jsonl(path).prepare()
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=_write, args=(path, name)) for name in "abc"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(60)
+        assert writer.exitcode == 0
+    lines = [json.loads(line) for line in text_of(path).splitlines()]
+    assert len(set(lines)) == 15_000
+    assert [line for line in lines if line[0] == "a"] == [
+        f"a {n} {i} {'x' * 100}" for n in range(100) for i in range(50)
+    ]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+async def test_a_full_disk_is_an_error_that_names_the_file() -> None:
+    sink = jsonl("/dev/full")
+    sink.prepare()
+    writer = sink.open(context())
+    with pytest.raises(OSError, match=r"cannot write results.*dev/full") as caught:
+        await writer.write([1])
+    assert caught.value.errno == errno.ENOSPC
+
+
+async def test_durable_results_are_synced_when_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    for durable in (False, True):
+        writer = jsonl(tmp_path / "out", durable=durable).open(context())
+        await writer.write([1])
+        await writer.flush()
+        assert len(synced) == durable
+        await writer.close()
+
+
+@pytest.mark.parametrize(("path", "message"), [("no/out", "no folder"), ("", "it is a folder")])
+def test_a_target_that_cannot_be_made_is_refused_before_the_run(
+    tmp_path: Path, path: str, message: str
+) -> None:
+    with pytest.raises(OSError, match=message):
+        jsonl(tmp_path / path).prepare()
+
+
+# -- standard output -------------------------------------------------------------------------
+
+
+async def written(tuples: list[Any], format: str = "text") -> tuple[bytes, list[Any]]:
+    with pipe() as (out, into):
+        writer = Stdout(format, into).open(context())
+        dead = await writer.write(tuples)
+        await writer.close()
+        os.close(into)
+        return os.read(out, 10**6), [letter.tuple for letter in dead]
+
+
+async def test_text_is_written_as_it_is_and_other_values_as_str_shows_them() -> None:
+    class Mute:
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    mute = Mute()
+    assert await written(["a", "é"]) == (b"a\n\xc3\xa9\n", [])
+    assert await written(["a", 1, ("b", None)]) == (b"a\n1\n('b', None)\n", [])
+    assert await written(["a", "\ud800", mute]) == (b"a\n\\ud800\n", [mute])
+    assert await written([]) == (b"", [])
+    assert await written([{"a": 1}], "jsonl") == (b'{"a":1}\n', [])
+    assert text_lines(["x\ny"]) == (b"x\ny\n", [])
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def test_a_slow_reader_slows_the_stream_and_not_the_loop(run: Any) -> None:
+    lines = [f"line {n} {'x' * 50}" for n in range(20_000)]
+
+    async def main() -> bytes:
+        with pipe() as (out, into):
+            writer = Stdout("text", into).open(context())
+            task = asyncio.create_task(writer.write(lines))
+            got = b""
+            while not task.done():
+                await asyncio.sleep(0)  # the loop goes on whatever the pipe does
+                if select.select([out], [], [], 0)[0]:
+                    got += os.read(out, 65536)
+            os.close(into)
+            while block := os.read(out, 65536):
+                got += block
+            assert await task == []
+            return got
+
+    assert run(main()).decode().splitlines() == lines
+
+
+async def test_a_reader_that_goes_away_is_a_broken_pipe() -> None:
+    with pipe() as (out, into):
+        writer = Stdout("text", into).open(context())
+        os.close(out)
+        with pytest.raises(BrokenPipeError):
+            await writer.write(["x"])
+
+
+async def test_standard_output_may_be_a_file(tmp_path: Path) -> None:
+    fd = os.open(tmp_path / "f", os.O_WRONLY | os.O_CREAT)
+    writer = Stdout("text", fd).open(context())
+    await writer.write(["x" * 10_000] * 3)
+    os.close(fd)
+    assert text_of(tmp_path / "f") == ("x" * 10_000 + "\n") * 3
+
+
+def test_standard_output_cannot_be_shared_and_has_two_formats() -> None:
+    assert not stdout().scalable
+    with pytest.raises(ValueError, match="text or jsonl"):
+        stdout(format="csv")
+
+
+# -- functions -------------------------------------------------------------------------------
+
+
+async def test_a_function_gets_every_tuple_and_its_failures_are_dead_letters() -> None:
+    got: list[int] = []
+
+    def fn(n: int) -> None:
+        if n == 2:
+            raise ValueError("no twos")
+        got.append(n)
+
+    writer = foreach(fn).open(context())
+    dead = await writer.write([1, 2, 3])
+    await writer.close()
+    assert got == [1, 3]
+    assert [(letter.tuple, letter.reason, letter.step) for letter in dead] == [
+        (2, "ValueError: no twos", "fn")
+    ]
+
+
+async def test_an_async_function_is_done_with_all_tuples_when_write_returns() -> None:
+    got: list[int] = []
+
+    async def fn(n: int) -> None:
+        await asyncio.sleep(0)
+        got.append(n)
+
+    writer = foreach(fn, in_flight=3).open(context())
+    assert await writer.write(list(range(10))) == []
+    assert sorted(got) == list(range(10))
+    await writer.close()
+
+
+async def test_a_batch_function_may_return_anything() -> None:
+    got: list[list[int]] = []
+    for fn in (got.append, lambda batch: 5):
+        writer = foreach(fn, batch=True).open(context())
+        assert await writer.write([1, 2]) == []
+        await writer.close()
+    assert got == [[1, 2]]
+
+
+async def test_a_class_is_made_once_and_closed_and_retries_hold() -> None:
+    events: list[str] = []
+
+    class Database:
+        def __init__(self) -> None:
+            events.append("open")
+
+        def __call__(self, n: int) -> None:
+            events.append(str(n))
+            if events.count(str(n)) == 1:
+                raise OSError("busy")
+
+        def close(self) -> None:
+            events.append("close")
+
+    writer = foreach(Database, retry=Retry(1)).open(context())
+    assert await writer.write([7]) == []
+    await writer.close()
+    assert events == ["open", "7", "7", "close"]
+
+
+def test_no_function_is_a_mistake_that_is_told() -> None:
+    with pytest.raises(PipelineError, match="expected a function"):
+        foreach(5)  # type: ignore[arg-type]
+
+
+async def test_discarding_takes_everything() -> None:
+    writer = discard().open(context())
+    assert await writer.write([1, object()]) == []
+    await writer.close()

@@ -130,7 +130,7 @@ class Link(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports behave like asyncio's and do not inherit from them.
         self._transport = cast(asyncio.Transport, transport)
-        transport.set_write_buffer_limits(high=0)
+        self._transport.set_write_buffer_limits(high=0)
         self._writable.set()
 
     def pause_writing(self) -> None:

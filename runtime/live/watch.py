@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.live.forker import Forker
@@ -20,7 +21,7 @@ async def watch(process: Process, said_goodbye: asyncio.Future[None], forker: Fo
     It must end by itself soon after it said goodbye or closed its link; otherwise it is killed,
     as is one that broke the rules of its link.
     """
-    signs = [process.exited, process.link.closed, said_goodbye]
+    signs: list[asyncio.Future[Any]] = [process.exited, process.link.closed, said_goodbye]
     await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
     if process.exit_code is None and process.link.error is None:
         await asyncio.wait([process.exited], timeout=EXIT_TIMEOUT_S)

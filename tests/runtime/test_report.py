@@ -1,0 +1,202 @@
+"""What is kept of a run: events, samples, percentiles, and the JSON of the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.runtime.latency import BUCKETS_MAX, LatencyCounts, bucket_of, merged, upper_ms
+from anabranch.runtime.ledger import settle
+from anabranch.runtime.live import recorder as recorder_module
+from anabranch.runtime.live.recorder import Recorder
+from anabranch.runtime.report import (
+    Event,
+    OperatorReport,
+    Report,
+    percentiles,
+    rates,
+    read_report,
+    write_report,
+)
+from anabranch.runtime.status import FinalCount, Status
+
+WANTED = {"pipeline", "seconds", "ledger", "operators", "events"}
+LEDGER = {
+    "tuples_in",
+    "tuples_out",
+    "lost",
+    "duplicated",
+    "dead_letters",
+    "in_flight",
+    "balanced",
+}
+OPERATOR = {"name", "tuples_in", "tuples_out", "instances_peak", "joins", "leaves", "messages"}
+EVENT = {"t", "operator", "kind", "instances"}
+
+
+def report(ended: str = "completed") -> Report:
+    return Report(
+        pipeline="words",
+        seconds=1.5,
+        ended=ended,
+        failure=None,
+        failure_detail="",
+        started_at="2026-01-01T00:00:00+00:00",
+        ledger=settle([], [], []),
+        operators=[
+            OperatorReport(
+                name="split",
+                kind="operator",
+                tuples_in=1,
+                tuples_out=2,
+                dead=0,
+                instances_peak=1,
+                instances_ever=1,
+                joins=0,
+                leaves=0,
+                messages=3,
+            )
+        ],
+        events=[Event(t=0.5, operator="split", kind="joined", instances=2, detail='a "quote" [1]')],
+        events_dropped=0,
+        latency_ms={"p50": 1.0},
+        dead_reasons={},
+        sample_period_s=0.25,
+        seed=1,
+    )
+
+
+def status(name: str, t: float = 0.0, **values: object) -> Status:
+    return Status(id=name, operator=name.partition(".")[0], t=t, **values)  # type: ignore[arg-type]
+
+
+def final(name: str, **values: object) -> FinalCount:
+    return FinalCount(id=name, operator=name.partition(".")[0], **values)  # type: ignore[arg-type]
+
+
+def test_the_json_of_a_report_has_everything_that_was_promised() -> None:
+    found = json.loads(report().to_json())
+    assert found.keys() >= WANTED
+    assert found["ledger"].keys() >= LEDGER
+    assert found["operators"][0].keys() >= OPERATOR
+    assert found["events"][0].keys() >= EVENT
+
+
+def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    write_report(report(), tmp_path / "r.json")
+    assert read_report(tmp_path / "r.json") == report()
+    assert read_report(tmp_path / "r.json").operator("split").messages == 3
+    with pytest.raises(KeyError):
+        report().operator("other")
+
+
+def test_a_run_is_well_only_if_it_completed_and_balances() -> None:
+    assert report().ok
+    assert not report("stopped").ok
+
+
+def test_totals_of_an_operator_never_go_back_when_its_instances_end() -> None:
+    recorder = Recorder(["work"], 0.25)
+    recorder.note_status(status("work.0", tuples_in=10, tuples_out=9, dead=1, queued=4))
+    recorder.note_status(status("work.1", tuples_in=5, tuples_out=5))
+    recorder.sample(0.0, {"work": 2})
+    recorder.note_final(final("work.1", tuples_in=7, tuples_out=7, dead=0, dead_upstream=2))
+    recorder.sample(0.25, {"work": 1})
+    row = recorder.latest("work")
+    assert (row.tuples_in, row.tuples_out, row.dead, row.queue) == (17, 16, 3, 4)
+    assert recorder.samples("work").instances == [2, 1]
+
+
+def test_rates_of_the_live_view_are_over_the_last_second() -> None:
+    recorder = Recorder(["work"], 0.25)
+    for n in range(40):
+        recorder.note_status(status("work.0", tuples_in=1000 * min(n, 20), tuples_out=n))
+        recorder.sample(0.25 * n, {"work": 1})
+    assert recorder.recent_rates("work") == (0.0, pytest.approx(4.0))
+
+
+def test_latencies_of_a_sample_are_those_since_the_one_before() -> None:
+    recorder = Recorder(["out"], 0.25)
+    recorder.note_status(status("out.0", latency={bucket_of(1.0): 10}))
+    recorder.note_status(status("out.1", latency={bucket_of(100.0): 10}))
+    recorder.sample(0.0, {"out": 2})
+    recorder.note_status(status("out.0", latency={bucket_of(5.0): 1}))
+    recorder.sample(0.25, {"out": 2})
+    recorder.sample(0.5, {"out": 2})
+    samples = recorder.samples("out")
+    assert samples.latency_p50_ms[0] == pytest.approx(1.0, rel=0.2)
+    assert samples.latency_p99_ms[0] == pytest.approx(100.0, rel=0.2)
+    assert samples.latency_p50_ms[1] == pytest.approx(5.0, rel=0.2)
+    assert samples.latency_p50_ms[2] is None
+
+
+def test_a_long_run_keeps_fewer_samples_and_loses_no_latency(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder_module, "ROWS_MAX", 16)
+    recorder = Recorder(["out"], 0.25)
+    for n in range(500):
+        recorder.note_status(status("out.0", tuples_in=n, latency={3: 1}))
+        recorder.sample(0.25 * n, {"out": 1})
+    samples = recorder.samples("out")
+    assert 8 <= len(samples.t) <= 16
+    assert recorder.period_s > 4
+    kept = sum(rows["out"].latency.total for _, rows in recorder._ticks)
+    assert kept >= 500 - recorder.period_s / 0.25
+    assert all(r == pytest.approx(4.0) for r in samples.rate_in[1:])
+
+
+def test_old_events_give_way_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder_module, "EVENTS_MAX", 3)
+    recorder = Recorder(["work"], 0.25)
+    for n in range(5):
+        recorder.note(Event(t=n, operator="work", kind="joined", instances=n))
+    assert [e.t for e in recorder.events] == [2, 3, 4]
+    assert recorder.events_dropped == 2
+    assert [e.t for e in recorder.last_events(2)] == [3, 4]
+
+
+@given(st.lists(st.floats(0.0, 1e7), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))
+def test_a_percentile_is_within_a_fifth_of_the_truth(values: list[float], share: float) -> None:
+    counts = LatencyCounts()
+    for value in values:
+        counts.record(value)
+    rank = next(i for i in range(len(values)) if i + 1 >= share * len(values))
+    truth = sorted(values)[rank]
+    found = counts.percentile(share)
+    assert found is not None
+    assert truth <= found * 1.0000001
+    assert found <= max(0.01, truth * 1.19)
+
+
+@given(st.lists(st.lists(st.floats(0.0, 1e9), max_size=5), max_size=5))
+def test_merged_counts_are_those_of_all_values_together(parts: list[list[float]]) -> None:
+    separate = []
+    together = LatencyCounts()
+    for part in parts:
+        counts = LatencyCounts()
+        for value in part:
+            counts.record(value)
+            together.record(value)
+        separate.append(counts.take())
+        assert counts.total == 0
+    assert merged(separate).counts == together.counts
+
+
+def test_latencies_beyond_all_sense_stay_in_the_last_bucket() -> None:
+    assert bucket_of(1e300) == BUCKETS_MAX - 1
+    assert bucket_of(0.0) == 0
+    assert upper_ms(bucket_of(10.0)) >= 10.0
+
+
+def test_percentiles_of_nothing_are_left_out() -> None:
+    assert percentiles(LatencyCounts()) == {}
+
+
+def test_rates_need_time_to_pass() -> None:
+    assert rates([0.0, 1.0, 1.0, 3.0], [0, 5, 9, 9]) == [0.0, 5.0, 0.0, 0.0]
+    assert rates([], []) == []

@@ -38,6 +38,7 @@ from anabranch.spark_bridge.wire import Refused, WireError
 _log = logging.getLogger(__name__)
 _BUFFER_BYTES = 2 * 2**20
 _BEHIND_POLL_S = 0.02
+_COLLECTED_POLL_S = 0.1
 
 
 class GatewayError(RuntimeError):
@@ -128,13 +129,15 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def collected(self, timeout_s: float) -> bool:
-        """Wait until all results so far were fetched, or Spark's side said that it wants no more
+        """Wait until all results were fetched and nobody is connected any more, so that no query
+        can want them once again, or until Spark's side said that it wants no more
         (`ab.spark.release`). False if that did not happen in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not self._released.is_set() and self._collect.uncollected():
+                while self._connections or self._collect.uncollected():
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._released.wait(), 0.1)
+                        await asyncio.wait_for(self._released.wait(), _COLLECTED_POLL_S)
+                        return True
             return True
         except TimeoutError:
             return False

@@ -1,51 +1,69 @@
-"""What a pipeline wants of a gateway: read off its operators, checked before anything starts."""
+"""What the ends of a pipeline want of their gateway, checked before it starts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import Operator, PipelineError
-from anabranch.spark_bridge.places import state_dir
+from anabranch.runtime.ends import Sink, Source
+from anabranch.runtime.graph import PipelineError
+from anabranch.spark_bridge.places import PlaceUnknown, split_address, state_dir
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.source import SparkFeed
+
+_LISTEN = "127.0.0.1:0"
+"""Only this machine, on a port that is free."""
 
 
 @dataclass(frozen=True)
 class GatewayNeeds:
     """`feeds`: stream -> the source that reads it. `collects`: stream -> DDL schema."""
 
-    feeds: dict[str, OperatorName]
+    feeds: dict[str, str]
     collects: dict[str, str]
     state: Path
+    host: str
+    port: int
 
 
-def gateway_needs(operators: Iterable[Operator], run_dir: Path) -> GatewayNeeds | None:
-    """None if the pipeline has nothing to do with Spark.
-
-    Raises `PipelineError` if two ends have the same stream, or different state folders.
-    """
-    feeds: dict[str, OperatorName] = {}
+def gateway_needs(ends: Mapping[str, Source | Sink], run_dir: Path) -> GatewayNeeds:
+    """`ends`: operator -> its source or sink; those that have nothing to do with Spark are passed
+    over. Raises `PipelineError` if two have the same stream, or want different gateways."""
+    feeds: dict[str, str] = {}
     collects: dict[str, str] = {}
-    states: dict[Path, OperatorName] = {}
-    for operator in operators:
-        end = operator.source or operator.sink
-        if not isinstance(end, (SparkFeed, SparkCollect)):
-            continue
-        states.setdefault(state_dir(run_dir, end.state).absolute(), operator.name)
+    ours = {name: end for name, end in ends.items() if isinstance(end, (SparkFeed, SparkCollect))}
+    for name, end in ours.items():
         if end.stream in feeds or end.stream in collects:
             raise PipelineError(
-                f"operator {operator.name!r}: another one has the stream {end.stream!r} already"
+                f"operator {name!r}: another one has the stream {end.stream!r} already"
             )
         if isinstance(end, SparkFeed):
-            feeds[end.stream] = operator.name
+            feeds[end.stream] = name
         else:
             collects[end.stream] = end.schema
-    if not states:
-        return None
-    if len(states) > 1:
-        names = " and ".join(repr(str(name)) for name in states.values())
-        raise PipelineError(f"operators {names}: all ends of a pipeline need the same state folder")
-    return GatewayNeeds(feeds, collects, next(iter(states)))
+    states = {name: str(state_dir(run_dir, end.state).absolute()) for name, end in ours.items()}
+    listens = {name: end.listen for name, end in ours.items() if end.listen is not None}
+    host, port = _address(_one(listens, "listen", _LISTEN))
+    state = _one(states, "state", str(state_dir(run_dir)))
+    return GatewayNeeds(feeds, collects, Path(state), host, port)
+
+
+def _one(values: dict[str, str], option: str, default: str) -> str:
+    if len(set(values.values())) > 1:
+        names = " and ".join(map(repr, values))
+        raise PipelineError(
+            f"operators {names}: all ends of a pipeline share a gateway, so give them the same "
+            f"`{option}`"
+        )
+    return next(iter(values.values()), default)
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if colon and host and port == "0":
+        return host, 0
+    try:
+        return split_address(text)
+    except PlaceUnknown:
+        raise PipelineError(f"listen {text!r}: expected host:port, port 0 for any") from None

@@ -15,6 +15,7 @@ from anabranch.spark_bridge.ddl import SchemaError, parse
 from anabranch.spark_bridge.fit import Fitted, Fitter
 from anabranch.spark_bridge.log import PartWriter, claim_stream, log_bytes, stream_dir
 from anabranch.spark_bridge.places import state_dir
+from anabranch.spark_bridge.service import GATEWAY, check_packages
 
 _FRAME_ROWS_MAX = 4096
 _FRAME_BYTES_GOOD = 2**20
@@ -32,6 +33,8 @@ class SparkCollect(Sink):
     that no Spark query has acknowledged, the pipeline waits. `segment_bytes_max`: results are
     deleted in pieces of this size. `sync`: `flush` returns only when the results would survive
     a power cut. `state`: folder to keep the results beyond one run (default: in the run's).
+    `listen`: `host:port` of the gateway (default: 127.0.0.1, any port); all ends of a pipeline
+    share one.
     """
 
     stream: str
@@ -40,6 +43,9 @@ class SparkCollect(Sink):
     segment_bytes_max: int = 32 * 2**20
     sync: bool = False
     state: str | Path | None = None
+    listen: str | None = None
+
+    service = GATEWAY
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
@@ -49,6 +55,9 @@ class SparkCollect(Sink):
             raise PipelineError(f"collect {self.stream!r}: {error}") from None
         if self.log_bytes_max < 1 or self.segment_bytes_max < 1:
             raise PipelineError(f"collect {self.stream!r}: sizes must be 1 byte or more")
+
+    def prepare(self) -> None:
+        check_packages()
 
     def open(self, context: RunContext) -> LogWriter:
         folder = stream_dir(state_dir(context.run_dir, self.state), self.stream)

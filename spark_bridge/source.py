@@ -16,6 +16,7 @@ from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source
 from anabranch.runtime.graph import check_name
 from anabranch.runtime.payload import PayloadError, decode
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at
+from anabranch.spark_bridge.service import GATEWAY, check_packages
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,23 @@ class SparkFeed(Source):
     several columns as dicts by column name.
 
     `state`: folder to keep what was committed beyond one run (default: in the run's folder).
-    Endless, until Spark's side says that the input is finished.
+    `listen`: `host:port` of the gateway (default: 127.0.0.1, any port); all ends of a pipeline
+    share one. Endless, until Spark's side says that the input is finished.
     """
 
     stream: str
     state: str | Path | None = None
+    listen: str | None = None
 
     bounded = False
     scalable = True
+    service = GATEWAY
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
+
+    def prepare(self) -> None:
+        check_packages()
 
     def splits(self) -> Iterator[Split]:
         return iter(())

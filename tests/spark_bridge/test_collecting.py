@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.spark_bridge import messages as m
+from anabranch.spark_bridge.client import Link
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import LogError
 from anabranch.spark_bridge.log_reader import StreamLog
@@ -226,10 +227,12 @@ async def test_the_gateway_knows_when_all_results_were_fetched(tmp_path: Path) -
     await writer.write(rows(0, 10))
     await writer.close()
     assert not await running.gateway.collected(0.01)
-    waiting = asyncio.create_task(running.gateway.collected(10))
-    generation = (await latest(running.place, "scores")).generation
-    await fetch(running.place, "scores", generation, "out.0", 0, 10)
-    assert await waiting
+    with await asyncio.to_thread(Link, running.place):  # a query that might ask again
+        generation = (await latest(running.place, "scores")).generation
+        await fetch(running.place, "scores", generation, "out.0", 0, 10)
+        assert running.gateway.status().rows_uncollected == 0
+        assert not await running.gateway.collected(0.01)
+    assert await running.gateway.collected(10)
     await running.close()
 
 

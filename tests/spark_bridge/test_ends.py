@@ -7,13 +7,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.ends import Split
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.payload import Encoder
 from anabranch.spark_bridge.frames import FrameError, framed
-from anabranch.spark_bridge.needs import GatewayNeeds, gateway_needs
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.source import SparkFeed
 from tests.spark_bridge.support import context, drain
@@ -129,23 +127,6 @@ def test_mistakes_are_reported_where_the_pipeline_is_written() -> None:
     pipeline = Pipeline("p")
     pipeline.source("in", SparkFeed("lines")).sink("out", SparkCollect("x", "text string"))
     pipeline.validate()
-
-
-def test_what_a_pipeline_needs_of_a_gateway_is_read_off_it(tmp_path: Path) -> None:
-    pipeline = Pipeline("p")
-    lines = pipeline.source("in", SparkFeed("lines"))
-    lines.sink("out", SparkCollect("x", "text string"))
-    assert gateway_needs(pipeline.operators.values(), tmp_path) == GatewayNeeds(
-        {"lines": OperatorName("in")}, {"x": "text string"}, tmp_path / "spark"
-    )
-    lines.sink("again", SparkCollect("x", "text string"))
-    with pytest.raises(PipelineError, match="'again': another one has the stream 'x'"):
-        gateway_needs(pipeline.operators.values(), tmp_path)
-    del pipeline.operators[OperatorName("again")]
-    lines.sink("kept", SparkCollect("y", "text string", state=tmp_path / "elsewhere"))
-    with pytest.raises(PipelineError, match=r"'in' and 'kept': .* same state folder"):
-        gateway_needs(pipeline.operators.values(), tmp_path)
-    assert gateway_needs([], tmp_path) is None
 
 
 def test_a_feed_has_no_splits_before_spark_sends_any() -> None:

@@ -91,6 +91,7 @@ with session("second", conf=quick) as spark:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")  # skipped with it
 def test_a_session_is_silent_leaves_nothing_and_can_be_started_again(tmp_path: Path) -> None:
     (tmp_path / "tmp").mkdir()
     ran = subprocess.run(
@@ -107,6 +108,7 @@ def test_a_session_is_silent_leaves_nothing_and_can_be_started_again(tmp_path: P
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")
 def test_a_spark_that_does_not_start_shows_what_it_said(tmp_path: Path) -> None:
     code = (
         "from anabranch.spark_bridge.local_spark import session\n"

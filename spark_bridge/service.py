@@ -1,0 +1,65 @@
+"""The gateway as a service of a run: one process for all Spark ends of the pipeline."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+from collections.abc import Mapping
+
+from anabranch.runtime.ends import Service, ServiceContext, Sink, Source, Split
+from anabranch.spark_bridge.errors import SparkUnavailable
+from anabranch.spark_bridge.places import state_dir, write_place
+
+_log = logging.getLogger(__name__)
+
+
+class GatewayService(Service):
+    """Serves until the run has ended, and then, at most `linger_s`, until all results were
+    fetched and no Spark query is connected any more, or Spark's side released it."""
+
+    name = "spark"
+    linger_s = 60.0
+
+    async def serve(self, context: ServiceContext) -> None:
+        # Here, because only this process needs PyArrow: instances are forked without it.
+        from anabranch.spark_bridge.gateway import Gateway
+        from anabranch.spark_bridge.needs import gateway_needs
+
+        ends: Mapping[str, Source | Sink] = context.ends  # type: ignore[attr-defined]
+        needs = gateway_needs(ends, context.run_dir)
+
+        async def publish(stream: str, splits: list[Split]) -> None:
+            await context.publish(needs.feeds[stream], splits)
+
+        async def ended(stream: str) -> None:
+            await context.ended(needs.feeds[stream])
+
+        gateway = Gateway(
+            ended=ended,
+            feeds=needs.feeds,
+            collects=needs.collects,
+            pipeline_run=f"{context.run_dir} {context.started_s}",
+        )
+        address = await gateway.start(needs.host, needs.port, needs.state, publish, context.token)
+        try:
+            if needs.state != state_dir(context.run_dir).absolute():
+                write_place(context.run_dir, address, context.token.hex())
+            context.address(f"tcp:{address}")
+            await context.closed()
+            if needs.collects and not await gateway.collected(self.linger_s):
+                _log.warning("not all results were collected by Spark; they lie in %s", needs.state)
+        finally:
+            await gateway.close()
+
+
+GATEWAY = GatewayService()
+"""The one that all ends name: the same object means one process in a run."""
+
+
+def check_packages() -> None:
+    """Raise `SparkUnavailable` if the gateway could not start."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise SparkUnavailable(
+            "a pipeline with ab.spark.feed or ab.spark.collect needs the package pyarrow. "
+            "Get it with `pip install 'anabranch[spark]'`."
+        )

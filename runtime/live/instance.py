@@ -205,6 +205,7 @@ class Instance:
 
     def decide(self, action: str, n: int) -> None:
         """A scripted decision."""
+        self.home.note("decided", f"told to {action}")
         match action:
             case "duplicate":
                 self.feed(events.DuplicateDecided(n))
@@ -229,6 +230,8 @@ class Instance:
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
         self.core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
+        if not self.intake.total and self.me.creator >= 0:
+            self.home.note("first_batch")  # how long a decision takes to be of use
         self.intake.put(channel, tuples, born, payload)
         self.scaling.received(channel, tuples)
 

@@ -65,9 +65,9 @@ class Home:
             return
         self.send(EventNote(t=t, event=event, detail=detail))
 
-    def ask_for_children(self, n: int) -> None:
+    def ask_for_children(self, n: int, heritage: dict[str, float]) -> None:
         self._request += 1
-        self.send(Spawn(request=self._request, n=n))
+        self.send(Spawn(request=self._request, n=n, heritage=heritage))
 
     async def claim(self) -> Split | None:
         """The next split to read; None when the input has ended.

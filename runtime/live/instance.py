@@ -52,6 +52,7 @@ class Instance:
         context: RunContext,
         seed: int,
         scaling: bool,
+        heritage: dict[str, float] | None = None,
     ) -> None:
         self.me = me
         self.pipeline = pipeline
@@ -87,7 +88,7 @@ class Instance:
             send=self._send_batch,
             dead=self._dead_results,
         )
-        self.scaling = Scaling(self, enabled=scaling)
+        self.scaling = Scaling(self, enabled=scaling, heritage=heritage or {})
         self.began = asyncio.Event()
         self.room = asyncio.Event()
         self.room.set()
@@ -166,7 +167,7 @@ class Instance:
                 self.pump.stop()
             case effects.SpawnInstances(n=n):
                 self.scaling.operation_began()
-                self.home.ask_for_children(n)
+                self.home.ask_for_children(n, self.scaling.heritage())
             case effects.ChangeRole(keeper=keeper):
                 self.home.note("keeper" if keeper else "no_keeper")
             case effects.Conclude(outcome=outcome, new=new):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import signal
 import socket
 import sys
 import traceback
@@ -60,8 +61,11 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         context=_context(task, me),
         seed=task.seed,
         scaling=task.scaling,
+        heritage=task.heritage,
     )
     _wire(home, instance)
+    # Whoever ends single processes politely wants this one to leave; a keeper stays.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
     try:
         address = await instance.neighbourhood.listen(_address(task, me))
         home.send(Ready(address=address))
@@ -82,7 +86,8 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
 async def _until_over(instance: Instance, link: Link) -> None:
     """Until the protocol lets the instance go. Without the agent it ends at once."""
     running = asyncio.ensure_future(instance.run())
-    await asyncio.wait([running, link.closed], return_when=asyncio.FIRST_COMPLETED)
+    either: list[asyncio.Future[Any]] = [running, link.closed]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not running.done():
         raise ConnectionError(f"the agent is gone ({link.error or 'its link was closed'})")
     running.result()

@@ -50,6 +50,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """False: no decisions of its own, only scripted ones."""
     limits: dict[str, Any]
     service_address: str
+    heritage: dict[str, float] = {}
+    """What the creator's scaling policy passes on to a newcomer."""
 
 
 class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
@@ -111,6 +113,7 @@ class Ready(Message, frozen=True, kw_only=True, tag="ready"):
 class Spawn(Message, frozen=True, kw_only=True, tag="spawn"):
     request: int
     n: int
+    heritage: dict[str, float] = {}
 
 
 class Discard(Message, frozen=True, kw_only=True, tag="discard"):

@@ -164,9 +164,10 @@ def become_parent(agent_pid: int, dies_with_thread: bool = True) -> None:
 
     `dies_with_thread`: whether the thread that started it lives as long as the agent.
     """
-    # Ctrl-C reaches the whole foreground group; ending the run is the agent's business.
+    # Ctrl-C reaches the whole foreground group, SIGTERM all processes of a service; ending the run
+    # is the agent's business.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     if dies_with_thread:
         orphans.die_with_parent(agent_pid)

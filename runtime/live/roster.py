@@ -41,6 +41,8 @@ class Member:
     process: Process | None = None
     address: str = ""
     keeper: bool = False
+    heritage: dict[str, float] = field(default_factory=dict)
+    """What its creator's policy passes on to it."""
     told_to_leave: bool = False
     """By the script; it may still refuse."""
     failed: Failed | None = None

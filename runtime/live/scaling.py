@@ -28,12 +28,14 @@ now = time.monotonic
 
 
 class Scaling:
-    def __init__(self, instance: Instance, *, enabled: bool) -> None:
+    def __init__(
+        self, instance: Instance, *, enabled: bool, heritage: dict[str, float]
+    ) -> None:
         operator = instance.operator
         self._instance = instance
         self._scale = operator.scale or FIXED
         self._policy = policy() if enabled and operator.scale else None
-        self._memory = self._policy.memory if self._policy else None
+        self._memory = self._policy.born(heritage, now()) if self._policy else None
         self._instances = 1
         self.meter = self._new_meter()
 
@@ -51,6 +53,10 @@ class Scaling:
     def siblings(self) -> int:
         """Active instances of this operator, this one included, as neighbours tell it."""
         return self._instances
+
+    def heritage(self) -> dict[str, float]:
+        """What a newcomer should know of what its creator has tried."""
+        return dict(self._policy.heritage(self._memory, now())) if self._policy else {}
 
     # -- what the instance tells -----------------------------------------------------------
 

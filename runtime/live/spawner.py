@@ -27,6 +27,8 @@ class Spawner:
         """Places are taken at once, so that siblings which ask together do not exceed the limit."""
         n = max(0, min(request.n, CHILDREN_MAX))
         children, reason = self._agent.roster.reserve(creator.id, n)
+        for child in children:
+            child.heritage = request.heritage
         work = self._bring_up(creator, request.request, children, reason)
         self._agent.tasks.start(f"spawn for {creator.text}", work)
 

@@ -48,6 +48,7 @@ class Orders:
             scaling=self.scaling,
             limits=asdict(self.limits),
             service_address=service_address,
+            heritage=member.heritage,
         )
 
 

@@ -1,9 +1,7 @@
 """What has come in and waits for its turn: one queue, whoever sent it.
 
 Every accepted batch lies here encoded until it is processed; its credit returns to its sender
-when it is done. The window of credit follows the speed of the operator: about so much as it works
-off in `WINDOW_S`, so that a slow instance has little in its queue, which a newcomer could not
-relieve it of, and a fast one never waits.
+when it is done. The window of credit follows the speed of the operator.
 """
 
 from __future__ import annotations
@@ -14,10 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.live.channel import Channel
-
-WINDOW_S = 0.25
-WINDOW_TUPLES_MIN = 16
 
 
 @dataclass(slots=True)
@@ -63,11 +59,11 @@ class Intake:
         self._news.set()
 
     def adapt_windows(self, channels: Iterable[Channel], processed_per_s: float) -> None:
-        """Let each channel have its share of what is worked off in `WINDOW_S`."""
+        """Let each channel have its share of what is worked off (`flow.window_tuples`)."""
         grants = [c.grant for c in channels]
         if not grants:
             return
-        share = int(processed_per_s * WINDOW_S / len(grants))
-        window = min(self._limits.credit_tuples, max(WINDOW_TUPLES_MIN, share))
+        limit = self._limits.credit_tuples
+        window = window_tuples(processed_per_s, len(grants), tuples_max=limit)
         for grant in grants:
             grant.tuples_window = window

@@ -16,11 +16,9 @@ from typing import Any
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.flow import most_credit
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.payload import Encoder
-
-COMPARED_MAX = 8
-"""Above so many successors two drawn at random are compared instead of all (P28)."""
 
 
 class Branch:
@@ -57,15 +55,7 @@ class Branch:
 
     def best(self, rng: random.Random) -> Channel | None:
         """The successor with the most credit; None if none has any."""
-        channels: Iterable[Channel] = self.channels
-        if len(self.channels) > COMPARED_MAX:
-            channels = rng.sample(self.channels, 2)
-        best = max(channels, key=_credit, default=None)
-        return best if best is not None and best.allowance.open else None
-
-
-def _credit(channel: Channel) -> int:
-    return channel.allowance.tuples_left if channel.allowance.open else 0
+        return most_credit(self.channels, rng)
 
 
 class Outbox:

@@ -17,7 +17,7 @@ as Spark, which must stay while instances come and go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ class ServiceContext(ABC):
     pipeline: str
     operators: tuple[str, ...]
     """The sources and sinks of the pipeline that name this service."""
+    ends: Mapping[str, Source | Sink]
+    """These, by the names of their operators."""
     run_dir: Path
     started_s: float
     limits: Limits

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from collections.abc import Mapping
 
-from anabranch.runtime.ends import Service, ServiceContext, Sink, Source, Split
+from anabranch.runtime.ends import Service, ServiceContext, Split
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.places import state_dir, write_place
 
@@ -25,8 +24,7 @@ class GatewayService(Service):
         from anabranch.spark_bridge.gateway import Gateway
         from anabranch.spark_bridge.needs import gateway_needs
 
-        ends: Mapping[str, Source | Sink] = context.ends  # type: ignore[attr-defined]
-        needs = gateway_needs(ends, context.run_dir)
+        needs = gateway_needs(context.ends, context.run_dir)
 
         async def publish(stream: str, splits: list[Split]) -> None:
             await context.publish(needs.feeds[stream], splits)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 import msgspec
 import uvloop
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import Service, ServiceContext, Split
 from anabranch.runtime.graph import Pipeline
@@ -39,11 +40,13 @@ def run_service(link_socket: socket.socket, assign: dict[str, Any], pipeline: Pi
     order = msgspec.convert(assign, msg.AssignService)
     service, _ = services_of(pipeline)[order.index]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(_serve(link_socket, order, service)))
+        sys.exit(runner.run(_serve(link_socket, order, service, pipeline)))
 
 
-async def _serve(link_socket: socket.socket, order: msg.AssignService, service: Service) -> int:
-    context = _Context(order)
+async def _serve(
+    link_socket: socket.socket, order: msg.AssignService, service: Service, pipeline: Pipeline
+) -> int:
+    context = _Context(order, pipeline)
     await context.attach(link_socket)
     try:
         await service.serve(context)
@@ -64,9 +67,11 @@ def _exit_without_agent(_closed: object) -> None:
 
 
 class _Context(ServiceContext):
-    def __init__(self, order: msg.AssignService) -> None:
+    def __init__(self, order: msg.AssignService, pipeline: Pipeline) -> None:
         self.pipeline = order.pipeline
         self.operators = tuple(order.operators)
+        operators = ((n, pipeline.operators[OperatorName(n)]) for n in self.operators)
+        self.ends = {n: end for n, o in operators if (end := o.source or o.sink) is not None}
         self.run_dir = Path(order.run_dir)
         self.started_s = order.started_s
         self.limits = Limits(**order.limits)

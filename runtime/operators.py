@@ -189,7 +189,8 @@ class AsyncProcessor(Processor):
             busy_s, self._busy_s = self._busy_s, 0.0
             self._done(task.result(), tag, last, busy_s)
         self._start()
-        self._moved.set()
+        if not self._waiting or self._broken is not None:
+            self._moved.set()
 
     def _note_busy(self) -> None:
         now = self._clock()

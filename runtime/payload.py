@@ -22,7 +22,7 @@ from __future__ import annotations
 import pickle
 from typing import Any, NamedTuple
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter

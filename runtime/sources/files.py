@@ -19,7 +19,7 @@ from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source
 from anabranch.runtime.payload import describe
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.patterns import find_files
-from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip
+from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip, is_wide_text
 
 SPLIT_BYTES = 4 * 2**20
 _HELD_BYTES_MAX = 64 * 2**10
@@ -35,8 +35,11 @@ class Files(Source):
 
     def prepare(self) -> None:
         for path in find_files(self.patterns):
-            with open(path, "rb"):
-                pass  # raises and names the file if it cannot be read
+            if is_wide_text(path):  # raises and names the file if it cannot be read
+                raise ValueError(
+                    f"{path!r} is UTF-16 or UTF-32 text; convert it first, for example: "
+                    f"iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
+                )
 
     def splits(self) -> Iterator[Split]:
         for path in find_files(self.patterns):

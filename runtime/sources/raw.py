@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import zlib
 
 _MAGIC = b"\x1f\x8b\x08"
+_LOOK_BYTES = 4096
+_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _PACKED_BYTES = 64 * 2**10
 _SKIP_BYTES = 2**20
 _GZIP_WINDOW = 31
@@ -15,6 +18,13 @@ _GZIP_WINDOW = 31
 def is_gzip(path: str) -> bool:
     with open(path, "rb") as file:
         return file.read(len(_MAGIC)) == _MAGIC
+
+
+def is_wide_text(path: str) -> bool:
+    """Whether a file is text in UTF-16 or UTF-32, which has zeros and begins with its mark."""
+    with open(path, "rb") as file:
+        beginning = file.read(_LOOK_BYTES)
+    return beginning.startswith(_WIDE_MARKS) and b"\0" in beginning
 
 
 class PlainBytes:

@@ -11,7 +11,7 @@ import math
 import pickle
 from typing import Any
 
-import msgpack  # type: ignore[import-untyped]
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

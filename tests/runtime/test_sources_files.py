@@ -279,6 +279,15 @@ def test_a_pattern_that_gives_no_file_says_what_there_is(
         files(str(tmp_path / pattern)).prepare()
 
 
+def test_wide_text_is_refused_with_advice_rather_than_read_as_something_else(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "f.txt", "größer\n".encode("utf-16"))
+    with pytest.raises(ValueError, match=r"f.txt' is UTF-16.*iconv"):
+        files(path).prepare()
+    files(write(tmp_path / "f.txt", b"\xff\xfe broken\n")).prepare()
+
+
 def test_a_pipe_is_refused_with_advice(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ValueError, match="standard input"):

@@ -114,11 +114,17 @@ class Attendants:
             case msg.Ended(operator=operator):
                 self._boards.end_service(operator)
             case msg.Failed() as failed:
-                attendant.failed = failed
+                self._failed(attendant, failed)
             case FinalCount():
                 attendant.goodbye.set_result(None)
             case other:
                 raise ValueError(f"a service cannot say {type(other).__name__}")
+
+    def _failed(self, attendant: Attendant, failed: msg.Failed) -> None:
+        attendant.failed = failed
+        if attendant.address and attendant.process is not None:
+            # At once, not when it exits: instances will complain of its end in a moment.
+            self._on_failure(describe_end(attendant.name, attendant.process, failed))
 
     async def _watch(self, attendant: Attendant, process: Process) -> None:
         await watch(process, attendant.goodbye, self._forker)

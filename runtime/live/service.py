@@ -22,6 +22,8 @@ from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.status import FinalCount
 
+FAREWELL_S = 2.0
+
 
 def services_of(pipeline: Pipeline) -> list[tuple[Service, tuple[str, ...]]]:
     """Each distinct service with the operators that name it, in the order of the operators."""
@@ -58,8 +60,7 @@ async def _serve(
         context.link.send(FinalCount(id=service.name, operator=service.name))
         return 0
     finally:
-        await context.link.drained()
-        context.link.closed.remove_done_callback(_exit_without_agent)
+        await context.part()
 
 
 def _exit_without_agent(_closed: object) -> None:
@@ -82,6 +83,12 @@ class _Context(ServiceContext):
     async def attach(self, link_socket: socket.socket) -> None:
         self.link = await Link.attach(link_socket, self._receive)
         self.link.closed.add_done_callback(_exit_without_agent)
+
+    async def part(self) -> None:
+        """Close the link after everything said was taken."""
+        self.link.closed.remove_done_callback(_exit_without_agent)
+        self.link.close()
+        await asyncio.wait([self.link.closed], timeout=FAREWELL_S)
 
     def address(self, text: str) -> None:
         self.link.send(msg.Ready(address=text))

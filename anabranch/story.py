@@ -88,7 +88,7 @@ def story_of(report: Reportlike) -> Story:
     drawn = [o for o in whole.operators if o.kind == "operator" or o.instances_peak > 1]
     return Story(
         title=_title(whole),
-        seconds=whole.seconds,
+        seconds=_end_of_stream(whole),
         operators=tuple(o.name for o in drawn),
         read=smooth(_sum((o.samples.t, o.samples.rate_in) for o in sources)),
         results=smooth(_sum((o.samples.t, o.samples.rate_in) for o in sinks)),
@@ -112,13 +112,20 @@ def _read(report: Reportlike) -> Report:
         raise ValueError(f"{place} is not a report of a run: {error}") from error
 
 
+def _end_of_stream(report: Report) -> float:
+    """When the last instance ended; services may stay on for others to take the results."""
+    drawn = {o.name for o in report.operators}
+    ends = [e.t for e in report.events if e.kind == "ended" and e.operator in drawn]
+    return max(ends) if report.ended == "completed" and ends else report.seconds
+
+
 def _title(report: Report) -> str:
     ledger = report.ledger
     return (
-        f"{report.pipeline}: {ledger.tuples_in:,} tuples in {report.seconds:.0f} s, "
-        f"{sum(o.joins for o in report.operators)} joins, "
-        f"{sum(o.leaves for o in report.operators)} leaves, "
-        f"{ledger.lost} lost, {ledger.duplicated} doubled"
+        f"{report.pipeline}: {ledger.tuples_in:,} tuples, "
+        f"{sum(o.joins for o in report.operators):,} joins, "
+        f"{sum(o.leaves for o in report.operators):,} leaves, "
+        f"{ledger.lost:,} lost, {ledger.duplicated:,} doubled"
     )
 
 

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,13 @@ from demo_telling import Watch, print_ledger, say
 
 import anabranch as ab
 from anabranch.picture import PictureUnavailable, draw
+from anabranch.runtime.ends import Reader, RunContext, Split
 from anabranch.runtime.report import Report
+from anabranch.spark_bridge.source import SparkFeed
 from anabranch.workloads.afinn import LexiconMissing, read_lexicon
 from anabranch.workloads.corpus import Corpus, documentation, lines_of, stage
 from anabranch.workloads.curves import Daily
-from anabranch.workloads.paced import Paced
+from anabranch.workloads.paced import Pace, PacedReader
 from anabranch.workloads.sentiment import clean, oracle, score, split
 from anabranch.workloads.slow import Slowed
 
@@ -62,6 +65,9 @@ def main(arguments: Sequence[str]) -> int:
     except ab.spark.SparkUnavailable as error:
         print(f"demo: {error}", file=sys.stderr)
         return 2
+    except (ab.RunFailed, QueryFailed) as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("\ndemo: interrupted; everything that it had started has ended", file=sys.stderr)
         return 130
@@ -71,8 +77,9 @@ def demonstrate(corpus: Corpus, curve: Daily, out: Path) -> int:
     # The pipeline first: its processes are forks of this one, which has a single thread still.
     pipeline = pipeline_for(curve, out)
     with ab.start(pipeline, report=out / "report.json", warm=3) as run:
-        watch = Watch(run)
-        say(f"The pipeline {' -> '.join(pipeline.operators)} is up, a process for each.")
+        watch = Watch(run, curve)
+        say(f"The pipeline is up, a process each: {' -> '.join(pipeline.operators)}.")
+        say("Spark starts, which takes some seconds ...")
         with ab.spark.session("anabranch-demo") as spark:
             say(f"Spark {spark.version} is up.")
             report = through_the_day(run, watch, spark, corpus, out)
@@ -84,17 +91,30 @@ def demonstrate(corpus: Corpus, curve: Daily, out: Path) -> int:
 # --- the pipeline -----------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, kw_only=True)
+class PacedFeed(SparkFeed):
+    """`ab.spark.feed` with a sluice: lines wait where Spark put them until they are due."""
+
+    pace: Pace
+    scalable = False
+
+    def open(  # type: ignore[override]  # a Reader, as every source's
+        self, split: Split, context: RunContext
+    ) -> Reader:
+        return PacedReader(super().open(split, context), self.pace)
+
+
 def pipeline_for(curve: Daily, out: Path) -> ab.Pipeline:
     """Lines from Spark to the mood of each sentence, to Spark again.
 
     The operators sleep as if they ran on small machines, of which the evening needs three or
     four each; where the machine has two cores only, two busy processes would be all otherwise.
     """
-    scale = ab.Scale(max_instances=6, period_s=0.5, cooldown_s=1.0)
+    scale = ab.Scale(max_instances=6, period_s=0.5, cooldown_s=1.5)
     pipeline = ab.Pipeline("moods", dead_letters=out / "dead-letters.jsonl")
-    feed = ab.spark.feed("lines", state=out / "spark")
+    feed = PacedFeed("lines", state=out / "spark", pace=Pace(curve))
     (
-        pipeline.source("lines", Paced(feed, curve))
+        pipeline.source("lines", feed)
         .flat_map("split", Slowed(split, curve.peak / 2.5), scale=scale)
         .flat_map("clean", Slowed(clean, curve.peak / 3.0), scale=scale)
         .map("score", Slowed(score, curve.peak / 3.5), scale=scale)
@@ -123,8 +143,8 @@ def through_the_day(
     """Feed, watch and collect until the run has ended; its report."""
     feeding, collecting = feed(spark, corpus, out), collect(spark, out)
     say(
-        f"Spark reads {corpus.parts} files in micro-batches and hands their lines over; "
-        "the source lets them in as the day goes."
+        f"Spark reads {corpus.parts} files in micro-batches and hands their lines over; the source "
+        "lets them in as the day goes.\nBelow: + an instance has joined, - one has left."
     )
     fed = False
     while run.snapshot().phase not in ("closing", "ended"):
@@ -166,10 +186,14 @@ def collect(spark: SparkSession, out: Path) -> StreamingQuery:
     )
 
 
+class QueryFailed(RuntimeError):
+    """Spark gave up feeding or collecting."""
+
+
 def check(query: StreamingQuery) -> None:
     error = query.exception()
     if error is not None:
-        raise RuntimeError(f"Spark's query failed: {error}")
+        raise QueryFailed(f"a query of Spark failed: {error}")
 
 
 def counted_by_spark(spark: SparkSession, out: Path) -> Counter[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.report import Report
+from anabranch.workloads.curves import Daily
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.launch import Run
@@ -26,32 +27,44 @@ def say(text: str) -> None:
 class Watch:
     """Tells every few seconds what the pipeline does, and at once when instances join or leave."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, curve: Daily) -> None:
         self._run = run
+        self._curve = curve
         self._told_at = time.monotonic()
+        self._dawn: float | None = None
         self._changes = dict.fromkeys(SCALED, (0, 0))
         self.pids: set[int] = set()
         self.look()
 
     def look(self) -> None:
         snapshot = self._run.snapshot()
+        now = time.monotonic()
         self.pids.update(snapshot.pids)
         operators = {o.name: o for o in snapshot.operators}
-        news = []
-        for name in SCALED:
-            joins, leaves = operators[name].joins, operators[name].leaves
-            before = self._changes[name]
-            self._changes[name] = (joins, leaves)
-            new = "+" * (joins - before[0]) + "-" * (leaves - before[1])
-            if new:
-                news.append(f"{name} {new} now {operators[name].instances}")
-        if news:
-            say(f"    {'; '.join(news)}")
-        if time.monotonic() - self._told_at >= TELL_EVERY_S:
-            self._told_at = time.monotonic()
-            lines, moods = operators["lines"], operators["moods"]
-            many = ", ".join(f"{name} {operators[name].instances}" for name in SCALED)
-            say(f"{lines.rate_in:6,.0f} lines/s  instances: {many}  {latency(moods)}")
+        if self._dawn is None and operators["lines"].tuples_in:
+            self._dawn = now
+        if news := [text for name in SCALED if (text := self._change(operators[name]))]:
+            say(f"{'':8}{'; '.join(news)}")
+        if self._dawn is not None and now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            lines, many = operators["lines"], (f"{n} {operators[n].instances}" for n in SCALED)
+            say(
+                f"{self._hour(now)}  {lines.rate_in:6,.0f} lines/s on {', '.join(many)}"
+                f"{latency(operators['moods'])}"
+            )
+
+    def _change(self, operator: OperatorSnapshot) -> str:
+        """`split ++ now 3`, or nothing."""
+        joins, leaves = self._changes[operator.name]
+        self._changes[operator.name] = operator.joins, operator.leaves
+        signs = "+" * (operator.joins - joins) + "-" * (operator.leaves - leaves)
+        return f"{operator.name} {signs} now {operator.instances}" if signs else ""
+
+    def _hour(self, now: float) -> str:
+        """The time of the compressed day."""
+        passed = 0.0 if self._dawn is None else (now - self._dawn) / self._curve.day_s
+        minutes = int((self._curve.start_h + 24 * passed) * 60)
+        return f"{minutes // 60 % 24:02}:{minutes % 60:02}"
 
     def left_over(self) -> list[int]:
         """Processes of the run that are still there."""
@@ -61,7 +74,7 @@ class Watch:
 def latency(sink: OperatorSnapshot) -> str:
     if sink.latency_p50_ms is None or sink.latency_p99_ms is None:
         return ""
-    return f"latency {sink.latency_p50_ms:,.0f} ms, p99 {sink.latency_p99_ms:,.0f} ms"
+    return f", latency {sink.latency_p50_ms:,.0f} ms, p99 {sink.latency_p99_ms:,.0f} ms"
 
 
 def is_there(pid: int) -> bool:

@@ -49,7 +49,7 @@ class Paced(Source):
 class Pace:
     """How many tuples of a curve are due and not yet read, in the process that reads them."""
 
-    def __init__(self, curve: Curve, clock: Callable[[], float]) -> None:
+    def __init__(self, curve: Curve, clock: Callable[[], float] = time.monotonic) -> None:
         self.curve = curve
         self.read = 0
         self._clock = clock

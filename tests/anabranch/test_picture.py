@@ -112,7 +112,11 @@ def test_instances_are_drawn_up_to_the_end_of_the_stream() -> None:
     report = a_report()
     ended = Event(t=0.9, operator="split", kind="ended", instances=1, instance="split.0")
     report = msgspec.structs.replace(report, events=[*report.events, ended])
-    assert story_of(report).instances == {"split": Line([0, 0.5, 0.7, 0.9], [1, 1, 2, 2])}
+    story = story_of(report)
+    assert story.instances == {"split": Line([0, 0.5, 0.7, 0.9], [1, 1, 2, 2])}
+    assert story.seconds == 0.9
+    stopped = msgspec.structs.replace(report, ended="stopped")
+    assert story_of(stopped).seconds == 1.2
 
 
 def test_a_story_can_begin_later() -> None:
@@ -126,7 +130,7 @@ def test_a_story_can_begin_later() -> None:
 
 def test_the_title_says_what_came_of_it() -> None:
     title = story_of(a_report()).title
-    assert title == "words: 1,234 tuples in 1 s, 5 joins, 0 leaves, 0 lost, 0 doubled"
+    assert title == "words: 1,234 tuples, 5 joins, 0 leaves, 0 lost, 0 doubled"
 
 
 def test_a_report_is_read_from_all_its_forms(tmp_path: Path) -> None:

@@ -98,9 +98,9 @@ class Scaling:
         while True:
             await asyncio.sleep(TICK_S)
             reading = self._read()
-            self._instance.intake.adapt_windows(
-                self._instance.senders(), reading.capacity or reading.processed_per_s
-            )
+            if reading.capacity is not None:
+                intake = self._instance.intake
+                intake.adapt_windows(self._instance.senders(), reading.capacity)
             self._decide(reading)
             if now() >= status_due:
                 status_due = now() + self._instance.limits.status_period_s

@@ -120,6 +120,7 @@ ODD = [
     [bytearray(b"deep")],
     {"a": {"b": (1,)}},
     {1: "int key", None: 2, 1.5: 3, b"k": 4, (1, 2): 5},
+    {1: "a", 2.5: "b", None: "c", False: "d"},
     {1, 2},
     frozenset((1,)),
     Text("sub"),

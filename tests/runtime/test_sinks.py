@@ -61,7 +61,7 @@ async def test_batches_become_lines_in_order(tmp_path: Path) -> None:
 
 
 async def test_the_file_is_emptied_before_the_run_unless_appended_to(tmp_path: Path) -> None:
-    for append, expected in ((False, "2\n"), (True, "2\n2\n")):
+    for append, expected in ((False, "2\n"), (False, "2\n"), (True, "2\n2\n")):
         sink = jsonl(tmp_path / "out.jsonl", append=append)
         sink.prepare()
         writer = sink.open(context())

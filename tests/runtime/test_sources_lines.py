@@ -105,6 +105,7 @@ def test_only_lines_above_the_limit_are_refused(
 
 
 @given(contents, st.integers(1, 40), st.integers(1, 30), st.integers(1, 40))
+@example(b"aaaaaa\rb\rc\n", 4, 2, 2)
 def test_splits_of_any_size_cover_the_lines_exactly_once(
     data: bytes, split_bytes: int, block_bytes: int, line_bytes_max: int
 ) -> None:

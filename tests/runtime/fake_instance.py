@@ -134,14 +134,14 @@ class Fake:
 
 def run_fake(link: socket.socket, assign: dict[str, Any], pipeline: Pipeline) -> NoReturn:
     fake = Fake(link, msgspec.convert(assign, msg.Assign), pipeline)
-    BEFORE_READY.get(fake.id.operator, _nothing)(fake)
+    BEFORE_READY.get(fake.id.operator, nothing)(fake)
     fake.say(msg.Ready(address=f"unix:{fake.run_dir}/{os.getpid()}.s"))
-    BEHAVIOUR.get(fake.id.operator, _nothing)(fake)
+    BEHAVIOUR.get(fake.id.operator, nothing)(fake)
     fake.work()
     sys.exit(1)
 
 
-def _nothing(_fake: Fake) -> None:
+def nothing(_fake: Fake) -> None:
     return
 
 

@@ -35,7 +35,7 @@ def endless(
     *,
     way: str = "fork",
     then: str = "run.wait()",
-    behaviour: str = "None",
+    behaviour: str = "fake.nothing",
     death_signal: bool = True,
 ) -> str:
     return ENDLESS.format(way=way, then=then, behaviour=behaviour, death_signal=death_signal)

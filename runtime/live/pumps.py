@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
-from anabranch.runtime.ends import Reader, Split
+from anabranch.runtime.ends import DeadLetter, Reader, Split
 from anabranch.runtime.live.intake import Queued
 from anabranch.runtime.operators import Part, make_processor
-from anabranch.runtime.payload import decode
+from anabranch.runtime.salvage import decode_batch
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
@@ -108,9 +108,19 @@ class QueuePump(Pump):
                 await self.rest()
                 continue
             self._working = True
-            await self.take(item, decode(item.payload))
+            tuples, unreadable = decode_batch(item.payload, item.tuples)
+            if unreadable:
+                self._bury_unreadable(unreadable)
+            await self.take(item, tuples)
             self._working = False
             await self.give_turn()
+
+    def _bury_unreadable(self, letters: list[DeadLetter]) -> None:
+        """Tuples that came in and cannot be unpacked here."""
+        counts = self.instance.counts
+        counts.tuples_in += len(letters)
+        counts.dead += len(letters)
+        self.instance.bury(letters)
 
     async def rest(self) -> None:
         """The queue is empty: send what is held, commit if the end waits for it, and wait."""

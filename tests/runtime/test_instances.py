@@ -150,3 +150,26 @@ async def test_a_failing_operator_sends_its_tuple_to_the_dead_letters(tmp_path: 
     assert '"inverse"' in line
     assert "ZeroDivisionError" in line
     assert sum(f.dead for f in network.final) == 1
+
+
+class Unreadable:
+    """Can be pickled and not unpickled."""
+
+    def __reduce__(self) -> tuple[Any, tuple[int, ...]]:
+        return _refuse, (1,)
+
+
+def _refuse(_: int) -> None:
+    raise ValueError("no")
+
+
+async def test_a_tuple_that_cannot_be_unpacked_dies_alone(tmp_path: Path) -> None:
+    pipeline, kept = Pipeline("unreadable", dead_letters=tmp_path / "dead.jsonl"), Kept()
+    odd = pipeline.source("numbers", Numbers(100)).map("odd", lambda x: x if x else Unreadable())
+    odd.sink("kept", kept)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    await network.finish()
+    assert kept.tuples == list(range(1, 100))
+    assert network.unbalanced() == []
+    assert sum(f.dead for f in network.final) == 1

@@ -71,6 +71,11 @@ def kinds(report: Report, operator: str = "work") -> list[str]:
     return [e.kind for e in report.events if e.operator == operator]
 
 
+def wait_for(file: Path) -> None:
+    """In fakes: until another one has made the file."""
+    until(file.exists)
+
+
 # --- the ordinary run -------------------------------------------------------------------------
 
 
@@ -143,10 +148,11 @@ def test_an_instance_that_claimed_in_vain_gets_what_another_one_puts_back() -> N
         if me.id.number == 0:
             me.say(msg.Claim())
             split = me.expect(msg.SplitAnswer).split
-            while not (me.run_dir / "asked").exists():
-                pause(0.005)
+            (me.run_dir / "claimed").touch()
+            wait_for(me.run_dir / "asked")
             me.say(msg.Release(remainder={**split, "rest": True}, progress=0.5))
             me.gone()
+        wait_for(me.run_dir / "claimed")
         me.say(msg.Claim())
         while me.expect(msg.SplitAnswer).split is not None:
             me.say(msg.Release(remainder=None))
@@ -232,7 +238,10 @@ def answers(report: Report) -> list[str]:
 
 def test_newcomers_are_ready_before_their_creator_hears_of_them() -> None:
     fake.BEHAVIOUR["work"] = asks(2)
-    report = finish(start(three_operators(Numbers(1))))
+    run = start(three_operators(Endless()))
+    until(lambda: run.snapshot().operator("work").instances == 3)
+    run.end_input()
+    report = finish(run)
     assert answers(report) == ["work.1<0 work.2<0|"]
     work = report.operator("work")
     assert (work.joins, work.instances_peak, work.instances_ever) == (2, 3, 3)
@@ -323,8 +332,8 @@ def test_an_instance_cannot_discard_one_that_takes_part() -> None:
         me.say(msg.Discard(children=[id_to_wire(me.id._replace(number=1))]))
 
     fake.BEHAVIOUR["work"] = discards
-    failed = failure_of(start(three_operators(Endless(), min_instances=2)))
-    assert "broke its link to the agent: work.1 cannot be discarded" in str(failed)
+    with pytest.raises(RunFailed, match=r"broke its link to the agent: work\.1 cannot be disc"):
+        finish(start(three_operators(Endless(), min_instances=2)))
 
 
 # --- scripted decisions -----------------------------------------------------------------------

@@ -69,12 +69,13 @@ class Bulk:
     """One search. `run` returns the same verdict as `explore` does."""
 
     def __init__(self, machine: Machine, scope: Scope, *, trails: bool = True) -> None:
+        if scope.room:
+            raise ValueError("bounded channels are searched one state at a time")
         self.world = World(machine, scope)
         self.lookup = Lookup(self.world)
         self.met = Met()
         self.verdict = Verdict(scope, machine.name, sites=self.world.sites)
         self.trails: list[Trail] | None = [] if trails else None
-        self._sound: set[tuple[int, int, int, int]] = set()
 
     def run(
         self,
@@ -246,31 +247,30 @@ class Bulk:
     ) -> None:
         """The invariants between the actor, where its protocol state has changed, and others.
 
-        Each pair of protocol states is judged once, by way of one state in which it occurs.
+        Each pair of protocol states is judged once for all states in which it occurs.
         """
         look = self.lookup
         changed = np.flatnonzero(look.view_of[part.rows[row][origin]] != look.view_of[rows[row]])
         if not len(changed):
             return
         mine = look.view_of[rows[row][changed]].astype(np.int64)
-        suspects = []
+        ids, judge = self.world.budgets.ids.values, self.world.judge
         for other in range(1, len(rows)):
             if other == row or not look.adjacent(row - 1, other - 1):
                 continue
             sites = rows[other][changed]
             pairs = mine << 32 | look.view_of[sites]
             there = np.flatnonzero(sites >= 0)
-            _, first = np.unique(pairs[there], return_index=True)
-            for index in there[first]:
-                key = (row, other, int(mine[index]), int(look.view_of[sites[index]]))
-                if key not in self._sound:
-                    self._sound.add(key)
-                    suspects.append(int(changed[index]))
-        suspects += [int(changed[i]) for i in self._keeperless(rows, row, changed)]
-        for index in suspects:
-            state = self._vector(rows[:, index])
-            if fault := self.world.judge.broken(state, int(rows[row, index])):
-                raise _Found(fault, int(origin[index]), (row, int(move[index])))
+            for pair, index in zip(*np.unique(pairs[there], return_index=True), strict=True):
+                views = divmod(int(pair), 1 << 32)
+                fault = judge.between(ids[row - 1], views[0], ids[other - 1], views[1])
+                if fault:
+                    found = changed[there[index]]
+                    raise _Found(fault, int(origin[found]), (row, int(move[found])))
+        for index in self._keeperless(rows, row, changed):
+            fault = judge.keeperless(self._vector(rows[:, changed[index]]), ids[row - 1])
+            found = changed[index]
+            raise _Found(fault, int(origin[found]), (row, int(move[found])))
 
     def _keeperless(self, rows: Numbers, row: int, changed: NDArray[np.int64]) -> NDArray[np.int64]:
         look, kept = self.lookup, np.zeros(len(changed), dtype=bool)

@@ -35,16 +35,19 @@ class Judge:
         values, views = sites.sites.values, sites.view_of
         actor, its_view = values[site].me, views[site]
         for number in state[1:]:
-            other = values[number].me
-            key = (actor, its_view, other, views[number])
-            fault = self._pairs.get(key)
-            if fault is None:
-                fault = self._pairs[key] = self._between(*key)
-            if fault:
+            if fault := self.between(actor, its_view, values[number].me, views[number]):
                 return fault
-        return self._keeperless(state, actor)
+        return self.keeperless(state, actor)
 
-    def _between(self, x: InstanceId, of_x: int, y: InstanceId, of_y: int) -> str:
+    def between(self, x: InstanceId, of_x: int, y: InstanceId, of_y: int) -> str:
+        """What two instances break together, given the numbers of their protocol states."""
+        key = (x, of_x, y, of_y)
+        fault = self._pairs.get(key)
+        if fault is None:
+            fault = self._pairs[key] = self._compare(*key)
+        return fault
+
+    def _compare(self, x: InstanceId, of_x: int, y: InstanceId, of_y: int) -> str:
         if x == y:
             return ""
         views = self._sites.views.values
@@ -54,7 +57,8 @@ class Judge:
         ]
         return found[0] if found else ""
 
-    def _keeperless(self, state: Vector, actor: InstanceId) -> str:
+    def keeperless(self, state: Vector, actor: InstanceId) -> str:
+        """S5, for the operator of one instance."""
         values, views = self._sites.sites.values, self._sites.view_of
         for number in state[1:]:
             if values[number].me.operator == actor.operator and self._is_keeper(views[number]):
@@ -91,6 +95,8 @@ class Judge:
     def _waiting(self, sites: list[Site]) -> str:
         for me, number, mail in sites:
             node = self._sites.nodes.values[number]
+            if node.sending:
+                return f"L2: {me} waits for ever for room at {names(set(node.sending))}"
             if node.queue:
                 return f"L2: {node.queue} tuples are stuck at {me}"
             if mail:

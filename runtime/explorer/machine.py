@@ -23,6 +23,8 @@ from anabranch.protocol.states import (
     succs_of,
     waiting_for,
 )
+from anabranch.runtime.explorer.rank import Ranking
+from anabranch.runtime.explorer.scope import Scope
 
 
 class Machine(Protocol):
@@ -65,17 +67,23 @@ class Machine(Protocol):
     def letter_to_the_dead(self) -> bool:
         """Whether a message under way to a terminated instance is a fault at once."""
 
+    def ranking(self, scope: Scope) -> Ranking | None:
+        """What must become smaller with every move (L3), if anything is known that should."""
+
 
 class Shipped:
-    """The core that the live runtime runs. A `cells` other than the shipped table makes a
-    broken variant of it."""
+    """The core that the live runtime runs. Other `cells` than the shipped table make a broken
+    variant of it, which need not be `ranked`."""
 
     def __init__(
         self,
         name: str = "shipped",
         cells: Mapping[tuple[type[State], type], table.Cell] = table.TABLE,
+        *,
+        ranked: bool = True,
     ) -> None:
         self.name = name
+        self._ranked = ranked
         self._cells = cells
 
     def newborn(self) -> State:
@@ -123,3 +131,6 @@ class Shipped:
 
     def letter_to_the_dead(self) -> bool:
         return True
+
+    def ranking(self, scope: Scope) -> Ranking | None:
+        return Ranking(scope) if self._ranked else None

@@ -6,10 +6,11 @@ a network. Tuples have no names here; where they are decides everything, and the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from anabranch.protocol import effects as fx
 from anabranch.protocol import events
@@ -17,7 +18,9 @@ from anabranch.protocol.errors import AnabranchProtocolError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Ids
 from anabranch.protocol.rules.context import Context
-from anabranch.runtime.explorer.machine import Machine
+
+if TYPE_CHECKING:
+    from anabranch.runtime.explorer.machine import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,7 @@ Item = Any
 
 class Node(NamedTuple):
     """`asked`: `AwaitDrained` is open. `reading`: a source may still read. `children`: how many
-    instances it has created."""
+    instances it has created. `sending`: receivers for whom a blocking send waits for room."""
 
     state: Any
     queue: int = 0
@@ -42,6 +45,7 @@ class Node(NamedTuple):
     asked: bool = False
     reading: bool = True
     children: int = 0
+    sending: tuple[InstanceId, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -72,7 +76,8 @@ class Driver:
         try:
             state, effects = self.machine.step(self.context, node.state, event)
         except AnabranchProtocolError as error:
-            raise Fault(f"refused by {self.me}: {error.what}") from None
+            code = re.search(r"\(([ISL]\d+)\)", error.what)
+            raise Fault(f"{code[1] if code else 'ILLEGAL'}: {self.me}: {error.what}") from None
         outcome = self._perform(node._replace(state=state), effects)
         self._check_router(node.state, state, effects)
         if broken := self.machine.broken_at(self.context, state):
@@ -107,7 +112,7 @@ class Driver:
                 case fx.Terminate():
                     if node.queue:
                         raise Fault(f"I11: {self.me} terminates with tuples in its queue")
-                    node = node._replace(working=False, asked=False, reading=False)
+                    node = Node(node.state, reading=False)
                 case fx.ChangeView() | fx.ChangeRole() | fx.Conclude():
                     pass
                 case _ as unknown:

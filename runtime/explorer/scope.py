@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName, Topology
+
+BUDGETS = ("joins", "leaves", "fresh", "sibling", "tuples", "batch", "room")
+FLAGS = ("finish", "spawn", "blocking")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +22,10 @@ class Scope:
     one duplication. `tuples`: read by the sources, unavoidably, while decisions are optional.
     `finish`: the input of the sources ends, and everybody must.
     `spawn`: whether asking for processes and having them are two events, with failures, or one.
+    `scalable`: indices of the operators whose instances decide; all unless given.
+    `room`: a tuple is sent only while fewer than this are on its channel or queued at its
+    receiver; 0 for no bound. `blocking`: who has chosen a receiver without room does nothing
+    else until there is some, as a blocking send would have it.
     """
 
     counts: tuple[int, ...]
@@ -30,6 +38,9 @@ class Scope:
     batch: int = 1
     finish: bool = False
     spawn: bool = False
+    scalable: tuple[int, ...] = ()
+    room: int = 0
+    blocking: bool = False
     names: tuple[OperatorName, ...] = field(init=False)
     topology: Topology = field(init=False)
 
@@ -40,6 +51,35 @@ class Scope:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "topology", Topology.of((names[a], names[b]) for a, b in edges))
 
+    @classmethod
+    def parse(cls, text: str) -> Scope:
+        """A scope from what `str` makes of one: `1,2,1 joins=1 leaves=2 finish`.
+
+        Raises `ValueError` with what is wrong, and what may be said.
+        """
+        counts, *words = text.split()
+        given: dict[str, Any] = {"counts": _numbers(counts)}
+        for word in words:
+            name, equals, value = word.partition("=")
+            if name in FLAGS and not equals:
+                given[name] = True
+            elif name in BUDGETS and value.isdigit():
+                given[name] = int(value)
+            elif name == "scalable":
+                given[name] = _numbers(value)
+            elif name == "edges":
+                given[name] = tuple(_edge(pair) for pair in value.split(","))
+            else:
+                may = ", ".join([*(f"{b}=N" for b in BUDGETS), "edges=0-1,1-2", *FLAGS])
+                raise ValueError(f"{word!r} says nothing about a scope; possible are {may}")
+        scope = cls(**given)
+        known = range(len(scope.counts))
+        if not all(a in known and b in known and a < b for a, b in scope.edges):
+            raise ValueError("an edge goes from a lower operator to a higher one: edges=0-1,0-2")
+        if any(count < 1 for count in scope.counts):
+            raise ValueError("every operator has at least one instance")
+        return scope
+
     def founders(self) -> list[InstanceId]:
         """The instances with which the run begins, by operator and number."""
         return [
@@ -47,6 +87,9 @@ class Scope:
             for name, count in zip(self.names, self.counts, strict=True)
             for number in range(count)
         ]
+
+    def decides(self, me: InstanceId) -> bool:
+        return not self.scalable or self.names.index(me.operator) in self.scalable
 
     @property
     def instances_max(self) -> int:
@@ -62,5 +105,23 @@ class Scope:
                 words.append(f"{name}={value}")
         if self.batch > 1:
             words.append(f"batch={self.batch}")
-        words += [flag for flag in ("finish", "spawn") if getattr(self, flag)]
+        if self.scalable:
+            words.append("scalable=" + ",".join(map(str, self.scalable)))
+        if self.room:
+            words.append(f"room={self.room}")
+        words += [flag for flag in ("finish", "spawn", "blocking") if getattr(self, flag)]
         return " ".join(words)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(n) for n in text.split(","))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a list of numbers such as 1,2,1") from None
+
+
+def _edge(text: str) -> tuple[int, int]:
+    a, dash, b = text.partition("-")
+    if not (dash and a.isdigit() and b.isdigit()):
+        raise ValueError(f"{text!r} is not an edge such as 0-1")
+    return int(a), int(b)

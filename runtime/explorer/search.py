@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from anabranch.runtime.explorer.judge import Judge
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.sites import Move, Sites
+from anabranch.runtime.explorer.sites import FULL, Move, Sites
 
 Vector = tuple[int, ...]
 """A state of the whole: the number of the shared budgets, then the site of each instance."""
+
+NO_ROOM: Vector = ()
 
 
 @dataclass(slots=True)
@@ -46,15 +48,16 @@ class World:
     def successors(self, state: Vector) -> Iterator[tuple[Move, Vector | None]]:
         """Every enabled move and the state after it; None if the move breaks a property by
         itself."""
-        moves, spend = self.sites.moves, self.budgets.spend
-        meta = state[0]
         for position in range(1, len(state)):
-            for move in moves(state[position]):
-                left = spend(meta, move.kind)
+            for move in self.sites.moves(state[position]):
+                left = self.budgets.spend(state[0], move.kind)
                 if left >= 0:
-                    yield move, self.apply(state, position, move, left)
+                    after = self.apply(state, position, move, left)
+                    if after is not NO_ROOM:
+                        yield move, after
 
     def apply(self, state: Vector, position: int, move: Move, left: int) -> Vector | None:
+        """The state after a move: None if that breaks a property, `NO_ROOM` if it has to wait."""
         if move.site < 0:
             return None
         after = list(state)
@@ -70,7 +73,7 @@ class World:
                 return None
             after[place] = arrived = arrive(after[place], parcel)
             if arrived < 0:
-                return None
+                return NO_ROOM if arrived == FULL else None
         return tuple(after)
 
 
@@ -79,9 +82,13 @@ def explore(
     scope: Scope,
     *,
     states_max: int = 5_000_000,
+    wanted: Callable[[str], bool] = bool,
     progress: Callable[[Verdict], None] | None = None,
 ) -> Verdict:
-    """Search a scope to its end, to the first fault, or to `states_max` states."""
+    """Search a scope to its end, to the first fault that is `wanted`, or to `states_max` states.
+
+    A search for one fault goes on behind others where it can.
+    """
     world = World(machine, scope)
     verdict = Verdict(scope, machine.name, sites=world.sites)
     began = time.monotonic()
@@ -89,7 +96,7 @@ def explore(
     parents: dict[Vector, tuple[Vector, Move] | None] = {first: None}
     frontier = [first]
     while frontier and not verdict.fault and len(parents) < states_max:
-        frontier = _expand(world, frontier, parents, verdict)
+        frontier = _expand(world, frontier, parents, verdict, wanted)
         verdict.depth += bool(frontier)
         verdict.seconds = time.monotonic() - began
         verdict.states = len(parents)
@@ -104,6 +111,7 @@ def _expand(
     frontier: list[Vector],
     parents: dict[Vector, tuple[Vector, Move] | None],
     verdict: Verdict,
+    wanted: Callable[[str], bool],
 ) -> list[Vector]:
     found: list[Vector] = []
     for state in frontier:
@@ -112,19 +120,20 @@ def _expand(
             verdict.transitions += 1
             busy = busy or not move.optional
             if after is None:
-                verdict.fault = move.fault or world.judge.dead_letter(state, move)
+                fault = move.fault or world.judge.dead_letter(state, move)
+                verdict.fault = fault if wanted(fault) else ""
             elif after not in parents:
                 parents[after] = (state, move)
                 found.append(after)
-                verdict.fault = world.judge.broken(after, move.site)
+                fault = world.judge.broken(after, move.site)
+                verdict.fault = fault if wanted(fault) else ""
             if verdict.fault:
                 verdict.path = [*_path(parents, state), (state, move)]
-                if after is not None:
-                    verdict.path.append((after, move))
                 return []
         if not busy:
             verdict.quiescent += 1
-            verdict.fault = world.judge.unsettled(state)
+            fault = world.judge.unsettled(state)
+            verdict.fault = fault if wanted(fault) else ""
             if verdict.fault:
                 verdict.path = _path(parents, state)
                 return []

@@ -8,7 +8,7 @@ pair of site and event runs the core once; the search then works on small intege
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from anabranch.protocol import events
@@ -20,8 +20,11 @@ from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.node import Driver, Fault, Item, Node, Outcome, Tuple
 from anabranch.runtime.explorer.scope import Scope
 
+FULL = -2
 Mail = tuple[tuple[int, ...], ...]
 """Non-empty channels towards an instance, sorted: the numbers of the parcels on each."""
+OutcomeKey = tuple[InstanceId, int, Any, tuple[InstanceId, ...]]
+"""Who, its node, the event or the parcel, and the children it gets."""
 
 
 class Site(NamedTuple):
@@ -46,6 +49,7 @@ class Move:
     `site` is negative if the move breaks a property, which `fault` then tells.
     """
 
+    me: InstanceId
     kind: int
     site: int
     sends: tuple[tuple[int, int], ...]
@@ -53,6 +57,20 @@ class Move:
     optional: bool
     what: Any
     fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """There was room at last for what a blocking send held."""
+
+    targets: tuple[InstanceId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocking:
+    """Event: results are ready for these receivers, and nothing else is done until they go."""
+
+    targets: tuple[InstanceId, ...]
 
 
 class Option(NamedTuple):
@@ -65,6 +83,8 @@ class Option(NamedTuple):
     event: Any
     born: tuple[InstanceId, ...] = ()
     optional: bool = False
+    parcel: int = -1
+    """Number of the parcel that is delivered: a name for the event that is quick to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +111,9 @@ class Sites:
         self.view_of: list[int] = []
         self._moves: list[tuple[Move, ...] | None] = []
         self._arrivals: dict[tuple[int, int], int] = {}
+        self._ranking = machine.ranking(scope)
         self._drivers: dict[InstanceId, Driver] = {}
-        self._outcomes: dict[tuple[InstanceId, int, Any, Any], Outcome | str] = {}
+        self._outcomes: dict[OutcomeKey, Outcome | str] = {}
 
     def driver(self, me: InstanceId) -> Driver:
         if me not in self._drivers:
@@ -122,7 +143,8 @@ class Sites:
         return sites
 
     def arrive(self, site: int, parcel: int) -> int:
-        """The site after a parcel has been put on its channel; negative if it is dead mail."""
+        """The site after a parcel has been put on its channel; negative if it is dead mail, or
+        if there is no room for it (`FULL`)."""
         key = (site, parcel)
         after = self._arrivals.get(key)
         if after is None:
@@ -136,6 +158,10 @@ class Sites:
         others = [q for q in site.mail if self.parcels.values[q[0]].sender != sender]
         mine = [q for q in site.mail if self.parcels.values[q[0]].sender == sender]
         channel = (*mine[0], parcel) if mine else (parcel,)
+        if self.scope.room and isinstance(self.parcels.values[parcel].item, Tuple):
+            tuples = sum(isinstance(self.parcels.values[p].item, Tuple) for p in channel)
+            if tuples + self.nodes.values[site.node].queue > self.scope.room:
+                return FULL
         return self.site(site._replace(mail=tuple(sorted([*others, channel]))))
 
     def _is_dead(self, site: Site) -> bool:
@@ -148,12 +174,33 @@ class Sites:
         if found is None:
             options = self.options(site)
             moves = (self.move(option) for option in options)
-            found = self._moves[site] = tuple(m for m in moves if m is not None)
+            found = tuple(self._ranked(site, m) for m in moves if m is not None)
+            self._moves[site] = found
         return found
+
+    def _ranked(self, site: int, move: Move) -> Move:
+        """The move, with a fault if it does not make the rank smaller (L3)."""
+        rank = self._ranking
+        if rank is None or move.fault:
+            return move
+        me, before, after = move.me.operator, self.node_at(site), self.node_at(move.site)
+        ids, parcels, what = self.budgets.ids.values, self.parcels.values, move.what
+        spent = rank.budget(self.budgets.kinds.values[move.kind][0]) + rank.node(me, before)
+        spent += rank.item(me, what.item) if isinstance(what, Parcel) else 0
+        left = rank.node(me, after)
+        left += sum(rank.item(ids[to].operator, parcels[p].item) for to, p in move.sends)
+        left += sum(rank.node(me, self.node_at(child)) for _, child in move.born)
+        if spent > left:
+            return move
+        name = type(what.item if isinstance(what, Parcel) else what).__name__
+        fault = f"L3: {name} at {move.me} makes the rank {left}, from {spent}"
+        return replace(move, site=-1, sends=(), born=(), fault=fault)
 
     def options(self, site: int) -> list[Option]:
         """What could be tried at a site; a core may yet veto a decision."""
         at = self.sites.values[site]
+        if targets := self.nodes.values[at.node].sending:
+            return [Option(self._unblocked(at), FREE, Sent(targets), targets)]
         return [*self._deliveries(at), *self._own_work(at), *self._decisions(at)]
 
     # -- what can happen at a site -----------------------------------------------------------
@@ -169,7 +216,7 @@ class Sites:
                 else events.MessageReceived(sender, item)
             )
             what = self.parcels.values[channel[0]]
-            yield Option(site._replace(mail=mail), FREE, what, event)
+            yield Option(site._replace(mail=mail), FREE, what, event, parcel=channel[0])
 
     def _own_work(self, site: Site) -> Iterator[Option]:
         me, node = site.me, self.nodes.values[site.node]
@@ -180,16 +227,21 @@ class Sites:
         if node.queue and node.working and self.machine.routes(node.state):
             lighter = self._with(site, node._replace(queue=node.queue - 1))
             for targets in driver.routes(node):
-                yield Option(lighter, budgets.processed(me), Processed(targets), targets)
+                event: Any = Blocking(targets) if self.scope.blocking else targets
+                yield Option(lighter, budgets.processed(me), Processed(targets), event)
         if driver.context.is_source and node.working and node.reading:
             if self.machine.is_active(node.state):
                 for targets in driver.routes(node):
-                    yield Option(site, budgets.read(me), Read(targets), targets)
+                    event = Blocking(targets) if self.scope.blocking else targets
+                    yield Option(site, budgets.read(me), Read(targets), event)
             if self.scope.finish:
                 ended = self._with(site, node._replace(reading=False))
                 event = events.InputEnded()
                 yield Option(ended, ("end",), event, event)
         yield from self._arrived_children(site, node)
+
+    def _unblocked(self, site: Site) -> Site:
+        return self._with(site, self.nodes.values[site.node]._replace(sending=()))
 
     def _with(self, site: Site, node: Node) -> Site:
         return site._replace(node=self.nodes.number(node))
@@ -214,6 +266,8 @@ class Sites:
 
     def _decisions(self, site: Site) -> Iterator[Option]:
         scope = self.scope
+        if not scope.decides(site.me):
+            return
         if scope.leaves:
             leave = events.LeaveDecided()
             yield Option(site, ("leaves",), leave, leave, optional=True)
@@ -237,17 +291,18 @@ class Sites:
 
     def move(self, option: Option) -> Move | None:
         """Runs the core; None if it vetoes the decision."""
-        site, kind, what, event, born, optional = option
+        site, kind, what, event, born, optional, parcel = option
         number = self.budgets.kinds.number(kind)
         try:
-            outcome = self._outcome(site.me, site.node, event, born)
+            tag = event if parcel < 0 else parcel
+            outcome = self._outcome((site.me, site.node, tag, born), event)
             if outcome.veto:
                 return None
             after = self._with(site, outcome.node)
             if after.mail and self._is_dead(after):
                 raise Fault(self._dead_mail(after))
         except Fault as fault:
-            return Move(number, -1, (), (), optional, what, str(fault))
+            return Move(site.me, number, -1, (), (), optional, what, str(fault))
         ids = self.budgets.ids
         sends = tuple(
             (ids.number(to), self.parcels.number(Parcel(site.me, item)))
@@ -255,15 +310,13 @@ class Sites:
         )
         cradle = self.nodes.number(Node(self.machine.newborn()))
         newborn = tuple((ids.number(c), self.site(Site(c, cradle))) for c in sorted(born))
-        return Move(number, self.site(after), sends, newborn, optional, what)
+        return Move(site.me, number, self.site(after), sends, newborn, optional, what)
 
-    def _outcome(
-        self, me: InstanceId, node: int, event: Any, born: tuple[InstanceId, ...]
-    ) -> Outcome:
+    def _outcome(self, key: OutcomeKey, event: Any) -> Outcome:
         """Runs the core once for each node and event, whatever else is on its way there."""
-        key = (me, node, event, born)
         found = self._outcomes.get(key)
         if found is None:
+            me, node, _, born = key
             try:
                 found = _run(self.driver(me), self.nodes.values[node], event, born)
             except Fault as fault:
@@ -284,6 +337,8 @@ class Sites:
 def _run(driver: Driver, node: Node, event: Any, born: tuple[InstanceId, ...]) -> Outcome:
     if isinstance(event, tuple):
         return driver.pass_on(node, event)
+    if isinstance(event, Blocking):
+        return Outcome(node._replace(sending=event.targets))
     outcome = driver.handle(node, event)
     if outcome.spawn and born and not isinstance(event, events.ChildrenReady):
         ready = driver.handle(outcome.node, events.ChildrenReady(frozenset(born)))

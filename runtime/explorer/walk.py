@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.search import Vector, World
+from anabranch.runtime.explorer.search import NO_ROOM, Vector, World
 from anabranch.runtime.explorer.sites import Move, Option, Sites
 
 
@@ -42,8 +42,7 @@ class Walker:
             if step is None:
                 walk.fault = world.judge.unsettled(state)
                 return walk
-            move, position, left = step
-            after = world.apply(state, position, move, left)
+            move, after = step
             walk.steps += 1
             walk.path.append((state, move))
             if after is None:
@@ -52,13 +51,12 @@ class Walker:
             state = after
             walk.fault = world.judge.broken(state, move.site)
             if walk.fault:
-                walk.path.append((state, move))
                 return walk
 
     def _draw(
         self, rng: random.Random, state: Vector, eagerness: float
-    ) -> tuple[Move, int, int] | None:
-        """One possible move, its actor's position and the budgets after it."""
+    ) -> tuple[Move, Vector | None] | None:
+        """One possible move and the state after it, as `World.apply` says; None at rest."""
         required: list[tuple[Option, int, int]] = []
         optional: list[tuple[Option, int, int]] = []
         for position in range(1, len(state)):
@@ -70,8 +68,9 @@ class Walker:
             choices = optional if eager else required
             option, position, left = choices.pop(rng.randrange(len(choices)))
             move = self.sites.move(option)
-            if move is not None:
-                return move, position, left
+            after = NO_ROOM if move is None else self.world.apply(state, position, move, left)
+            if move is not None and after is not NO_ROOM:
+                return move, after
         return None
 
     def _options(self, site: int) -> list[tuple[Option, int]]:

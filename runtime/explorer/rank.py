@@ -1,0 +1,137 @@
+"""L3: a number that every transition makes smaller, so that every execution ends.
+
+Rank = what may still be decided + what is under way + what each instance has yet to do, all in
+units of transitions; `protocol.md` 2.4. It is a sum over the parts of a state, so one look at
+each move shows it for all states in which the move is possible.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from anabranch.protocol import messages as m
+from anabranch.protocol.ids import OperatorName
+from anabranch.protocol.states import (
+    Active,
+    ClosingIn,
+    ClosingOut,
+    Draining,
+    Finished,
+    Gone,
+    Idle,
+    Joining,
+    Migrating,
+    Offering,
+    Own,
+    Spawning,
+    State,
+)
+from anabranch.runtime.explorer.node import Node, Tuple
+from anabranch.runtime.explorer.scope import Scope
+
+ACK = 1
+"""An answer makes nothing new."""
+LEAVE = EOS = ACK + 1
+FIN, DONE = 2, 1
+START = ACK + 1  # a new keeper answers it
+OFFER = 3
+
+
+class Ranking:
+    """Ranks of the shipped core's states and messages, for a scope."""
+
+    def __init__(self, scope: Scope) -> None:
+        most = scope.instances_max
+        self._join = ACK + scope.batch * FIN + 1
+        self._announcing = most * self._join
+        self._finished = most * DONE + 1
+        self._closing_out = 1
+        self._draining = self._closing_out + most * EOS + 1
+        self._closing_in = self._draining + 1
+        self._active = self._finished + most * FIN + 1
+        self._idle = self._active + 1
+        self._tuple = self._tuples(scope)
+        self._budgets = {
+            "free": 0,
+            "processed": 0,
+            "births": 0,
+            "end": 0,
+            "read": 1 + max(self._onward(scope, o) for o in scope.names) + len(scope.names),
+            "leaves": self._closing_in + most * LEAVE + 1,
+            "joins": self._spawning(scope.batch) + 1,
+            "fresh": self._spawning(1) + 1,
+            "sibling": OFFER + 1,
+        }
+
+    def _tuples(self, scope: Scope) -> dict[OperatorName, int]:
+        """A queued tuple, by operator: one more than all that its processing sends."""
+        ranks: dict[OperatorName, int] = {}
+        while len(ranks) < len(scope.names):
+            for operator in scope.names:
+                if all(d in ranks for d in scope.topology.downstream(operator)):
+                    onward = (ranks[d] + 2 for d in scope.topology.downstream(operator))
+                    ranks[operator] = 1 + sum(onward)
+        return ranks
+
+    def _onward(self, scope: Scope, operator: OperatorName) -> int:
+        return sum(self._tuple[d] + 1 for d in scope.topology.downstream(operator))
+
+    def _spawning(self, n: int) -> int:
+        born = n * (self._idle + 2)
+        return born + self._announcing + self._joining(n) + 1
+
+    def _joining(self, n: int) -> int:
+        return n * START + 2
+
+    def budget(self, name: str) -> int:
+        return self._budgets[name]
+
+    def item(self, receiver: OperatorName, item: Any) -> int:
+        """Something under way."""
+        match item:
+            case Tuple():
+                return self._tuple[receiver] + 1
+            case m.Join():
+                return self._join
+            case m.Leave() | m.Eos() | m.Start() | m.Fin():
+                return 2
+            case m.Offer():
+                return OFFER
+            case m.BecomeKeeper():
+                return OFFER - 1
+            case _:
+                return 1
+
+    def node(self, operator: OperatorName, node: Node) -> int:
+        rank = node.queue * self._tuple[operator] + self._state(node.state)
+        rank += sum(self._tuple[to.operator] + 2 for to in node.sending)
+        # An instance stops reading once, and is asked once for each of its two ends.
+        return rank + node.reading + (isinstance(node.state, Active | Idle) and not node.asked)
+
+    def _state(self, state: State) -> int:
+        match state:
+            case Idle():
+                return self._idle
+            case Active(own=own):
+                return self._active + self._own(own)
+            case ClosingIn():
+                return self._closing_in
+            case Draining():
+                return self._draining
+            case ClosingOut():
+                return self._closing_out
+            case Finished():
+                return self._finished
+            case Gone():
+                return 0
+
+    def _own(self, own: Own | None) -> int:
+        match own:
+            case Spawning(n=n):
+                return self._spawning(n)
+            case Joining(new=new):
+                return self._joining(len(new))
+            case Migrating():
+                return 1
+            case Offering() | None:
+                return 0

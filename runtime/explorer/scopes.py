@@ -1,0 +1,161 @@
+"""Named scopes: small ones for every run of the tests, deep ones on demand, and where the
+published protocol fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.runtime.explorer.cuts import CutScope
+from anabranch.runtime.explorer.published import CHARITABLE, Published, Reading
+from anabranch.runtime.explorer.scope import Scope
+
+
+def _scopes(*texts: str) -> dict[str, Scope]:
+    return {text: Scope.parse(text) for text in texts}
+
+
+DIAMOND = "edges=0-1,0-2,1-3,2-3"
+TRIANGLE = "edges=0-1,0-2,1-2"
+TWO_SOURCES = "edges=0-2,1-2,2-3"
+TWO_SINKS = "edges=0-1,1-2,1-3"
+
+SMALL = _scopes(
+    # Joins, leaves and tuples, each with the others.
+    "1,1 joins=1 tuples=1",
+    "1,1 joins=2 tuples=1",
+    "1,1 joins=1 leaves=1 tuples=2 batch=2",
+    "1,2 joins=1 leaves=2",
+    "1,2 joins=1 leaves=1 tuples=1",
+    "2,1 joins=1 leaves=2",
+    "2,2 leaves=2 tuples=1",
+    "1,2,1 joins=1 leaves=1 tuples=1",
+    "1,2,2 leaves=2 tuples=1",
+    "1,1,1 joins=2 leaves=1 tuples=1",
+    # The keeper's role.
+    "1,1 fresh=1 leaves=1 tuples=1",
+    "1,2 joins=1 fresh=1 leaves=1",
+    "1,2 leaves=1 sibling=2",
+    "2,2 leaves=2 sibling=1",
+    "1,2,1 joins=1 leaves=1 sibling=1",
+    # Other graphs.
+    f"1,1,1,1 {DIAMOND} joins=1 leaves=1 tuples=1",
+    f"1,2,1 {TRIANGLE} joins=1 leaves=1 tuples=1",
+    f"1,1,1,1 {TWO_SOURCES} joins=1 leaves=1 tuples=1",
+    f"1,1,1,1 {TWO_SINKS} joins=1 leaves=1 tuples=1",
+    # The end of the stream.
+    "2,1 tuples=1 finish",
+    "1,2 joins=1 leaves=1 tuples=1 finish",
+    "1,2 joins=2 finish",
+    "1,2,1 joins=1 leaves=1 finish",
+    "1,2 leaves=1 sibling=1 tuples=1 finish",
+    f"1,1,1 {TRIANGLE} joins=1 tuples=1 finish",
+    # Starting processes takes time, and may fail; channels have bounds.
+    "1,2 joins=1 leaves=1 tuples=1 spawn",
+    "1,1 joins=1 fresh=1 finish spawn",
+    "2,2 joins=1 tuples=2 scalable=1 room=1",
+)
+"""Seconds in all."""
+
+DEEP = _scopes(
+    # Those of `protocol.md` 3, in its order.
+    "1,1 joins=2 leaves=2 tuples=2 batch=2",
+    "1,1,1 joins=3 leaves=3 tuples=1",
+    "1,1,1 joins=3 leaves=3",
+    "1,2,2 joins=2 leaves=3",
+    "1,2,2 joins=1 leaves=3 tuples=2",
+    "1,2,3 leaves=3 tuples=3",
+    "1,1,1,1 joins=3 leaves=3",
+    "1,1,1,1,1 joins=3 leaves=3",
+    "1,2,2,1 joins=1 leaves=2 tuples=2",
+    "1,2,1 joins=1 leaves=2 fresh=1 sibling=1",
+    "2,2,2 joins=1 leaves=3",
+    f"1,2,2,1 {DIAMOND} joins=1 leaves=2 tuples=1",
+    f"1,1,1 {TRIANGLE} joins=2 leaves=2 tuples=2",
+    f"1,2,2 {TRIANGLE} joins=1 leaves=2",
+    f"1,1,1,1 {TWO_SOURCES} joins=2 leaves=2 tuples=1",
+    f"1,1,1,1 {TWO_SINKS} joins=2 leaves=2 tuples=1",
+    # The end of the stream (2.8).
+    "1,1,1 joins=2 leaves=2 tuples=1 finish",
+    "1,2,2 joins=1 leaves=1 finish",
+    "1,2,1 joins=1 sibling=1 tuples=1 finish",
+    "1,1,1 joins=1 fresh=1 tuples=1 finish",
+    "2,2 joins=1 leaves=1 tuples=1 finish",
+    f"1,1,1 {TRIANGLE} joins=1 tuples=1 finish",
+    # Slow and failing starts.
+    "1,1,1 joins=2 leaves=2 fresh=1 spawn",
+    "1,2,1 joins=1 leaves=1 sibling=1 finish spawn",
+)
+"""Minutes in all, on two cores."""
+
+DEEPEST = _scopes(
+    "1,1,1 joins=3 leaves=3 tuples=2",
+    "1,1,1 joins=2 leaves=2 tuples=2 batch=2",
+    "1,1,1 joins=4 leaves=4",
+    "1,2,2 joins=2 leaves=2 tuples=1",
+    "2,2,2 joins=1 leaves=3 tuples=1",
+    "1,2,1 joins=1 leaves=2 fresh=1 sibling=1 tuples=1",
+    "1,1,1 joins=1 leaves=3 fresh=2 sibling=1",
+    "2,2,2 joins=1 leaves=3 sibling=1",
+    f"1,1,2,1 {DIAMOND} joins=2 leaves=2 tuples=1",
+    f"1,1,1 {TRIANGLE} joins=3 leaves=3",
+    f"1,2,2 {TRIANGLE} joins=1 leaves=2 tuples=1",
+)
+"""The largest of `protocol.md` 3: many minutes and gigabytes each."""
+
+SETS = {"small": SMALL, "deep": DEEP, "deepest": DEEPEST}
+
+CUTS_SMALL = (CutScope(2, 0, 1), CutScope(2, 1, 1), CutScope(3, 1, 1))
+CUTS_DEEP = (*CUTS_SMALL, CutScope(2, 1, 2), CutScope(3, 1, 2), CutScope(4, 0, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class Counterexample:
+    """A fault of the published protocol: `protocol.md` 1.3. `steps`: of the shortest story."""
+
+    name: str
+    scope: Scope
+    steps: int
+    code: str
+    reading: Reading = CHARITABLE
+    strict: bool = False
+    wanted: str = ""
+    """Words of the fault; another one in the same scope has as short a story."""
+
+    def machine(self) -> Published:
+        return Published(self.reading, strict=self.strict)
+
+    def is_it(self, fault: str) -> bool:
+        return fault.startswith(f"{self.code}:") and self.wanted in fault
+
+
+_LITERAL = Reading(by_operator=False)
+_UNGUARDED = Reading(serial=False)
+
+PUBLISHED = tuple(
+    Counterexample(name, Scope.parse(scope), steps, code, *more)
+    for name, scope, steps, code, *more in (
+        ("P1", "1,1 joins=1 tuples=1", 4, "S1", Reading(buffers=False)),
+        ("P2", "1,2,2 leaves=2 tuples=1", 10, "S1"),
+        ("P3", "1,2 joins=1 leaves=2", 14, "L1"),
+        ("P3b", "1,1 joins=2 leaves=2", 16, "L1"),
+        ("P3c", "1,1,2 joins=1 leaves=2", 18, "L1"),
+        ("P3d", "1,2,1 joins=1 leaves=2 tuples=1", 16, "S1"),
+        ("P4", "1,1 joins=2", 10, "S4", _LITERAL),
+        ("P5", "1,2 joins=1 leaves=1 tuples=1", 14, "S1", _LITERAL),
+        ("P6", "1,1 joins=2", 7, "L1", _UNGUARDED),
+        ("P6b", "1,1 joins=2 tuples=1", 9, "L2", _UNGUARDED),
+        ("P7", "1,2 joins=1 leaves=1", 7, "L1", _UNGUARDED, False, "deletion acks"),
+        ("P8", "1,2 joins=1 leaves=1", 7, "S3", _UNGUARDED, True),
+        ("P9", "1,2,1 joins=1 leaves=1 tuples=1", 9, "S1", _UNGUARDED),
+    )
+)
+
+PUBLISHED_HOLDS = _scopes(
+    # In the charitable reading joins alone are safe, and so is one deletion among them.
+    "1,1,1 joins=3",
+    "1,2,1 joins=2 tuples=1",
+    "1,1,1 joins=2 leaves=1",
+    "1,1,1,1 joins=2 leaves=1",
+    "1,3,1 leaves=2 tuples=1",
+    "1,1,1 joins=1 leaves=2 tuples=1",
+)

@@ -1,0 +1,131 @@
+"""A path through states as a numbered exchange that a person can follow."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.explorer.judge import names
+from anabranch.runtime.explorer.node import Item, Tuple
+from anabranch.runtime.explorer.sites import Move, Parcel, Processed, Read, Sent, Sites
+
+Path = Iterable[tuple[tuple[int, ...], Move]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One step. `received`: what came in, if that is what happened; `sent`: receiver and item."""
+
+    number: int
+    actor: InstanceId
+    text: str
+    before: str
+    after: str
+    received: Parcel | None
+    sent: tuple[tuple[InstanceId, Item], ...]
+
+    def __str__(self) -> str:
+        state = self.before if self.before == self.after else f"{self.before}->{self.after}"
+        return f"{self.number:4d}. {self.actor} {self.text}  [{state}]"
+
+
+def rows(sites: Sites, path: Path) -> list[Row]:
+    """The steps of a path. The last one may be the one that breaks a property."""
+    return list(_rows(sites, path))
+
+
+def _rows(sites: Sites, path: Path) -> Iterator[Row]:
+    ids, parcels = sites.budgets.ids, sites.parcels
+    for number, (state, move) in enumerate(path, start=1):
+        place = sites.budgets.positions[state[0]][ids.number(move.me)]
+        before = condition(sites.node_at(state[place]).state)
+        after = condition(sites.node_at(move.site).state) if move.site >= 0 else before
+        sent = tuple((ids.values[to], parcels.values[p].item) for to, p in move.sends)
+        born = [ids.values[child] for child, _ in move.born]
+        received = move.what if isinstance(move.what, Parcel) else None
+        text = _text(move.what, born) + _sending(sent)
+        yield Row(number, move.me, text, before, after, received, sent)
+
+
+def told(sites: Sites, path: Path, fault: str) -> str:
+    """The whole exchange as text, the fault at its end."""
+    lines = [str(row) for row in rows(sites, path)]
+    return "\n".join([*lines, f"      => {fault}"])
+
+
+def condition(state: Any) -> str:
+    """Name of a protocol state; an own operation stands behind a plus sign."""
+    phase = getattr(state, "phase", None)
+    name = type(state).__name__ if phase is None else phase.value
+    own = getattr(state, "own", None)
+    return name if own is None else f"{name}+{type(own).__name__}"
+
+
+def say(item: Item) -> str:
+    """A message as it would be called in the text of the protocol."""
+    if isinstance(item, Tuple):
+        return "tuple"
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(item).__name__).upper()
+    details = [
+        shown
+        for field in dataclasses.fields(item)
+        if (shown := _field(field.name, getattr(item, field.name)))
+    ]
+    return f"{name}({', '.join(details)})" if details else name
+
+
+def _field(name: str, value: Any) -> str:
+    if isinstance(value, InstanceId):
+        return f"{name}={value}"
+    if isinstance(value, bool):
+        return name if value else ("no" if name == "ok" else "")
+    if isinstance(value, frozenset):
+        return f"{name}={names(value)}" if value or name in ("succs", "preds") else ""
+    return f"{name}={value}"
+
+
+def _text(what: Any, born: list[InstanceId]) -> str:
+    match what:
+        case Parcel(sender, item):
+            return f"receives {say(item)} from {sender}"
+        case Processed(()):
+            return "processes a tuple"
+        case Processed(targets):
+            return f"processes a tuple for {names(frozenset(targets))}"
+        case Read(targets):
+            return f"reads a tuple for {names(frozenset(targets))}"
+        case Sent(targets):
+            return f"has room at {names(frozenset(targets))} and goes on"
+        case events.DuplicateDecided():
+            return f"decides to duplicate into {names(frozenset(born))}"
+        case events.ChildrenReady(new):
+            return f"has its children {names(new)}"
+        case events.SpawnFailed():
+            return "is told that the start of its children has failed"
+        case events.LeaveDecided():
+            return "decides to leave"
+        case events.HandOverDecided(None):
+            return f"decides to hand its role over to a fresh {names(frozenset(born))}"
+        case events.HandOverDecided(via):
+            return f"decides to offer its role through {via}"
+        case events.Drained():
+            return "has drained"
+        case events.InputEnded():
+            return "has read its input to the end"
+        case _:
+            return str(what)
+
+
+def _sending(sent: tuple[tuple[InstanceId, Item], ...]) -> str:
+    """What goes out, one group for equal messages; tuples are in the text already."""
+    groups: dict[str, list[InstanceId]] = {}
+    for to, item in sent:
+        if not isinstance(item, Tuple):
+            groups.setdefault(say(item), []).append(to)
+    parts = [f"{text} to {names(frozenset(to))}" for text, to in groups.items()]
+    return "; " + "; ".join(parts) if parts else ""

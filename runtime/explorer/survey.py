@@ -1,0 +1,156 @@
+"""What a search has found, as plain values that can be printed or sent between processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+
+from anabranch.runtime.explorer.bulk import Bulk
+from anabranch.runtime.explorer.chart import chart
+from anabranch.runtime.explorer.cuts import CutScope, explore_cuts
+from anabranch.runtime.explorer.machine import Machine, Shipped
+from anabranch.runtime.explorer.scope import Scope
+from anabranch.runtime.explorer.search import Verdict, explore
+from anabranch.runtime.explorer.story import rows, told
+
+Report = Callable[[str], None]
+PROGRESS_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """`complete`: every state of the scope was visited. `story`, `picture`: the shortest way to
+    the fault as text and as SVG, empty if there is none."""
+
+    scope: str
+    machine: str
+    states: int
+    transitions: int
+    quiescent: int
+    depth: int
+    seconds: float
+    complete: bool
+    fault: str = ""
+    steps: int = 0
+    story: str = ""
+    picture: str = ""
+
+    @property
+    def sound(self) -> bool:
+        return self.complete and not self.fault
+
+    @property
+    def rate(self) -> float:
+        """States per second."""
+        return self.states / max(self.seconds, 1e-3)
+
+
+def summary_of(verdict: Verdict) -> Summary:
+    """Also draws the chart of a fault."""
+    story = picture = ""
+    if verdict.fault and verdict.sites is not None:
+        story = told(verdict.sites, verdict.path, verdict.fault)
+        title = f"{verdict.machine}: {verdict.scope}"
+        picture = chart(rows(verdict.sites, verdict.path), verdict.fault, title)
+    return Summary(
+        str(verdict.scope),
+        verdict.machine,
+        verdict.states,
+        verdict.transitions,
+        verdict.quiescent,
+        verdict.depth,
+        verdict.seconds,
+        verdict.complete,
+        verdict.fault,
+        len(verdict.path),
+        story,
+        picture,
+    )
+
+
+def survey(
+    scope: Scope,
+    machine: Machine | None = None,
+    *,
+    bulk: bool = False,
+    states_max: int = 100_000_000,
+    wanted: Callable[[str], bool] = bool,
+    report: Report | None = None,
+) -> Summary:
+    """Search one scope. `bulk`: by levels in arrays, worth it from about 10^5 states on.
+
+    `report` is given a line of progress every few seconds.
+    """
+    machine = machine or Shipped()
+    progress = _Progress(report) if report else None
+    if bulk and not scope.room:
+        return summary_of(Bulk(machine, scope).run(states_max=states_max, progress=progress))
+    found = explore(machine, scope, states_max=states_max, wanted=wanted, progress=progress)
+    return summary_of(found)
+
+
+def survey_cuts(scope: CutScope) -> Summary:
+    """Search one channel over connections that break."""
+    began = time.monotonic()
+    found = explore_cuts(scope)
+    steps = [f"{number:4d}. {what}" for number, what in enumerate(found.story, start=1)]
+    return Summary(
+        scope=str(scope),
+        machine="sessions and credits",
+        states=found.states,
+        transitions=found.transitions,
+        quiescent=found.quiescent,
+        depth=len(steps),
+        seconds=time.monotonic() - began,
+        complete=not found.fault,
+        fault=found.fault,
+        steps=len(steps),
+        story="\n".join([*steps, f"      => {found.fault}"]) if found.fault else "",
+    )
+
+
+def survey_all(
+    scopes: Iterable[Scope | CutScope],
+    *,
+    bulk: bool,
+    states_max: int,
+    jobs: int,
+    report: Report | None = None,
+) -> Iterator[Summary]:
+    """Search many scopes in `jobs` processes; yields each summary as it comes."""
+    if jobs == 1:
+        for scope in scopes:
+            yield _one(scope, bulk, states_max, report)
+        return
+    # Spawned, not forked: the caller may have threads, and numpy has some.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        asked = [pool.submit(_one, scope, bulk, states_max, report) for scope in scopes]
+        for done in as_completed(asked):
+            yield done.result()
+
+
+def _one(scope: Scope | CutScope, bulk: bool, states_max: int, report: Report | None) -> Summary:
+    if isinstance(scope, CutScope):
+        return survey_cuts(scope)
+    return survey(scope, bulk=bulk, states_max=states_max, report=report)
+
+
+class _Progress:
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._last = time.monotonic()
+
+    def __call__(self, verdict: Verdict) -> None:
+        now = time.monotonic()
+        if now - self._last < PROGRESS_S:
+            return
+        self._last = now
+        rate = verdict.states / max(verdict.seconds, 1e-3)
+        self._report(
+            f"{verdict.scope}: {verdict.states:,} states, {verdict.transitions:,} transitions, "
+            f"{verdict.depth} steps deep, {rate:,.0f} states/s"
+        )

@@ -1,0 +1,9 @@
+"""For every rule of `protocol.md` 2.3 and 2.8 at least one way to break it."""
+
+from anabranch.runtime.explorer.variants import finishing, flowing, joining, keeping, leaving
+from anabranch.runtime.explorer.variants.variant import Variant
+
+__all__ = ["VARIANTS", "Variant"]
+
+_FILES = (joining, leaving, keeping, flowing, finishing)
+VARIANTS: tuple[Variant, ...] = tuple(v for file in _FILES for v in file.VARIANTS)

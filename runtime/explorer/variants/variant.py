@@ -1,0 +1,36 @@
+"""A broken variant of the shipped core: some cells of its table replaced, nothing else touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from anabranch.protocol.states import State
+from anabranch.protocol.table import TABLE, Cell
+from anabranch.runtime.explorer.machine import Shipped
+from anabranch.runtime.explorer.scope import Scope
+
+Patch = Mapping[tuple[type[State], type], Cell]
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """`rule`: which rule of `protocol.md` is broken, and `what` it does instead. `scope`: a small
+    one in which that is found out. `finding`: codes of which the fault has one."""
+
+    rule: str
+    what: str
+    scope: Scope
+    finding: tuple[str, ...]
+    patch: Patch = field(repr=False, default_factory=dict)
+    also: str = ""
+    """What the design calls it, where it met it: F1 to F13, P1 to P9."""
+    ranked: bool = False
+    """Whether it breaks L3; for the others the rank would only hide what they break."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule}: {self.what}"
+
+    def machine(self) -> Shipped:
+        return Shipped(self.name, {**TABLE, **self.patch}, ranked=self.ranked)

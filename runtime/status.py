@@ -13,6 +13,10 @@ import msgspec
 from anabranch.protocol.ids import InstanceId, OperatorName
 
 
+IDLE = "idle"
+"""The state of an instance that listens and has not been started yet."""
+
+
 class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="status"):
     """A snapshot of one instance. Counts are since its start, shares are of the last period."""
 

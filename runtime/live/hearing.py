@@ -10,17 +10,16 @@ import msgspec
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.boards import SplitsError
-from anabranch.runtime.live.roster import Member, Phase
+from anabranch.runtime.live.roster import LIVING, Member, Phase
 from anabranch.runtime.live.watch import describe_end
 from anabranch.runtime.report import Event
-from anabranch.runtime.status import FinalCount, Status, id_from_wire
+from anabranch.runtime.status import IDLE, FinalCount, Status, id_from_wire
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
 DERIVED = frozenset({"started", "joined", "left", "finished", "ended", "spawn_failed"})
 """Notes of instances that the agent writes down itself, once and with the count it then has."""
-IDLE = "idle"
 
 _decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
 
@@ -94,7 +93,7 @@ class Hearing:
     def _status(self, member: Member, status: Status) -> None:
         if status.state != IDLE:
             self._activate(member, status.t)
-        if member.phase is not Phase.GONE:
+        if member.phase in LIVING:
             self._agent.recorder.note_status(status)
 
     def _activate(self, member: Member, t: float) -> None:

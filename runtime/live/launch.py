@@ -76,6 +76,7 @@ class Run:
         self.pipeline = prepared.pipeline
         self._prepared = prepared
         self._began = threading.Event()
+        self._stop_wanted = False
         self._agent: Agent | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._snapshot: RunSnapshot | None = None
@@ -84,7 +85,12 @@ class Run:
         self._thread = threading.Thread(target=self._live, name="anabranch-agent", daemon=True)
         self._thread.start()
         atexit.register(self._stop_at_exit)
-        self._began.wait()
+        try:
+            self._began.wait()
+        except BaseException:
+            # Ctrl-C while instances start: there will be no `Run` that could be stopped.
+            self._stop_at_exit()
+            raise
         if self._error is not None:
             self._thread.join()
             atexit.unregister(self._stop_at_exit)
@@ -159,6 +165,8 @@ class Run:
     def _agent_made(self, agent: Agent) -> None:
         self._agent = agent
         self._loop = asyncio.get_running_loop()
+        if self._stop_wanted:
+            agent.stop()
         self._look(snapshot_of(agent))
         agent.tasks.start("view", _show_again(self._look, agent, 0.25))
         agent.started.add_done_callback(self._agent_started)
@@ -184,6 +192,7 @@ class Run:
 
     def _stop_at_exit(self) -> None:
         """The program ends without having waited."""
+        self._stop_wanted = True
         self._tell(Agent.stop)
         self._thread.join(STOP_TIMEOUT_S)
 

@@ -12,7 +12,7 @@ from itertools import islice
 
 from anabranch.runtime.latency import LatencyCounts, merged
 from anabranch.runtime.report import Event, Samples, rates
-from anabranch.runtime.status import FinalCount, Status
+from anabranch.runtime.status import IDLE, FinalCount, Status
 
 EVENTS_MAX = 20_000
 ROWS_MAX = 2_400
@@ -124,7 +124,7 @@ class Recorder:
         )
 
     def _row(self, operator: str, instances: int) -> Row:
-        own = [s for s in self.statuses.values() if s.operator == operator]
+        own = [s for s in self.statuses.values() if s.operator == operator and s.state != IDLE]
         ended = self._ended[operator]
         latency = LatencyCounts(self._latency[operator].take())
         return Row(

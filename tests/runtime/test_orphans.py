@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -161,4 +162,31 @@ def test_a_request_to_terminate_stops_the_run(tmp_path: Path, number: signal.Sig
         popen.send_signal(number)
         output, errors = popen.communicate(timeout=15)
         assert (output.strip(), errors) == ("stopped", "")
+        assert not any(alive(pid) for pid in pids)
+
+
+NEVER_READY = """
+    pipeline = fake.three_operators(fake.Endless())
+
+    def announce(instance):
+        print(json.dumps([os.getpid(), os.getppid()]), flush=True, file=sys.__stdout__)
+        time.sleep(60)
+
+    fake.BEFORE_READY["out"] = announce
+
+    if __name__ == "__main__":
+        try:
+            launch.start(pipeline, Options(), entry=fake.ENTRY)
+        except KeyboardInterrupt:
+            print("interrupted")
+"""
+
+
+def test_ctrl_c_while_instances_start_leaves_nothing(tmp_path: Path) -> None:
+    with program(tmp_path, NEVER_READY) as (popen, pids):
+        os.killpg(popen.pid, signal.SIGINT)
+        begun = time.monotonic()
+        output, errors = popen.communicate(timeout=15)
+        assert (output.strip(), errors) == ("interrupted", "")
+        assert time.monotonic() - begun < 5
         assert not any(alive(pid) for pid in pids)

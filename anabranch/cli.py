@@ -12,6 +12,7 @@ from anabranch import __version__
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
     "validate": "Check a pipeline and show its graph.",
+    "verify": "Search all interleavings of the protocol for a fault.",
 }
 
 EXAMPLES = """\b

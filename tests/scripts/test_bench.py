@@ -1,0 +1,147 @@
+"""The benches run, with tiny sizes, and say when something does not hold. No figure is judged."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from benches.contestants import ContestantFailed, compete
+from benches.result import Result, Settings
+from benches.startup import until_first_tuple_and_exit
+
+from tests.scripts import SCRIPTS, script
+
+TIMEOUT_S = 90
+
+
+def bench(*arguments: str) -> dict[str, Any]:
+    """The results of `scripts/bench.py ... --json` by name."""
+    command = [sys.executable, str(SCRIPTS / "bench.py"), *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.stdout, done.stderr
+    found = {result["bench"]: result for result in json.loads(done.stdout)["benches"]}
+    assert done.returncode == (1 if any(r["faults"] for r in found.values()) else 0)
+    return found
+
+
+def rows(result: dict[str, Any]) -> dict[str, list[float]]:
+    assert all(r["min"] <= r["median"] <= r["max"] for r in result["rows"])
+    return {row["name"]: row["values"] for row in result["rows"]}
+
+
+def serious(result: dict[str, Any]) -> list[str]:
+    """Faults other than that so short a run was too short."""
+    return [fault for fault in result["faults"] if "says nothing" not in fault]
+
+
+def test_the_chain_gives_every_contestant_its_turn_in_every_round() -> None:
+    result = bench("chain", "--lines", "3000", "--runs", "2")["chain"]
+    assert not result["faults"]
+    figures = rows(result)
+    assert all(len(values) == 2 for values in figures.values())
+    rate = "a  ours, three hops", "c  bare, three hops"
+    ours, bare = (figures[name] for name in rate)
+    assert figures["a/c"] == pytest.approx([a / c for a, c in zip(ours, bare, strict=True)])
+    tables = [note for note in result["notes"] if note.startswith("microseconds per line")]
+    assert len(tables) == 3
+
+
+def test_newcomers_are_timed_with_a_warm_and_with_a_cold_pool() -> None:
+    result = bench("newcomer", "--seconds", "3", "--runs", "1")["newcomer"]
+    assert not serious(result)
+    assert all(values[0] > 0 for values in rows(result).values())
+
+
+def test_windows_of_a_pause_are_found_in_a_real_run() -> None:
+    result = bench("pause", "--seconds", "5", "--runs", "1")["pause"]
+    assert not serious(result)
+    assert "calm: latency p99" in rows(result)
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs /proc")
+def test_memory_is_told_of_every_kind_of_process() -> None:
+    result = bench("idle", "--seconds", "0.1", "--runs", "1")["idle"]
+    assert not result["faults"]
+    kinds = {"idle source", "idle operator", "idle sink", "warm process", "preloaded parent"}
+    assert rows(result).keys() == kinds
+
+
+def test_the_first_tuple_comes_before_the_exit() -> None:
+    result = bench("startup", "--runs", "1")["startup"]
+    assert not result["faults"]
+    figures = rows(result)
+    run = "anabranch run, a tiny pipeline"
+    assert figures[f"{run}: first tuple"][0] <= figures[f"{run}: exit"][0]
+
+
+def test_a_storm_is_counted_by_the_ledger_and_by_the_numbers() -> None:
+    result = bench("storm", "--seconds", "1.5")["storm"]
+    assert not serious(result)
+    verdicts = [note for note in result["notes"] if "0 lost, 0 doubled, 0 out of order" in note]
+    assert len(verdicts) == 2
+
+
+def test_a_slow_sink_gets_everything(tmp_path: Path) -> None:
+    # Faster than in earnest, for what is queued has to be worked off.
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from benches import backpressure; from benches.result import Settings\n"
+        "backpressure.SINK_PER_S = 50_000\n"
+        "settings = Settings(Path(sys.argv[1]), print, seconds=1.0)\n"
+        "result = backpressure.measure(settings)\n"
+        "lost = [f for f in result.faults if 'grows' not in f]\n"
+        "sys.exit(str(lost) if lost or not result.rows else 0)\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=SCRIPTS, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_bench_without_a_name_or_with_a_wrong_one_is_wrong_usage(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for arguments in ([], ["chains"], ["chain", "--runs", "0"], ["storm", "--seconds", "-1"]):
+        with pytest.raises(SystemExit) as ended:
+            script("bench").main(arguments)
+        assert ended.value.code == 2
+    assert "chains" in capsys.readouterr().err
+
+
+def test_what_does_not_hold_is_shown_and_is_the_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("benches.idle")
+    result = Result("idle", "made up", faults=["a tuple is missing"])
+    module.measure = lambda settings: result  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benches.idle", module)
+    assert script("bench").main(["idle"]) == 1
+    assert "NOT RIGHT: a tuple is missing" in capsys.readouterr().out
+    result.faults.clear()
+    assert script("bench").main(["idle"]) == 0
+
+
+def test_a_contestant_that_fails_is_a_fault_with_its_last_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("benches.chain")
+
+    def measure(settings: Settings) -> Result:
+        compete("chain_bare", "no such file", folder=settings.folder)
+        raise AssertionError("it should have failed")
+
+    module.measure = measure  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "benches.chain", module)
+    assert script("bench").main(["chain"]) == 1
+    assert "No such file" in capsys.readouterr().out
+
+
+def test_a_command_that_prints_something_else_is_no_first_tuple(tmp_path: Path) -> None:
+    with pytest.raises(ContestantFailed, match="nothing like it"):
+        until_first_tuple_and_exit([sys.executable, "-c", "print('nothing like it')"], tmp_path)

@@ -20,6 +20,7 @@ FORKS_IN_FLIGHT_MAX = 32
 """Keeps what waits in the control socket small, so that writing to it never has to wait."""
 STOP_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 2.0
+PARENT_ENDED = "the preloaded parent has ended"
 _READ_BYTES = 65536
 _decode = msgspec.msgpack.Decoder(msg.FromParent).decode
 
@@ -83,11 +84,13 @@ class Forker:
         """A new idle process. Raises `ForkError`."""
         async with self._places:
             if self._lost.done() or self._stopping:
-                raise ForkError("the preloaded parent has ended")
+                raise ForkError(PARENT_ENDED)
             process = Process(self._next_key, self._on_output)
             self._next_key += 1
             try:
                 await self._send_request(process)
+            except (BrokenPipeError, ConnectionResetError):
+                raise ForkError(PARENT_ENDED) from None
             except OSError as error:
                 raise ForkError(f"no process could be made: {error}") from error
             await process.forked
@@ -199,7 +202,7 @@ class Forker:
             return
         self._lost.set_result(None)
         self._loop.remove_reader(self._parent.control.fileno())
-        error = ForkError("the preloaded parent has ended")
+        error = ForkError(PARENT_ENDED)
         for key in list(self._requests):
             process = self._forget(key)
             process.close()

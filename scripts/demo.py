@@ -12,6 +12,7 @@ not begin.
 from __future__ import annotations
 
 import argparse
+import logging
 import shutil
 import sys
 import time
@@ -45,7 +46,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LINES_MIN = 200_000
 DAY_S = 65.0
 RATE_MAX = 6_000
-"""Lines per second at the evening's peak; more lines make a longer day."""
+"""Lines or sentences per second at the evening's peak; more of them make a longer day."""
+SAMPLE_LINES = 5_000
 SCHEMA = "sentence string, words int, score int"
 
 
@@ -75,11 +77,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def demonstrate(corpus: Corpus, curve: Daily, out: Path) -> int:
     # The pipeline first: its processes are forks of this one, which has a single thread still.
-    pipeline = pipeline_for(curve, out)
+    pipeline = pipeline_for(corpus, curve, out)
     with ab.start(pipeline, report=out / "report.json", warm=3) as run:
         watch = Watch(run, curve)
         say(f"The pipeline is up, a process each: {' -> '.join(pipeline.operators)}.")
         say("Spark starts, which takes some seconds ...")
+        # PySpark logs a screenful when Ctrl-C comes amid a call; the last line here says it all.
+        logging.getLogger().addHandler(logging.NullHandler())
         with ab.spark.session("anabranch-demo") as spark:
             say(f"Spark {spark.version} is up.")
             report = through_the_day(run, watch, spark, corpus, out)
@@ -104,7 +108,7 @@ class PacedFeed(SparkFeed):
         return PacedReader(super().open(split, context), self.pace)
 
 
-def pipeline_for(curve: Daily, out: Path) -> ab.Pipeline:
+def pipeline_for(corpus: Corpus, curve: Daily, out: Path) -> ab.Pipeline:
     """Lines from Spark to the mood of each sentence, to Spark again.
 
     The operators sleep as if they ran on small machines, of which the evening needs three or
@@ -112,15 +116,25 @@ def pipeline_for(curve: Daily, out: Path) -> ab.Pipeline:
     """
     scale = ab.Scale(max_instances=6, period_s=0.5, cooldown_s=1.5)
     pipeline = ab.Pipeline("moods", dead_letters=out / "dead-letters.jsonl")
+    pieces, sentences = pieces_per_line(corpus)
     feed = PacedFeed("lines", state=out / "spark", pace=Pace(curve))
     (
         pipeline.source("lines", feed)
         .flat_map("split", Slowed(split, curve.peak / 2.5), scale=scale)
-        .flat_map("clean", Slowed(clean, curve.peak / 3.0), scale=scale)
-        .map("score", Slowed(score, curve.peak / 3.5), scale=scale)
+        .flat_map("clean", Slowed(clean, curve.peak * pieces / 3.0), scale=scale)
+        .map("score", Slowed(score, curve.peak * sentences / 3.5), scale=scale)
         .sink("moods", ab.spark.collect("moods", SCHEMA, state=out / "spark"))
     )
     return pipeline
+
+
+def pieces_per_line(corpus: Corpus) -> tuple[float, float]:
+    """What `split` makes of a line, and how many of these `clean` keeps; from a sample."""
+    sample = list(corpus.read(every=max(1, corpus.lines // SAMPLE_LINES)))
+    pieces = [piece for line in sample for piece in split(line)]
+    sentences = sum(len(clean(piece)) for piece in pieces)
+    lines = max(1, len(sample))
+    return max(0.1, len(pieces) / lines), max(0.1, sentences / lines)
 
 
 def day_for(corpus: Corpus) -> Daily:
@@ -130,7 +144,8 @@ def day_for(corpus: Corpus) -> Daily:
         return Daily(peak, day_s, midday=0.3, night=0.08)
 
     mean = day(1.0, 1.0).due(1.0)
-    day_s = max(DAY_S, corpus.lines / mean / RATE_MAX)
+    busiest = corpus.lines * max(1.0, *pieces_per_line(corpus))
+    day_s = max(DAY_S, busiest / mean / RATE_MAX)
     return day(corpus.lines / mean / day_s, day_s)
 
 
@@ -236,8 +251,14 @@ def judged(
     else:
         missing, extra = (expected - found).total(), (found - expected).total()
         faults.append(f"of {expected.total():,} results {missing:,} lack and {extra:,} are extra")
-    if report.ledger.tuples_in != corpus.lines:
-        faults.append(f"{report.ledger.tuples_in:,} lines came in of {corpus.lines:,}")
+    came, dead = report.ledger.tuples_in, report.ledger.dead_letters
+    if dead:
+        say(f"{dead:,} broken lines are in {out / 'dead-letters.jsonl'}")
+    if (came, dead) != (corpus.lines - corpus.broken, corpus.broken):
+        faults.append(
+            f"{came:,} lines came in and {dead:,} were dead letters, "
+            f"of {corpus.lines:,} with {corpus.broken:,} that are no UTF-8"
+        )
     if left := watch.left_over():
         faults.append(f"processes that are still there: {left}")
     else:

@@ -19,18 +19,23 @@ PART = "part-{:05d}.txt"
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """A staged text. `repeats`: how often the last line's text was begun, 1 if not repeated."""
+    """A staged text of `lines`, of which `broken` are no UTF-8. `repeats`: how often it was
+    written, 1 if not repeated."""
 
     folder: Path
     lines: int
+    broken: int
     parts: int
     repeats: int
 
-    def read(self) -> Iterator[str]:
-        """Its lines in order, without their ends; bytes that are no UTF-8 become U+FFFD."""
-        for path in sorted(self.folder.glob("part-*.txt")):
-            with open(path, encoding="utf-8", errors="replace", newline="\n") as lines:
-                yield from (line.removesuffix("\n") for line in lines)
+    def read(self, every: int = 1) -> Iterator[str]:
+        """Its lines in order without their ends, or each `every`-th; broken ones are left out."""
+        paths = sorted(self.folder.glob("part-*.txt"))
+        lines = itertools.chain.from_iterable(p.read_bytes()[:-1].split(b"\n") for p in paths)
+        for line in itertools.islice(lines, 0, None, every):
+            text = _text(line)
+            if text is not None:
+                yield text
 
 
 def documentation() -> Iterator[bytes]:
@@ -67,7 +72,7 @@ def stage(
         parts += 1
     if not counted.lines:
         raise ValueError("there is no line of text to feed")
-    return Corpus(folder, counted.lines, parts, counted.repeats)
+    return Corpus(folder, counted.lines, counted.broken, parts, counted.repeats)
 
 
 class _Counted:
@@ -77,6 +82,7 @@ class _Counted:
         self._source = lines
         self._lines_min = lines_min
         self.lines = 0
+        self.broken = 0
         self.repeats = 0
 
     def __iter__(self) -> Iterator[bytes]:
@@ -85,9 +91,17 @@ class _Counted:
             self.repeats += 1
             for line in self._source():
                 self.lines += 1
+                self.broken += _text(line) is None
                 yield line
             if self.lines == before or self.lines >= self._lines_min:
                 return
+
+
+def _text(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def _opened(path: Path) -> TextIO:

@@ -53,5 +53,17 @@ def test_lines_end_in_every_usual_way_and_keep_their_bytes(tmp_path: Path) -> No
         b"broken \xff\x85 byte\xe2\x80\xa8end",
         "größe".encode(),
     ]
-    corpus = stage(lambda: lines_of([plain]), tmp_path / "t", lines_min=1)
-    assert list(corpus.read())[-1] == "broken \ufffd\ufffd byte\u2028end"
+
+
+def test_broken_lines_are_counted_and_left_out(tmp_path: Path) -> None:
+    lines = [b"a\xe2\x80\xa8b", b"\xff", "größe".encode(), b"", b"g\xf6"]
+    corpus = stage(lambda: lines, tmp_path / "t", lines_min=10)
+    assert (corpus.lines, corpus.broken, corpus.repeats) == (10, 4, 2)
+    assert list(corpus.read()) == ["a\u2028b", "größe", ""] * 2
+    assert (tmp_path / "t" / "part-00000.txt").read_bytes().count(b"\xff") == 2
+
+
+def test_a_sample_takes_each_so_manieth_line(tmp_path: Path) -> None:
+    lines = [str(n).encode() for n in range(10)]
+    corpus = stage(lambda: lines, tmp_path / "t", lines_min=1, part_lines=4)
+    assert list(corpus.read(every=3)) == ["0", "3", "6", "9"]

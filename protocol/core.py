@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from anabranch.protocol.effects import ChangeView, Effect
@@ -12,7 +13,7 @@ from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.invariants import broken_at
 from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import Idle, State
-from anabranch.protocol.table import describe, step
+from anabranch.protocol.table import TABLE, Cell, describe, step
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,20 @@ class Core:
     """One instance's protocol, driven by `handle`.
 
     `epoch` is the number of the present view: it grows with every change. `trace` keeps the last
-    `trace_rows_max` control events; batches are too many to be kept.
+    `trace_rows_max` control events; batches are too many to be kept. `table`: another one only
+    to show that a broken rule is found out.
     """
 
-    def __init__(self, me: InstanceId, topology: Topology, *, trace_rows_max: int) -> None:
+    def __init__(
+        self,
+        me: InstanceId,
+        topology: Topology,
+        *,
+        trace_rows_max: int,
+        table: Mapping[tuple[type[State], type], Cell] = TABLE,
+    ) -> None:
         self.context = Context(me, topology)
+        self._table = table
         self.state: State = Idle()
         self.epoch = 0
         self.events = 0
@@ -58,7 +68,7 @@ class Core:
         """
         before = self.state
         try:
-            after, effects = step(self.context, before, event)
+            after, effects = step(self.context, before, event, self._table)
         except AnabranchProtocolError as error:
             what = f"{self.me} ({describe(before)}): {error.what}; event {event}"
             raise type(error)(what, self.trace) from None

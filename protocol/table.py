@@ -277,7 +277,8 @@ def step(
 ) -> Step:
     """One event at one instance: the next state, and effects for the driver in their order.
 
-    Pure. `table`: another one only to show that a broken rule is found out. Raises `RemoteProtocolError` or `LocalProtocolError`, and then nothing has changed.
+    Pure. `table`: another one only to show that a broken rule is found out. Raises
+    `RemoteProtocolError` or `LocalProtocolError`, and then nothing has changed.
     """
     subject = event.message if isinstance(event, MessageReceived) else event
     cell = table[type(state), type(subject)]
@@ -286,7 +287,8 @@ def step(
     if isinstance(cell, Verdict):
         return state, ()
     later, effects = cell(ctx, state, event)
-    if _waits_for_its_end(ctx, later) and not _waits_for_its_end(ctx, state):
+    changed = later is not state  # batches come by the thousand and change nothing
+    if changed and _waits_for_its_end(ctx, later) and not _waits_for_its_end(ctx, state):
         effects = (*effects, AwaitDrained())
     return later, effects
 

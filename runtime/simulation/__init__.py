@@ -1,0 +1,1 @@
+"""The driver in virtual time, beside live and explorer: the same cores, meters and policies."""

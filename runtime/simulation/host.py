@@ -1,0 +1,35 @@
+"""Hosts: how fast they work, and how many can work on one at a time."""
+
+from __future__ import annotations
+
+import math
+
+
+class Host:
+    """`speed`: 1.0 does what costs a second in a second. Those that work share `cores`.
+
+    The share is settled when a piece of work begins and stays for that piece; pieces are short.
+    """
+
+    __slots__ = ("cores", "number", "slowness", "speed", "working")
+
+    def __init__(self, number: int, speed: float = 1.0, cores: float = math.inf) -> None:
+        self.number = number
+        self.speed = speed
+        self.cores = cores
+        self.slowness = 1.0
+        """A fault: everything takes so many times as long."""
+        self.working = 0
+
+    def begin(self, cost_s: float) -> float:
+        """Begin a piece of work; returns how long it will take."""
+        self.working += 1
+        return cost_s * self.slowness * self.waiting / self.speed
+
+    def end(self) -> None:
+        self.working -= 1
+
+    @property
+    def waiting(self) -> float:
+        """How many times longer a piece of work takes because others want the processors too."""
+        return max(1.0, self.working / self.cores)

@@ -1,0 +1,233 @@
+"""The driver of one instance in virtual time: events into the core, effects out of it.
+
+Its duties are those of `anabranch.protocol.effects`, done as the live driver does them: whatever
+is an `await` there is something that becomes due here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, assert_never
+
+from anabranch.protocol import effects, events
+from anabranch.protocol.core import Core
+from anabranch.protocol.effects import Effect
+from anabranch.protocol.events import Event
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import NONE, Ids, Message
+from anabranch.protocol.states import waiting_for
+from anabranch.runtime.simulation.channel import Channel, Items
+from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.neighbours import Neighbours
+from anabranch.runtime.simulation.outbox import Outbox
+from anabranch.runtime.simulation.scaling import Scaling
+from anabranch.runtime.simulation.work import QueueWork, SinkWork, SourceWork, Work
+from anabranch.runtime.status import FinalCount
+
+if TYPE_CHECKING:
+    from anabranch.runtime.simulation.world import World
+
+
+class Instance:
+    """One instance. `began`: it processes; `ended`: the protocol has let it go; `exited`: all is
+    acknowledged, and its process is no more."""
+
+    def __init__(
+        self, world: World, me: InstanceId, host: Host, heritage: dict[str, float]
+    ) -> None:
+        self.world = world
+        self.me = me
+        self.host = host
+        self.clock = world.clock
+        self.model = world.models[me.operator]
+        self.digit = world.digits[me.operator]
+        self.upstream = world.upstream[me.operator]
+        downstream = world.downstream[me.operator]
+        self.core = Core(me, world.topology, trace_rows_max=world.trace_rows, table=world.table)
+        self.succs: Ids = NONE
+        self.preds: Ids = NONE
+        self.siblings_of: dict[str, int] = {}
+        """Predecessors by operator: what each of them is told about its siblings."""
+        self.began = self.ended = self.exited = False
+        self.deaf_until_s = 0.0
+        """A fault: nothing is read before."""
+        self.awaits_drained = False
+        self.joins = self.leaves = 0
+        self.neighbours = Neighbours(self)
+        self.outbox = Outbox(self, downstream)
+        self._was_full = False
+        self.scaling = Scaling(self, heritage)
+        kind = SourceWork if not self.upstream else QueueWork if downstream else SinkWork
+        self.work: Work = kind(self)
+        self._inbox: deque[tuple[Event, str]] = deque()
+        self._performing = False
+
+    # -- the core --------------------------------------------------------------------------
+
+    def feed(self, event: Event, cause: str = "") -> None:
+        """Let an event into the core and perform its effects; never nested."""
+        self._inbox.append((event, cause))
+        if self._performing:
+            return
+        self._performing = True
+        while self._inbox:
+            event, cause = self._inbox.popleft()
+            before = self.core.state
+            done = self.core.handle(event, self.clock.now, cause)
+            after = self.core.state
+            if after is not before:
+                self.succs = getattr(after, "succs", NONE)
+                self.preds = getattr(after, "preds", NONE)
+            self.world.observe(self, event, before, done, cause)
+            for effect in done:
+                self._perform(effect)
+        self._performing = False
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case effects.SendMessage(to=to, message=message):
+                self.world.messages += 1
+                cause = self.core.last_event if self.world.tracing else ""
+                self.neighbours.channel_to(to).send_message(message, cause)
+            case effects.ChangeView(succs=succs, preds=preds):
+                self._change_view(succs, preds)
+            case effects.BeginProcessing():
+                self._begin()
+            case effects.AwaitDrained():
+                self.awaits_drained = True
+                self.clock.after(0.0, self._look_at_end)
+            case effects.StopIntake():
+                self.work.stop()
+            case effects.SpawnInstances(n=n):
+                self.scaling.meter.own_operation(True)
+                self.world.spawn(self, n)
+            case effects.ChangeRole(keeper=keeper):
+                self.world.note(self, "keeper" if keeper else "no_keeper")
+            case effects.Conclude(outcome=outcome, new=new):
+                self.scaling.meter.own_operation(False)
+                self.joins += len(new) if outcome == "joined" else 0
+                self.world.note(self, outcome, " ".join(map(str, sorted(new))))
+            case effects.Veto(reason=reason):
+                self.world.note(self, "veto", reason)
+            case effects.Terminate(reason=reason):
+                self._terminate(reason)
+            case effects.AcceptBatch() | effects.SendBatch():
+                pass  # performed where the tuples are: batch_came, send_batch
+            case _:
+                assert_never(effect)
+
+    def _begin(self) -> None:
+        self.began = True
+        self.world.began(self)
+        self.scaling.begin()
+        self.work.kick()
+
+    def _change_view(self, succs: Ids, preds: Ids) -> None:
+        channel_to = self.neighbours.channel_to
+        self.outbox.change_view([channel_to(s) for s in sorted(succs)])
+        counts: dict[str, int] = {}
+        for pred in sorted(preds):
+            channel_to(pred)
+            counts[pred.operator] = counts.get(pred.operator, 0) + 1
+        self.siblings_of = counts
+
+    def _terminate(self, reason: str) -> None:
+        self.ended = True
+        self.leaves = int(reason == "left")
+        self.world.note(self, reason)
+        self.neighbours.begin_to_part()
+
+    def _look_at_end(self, _: None) -> None:
+        self.work.kick()
+        self.check_drained()
+
+    def exit(self) -> None:
+        self.exited = True
+        self.world.exited(self)
+
+    def is_related(self, peer: InstanceId) -> bool:
+        """Whether the core still has business with a peer."""
+        return peer in self.succs or peer in self.preds or peer in waiting_for(self.core.state)
+
+    # -- decisions -------------------------------------------------------------------------
+
+    def decide(self, event: Event, why: str = "") -> None:
+        self.world.note(self, "decided", why)
+        self.feed(event)
+
+    # -- what channels say -----------------------------------------------------------------
+
+    def batch_came(self, channel: Channel, tuples: int, born_s: float, items: Items) -> None:
+        event = events.BatchReceived(channel.peer, tuples)
+        done = self.core.handle(event, self.clock.now)
+        if self.world.tracing:
+            self.world.observe(self, event, self.core.state, done, "")
+        for effect in done:
+            assert isinstance(effect, effects.AcceptBatch)
+            assert isinstance(self.work, QueueWork)
+            self.scaling.received(tuples)
+            self.scaling.heard(channel)
+            self.work.put(channel, tuples, born_s, items)
+
+    def message_came(self, channel: Channel, message: Message, cause: str) -> None:
+        self.feed(events.MessageReceived(channel.peer, message), cause)
+
+    def credit_came(self, channel: Channel) -> None:
+        self.scaling.heard(channel)
+        if self.outbox.waiting:
+            self.outbox.send()
+            self.note_outbox()
+        self.neighbours.note_progress()
+
+    # -- tuples ----------------------------------------------------------------------------
+
+    def send_batch(
+        self, channel: Channel, tuples: int, siblings: int, held: int, born_s: float, items: Items
+    ) -> None:
+        event = events.BatchReady(channel.peer, tuples)
+        done = self.core.handle(event, self.clock.now)
+        if self.world.tracing:
+            self.world.observe(self, event, self.core.state, done, "")
+        for effect in done:
+            assert isinstance(effect, effects.SendBatch)
+            channel.send_batch(tuples, siblings, held, born_s, items)
+
+    def note_outbox(self) -> None:
+        """The outbox has changed: there may be room again, or nothing left in it."""
+        full = self.outbox.full
+        if full != self._was_full:
+            self._was_full = full
+            self.scaling.blocked(full)
+            if not full:
+                self.work.kick()
+        if self.awaits_drained:
+            self.check_drained()
+
+    def check_drained(self) -> None:
+        """Duty 5: report `Drained` once nothing is queued, in work or held."""
+        if self.awaits_drained and self.work.drained and not self.outbox.held:
+            self.awaits_drained = False
+            self.feed(events.Drained())
+
+    def senders(self) -> list[Channel]:
+        """Channels of the present predecessors, as far as they have dialled."""
+        accepted = self.neighbours.accepted
+        return [accepted[p] for p in self.preds if p in accepted]
+
+    def final_count(self) -> FinalCount:
+        channels = self.neighbours.all
+        sent = {str(c.peer): c.tuples_sent for c in channels if c.tuples_sent}
+        received = {str(c.peer): c.tuples_received for c in channels if c.tuples_received}
+        return FinalCount(
+            id=str(self.me),
+            operator=self.me.operator,
+            tuples_in=self.work.tuples_in,
+            processed=self.work.processed,
+            tuples_out=self.work.tuples_out,
+            sent=sent,
+            received=received,
+            queued=self.work.queued,
+            messages=sum(c.messages_sent for c in channels),
+            joins=self.joins,
+            leaves=self.leaves,
+        )

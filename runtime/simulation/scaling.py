@@ -1,0 +1,123 @@
+"""Meter and policy of one instance in virtual time: the sibling of the live driver's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.protocol import events
+from anabranch.protocol.states import Active
+from anabranch.runtime.flow import window_tuples
+from anabranch.runtime.graph import Scale
+from anabranch.runtime.meter import Meter
+from anabranch.runtime.policies import Duplicate, Hold, Leave, Reading, measure
+from anabranch.runtime.simulation.channel import Channel
+
+if TYPE_CHECKING:
+    from anabranch.runtime.simulation.instance import Instance
+
+FIXED = Scale(max_instances=1)
+
+
+class Scaling:
+    def __init__(self, me: Instance, heritage: dict[str, float]) -> None:
+        self.me = me
+        self.scale = me.model.scale or FIXED
+        self._policy = me.world.policy if me.model.scale else None
+        self._memory = self._policy.born(heritage, me.clock.now) if self._policy else None
+        self.siblings = 1
+        """Active instances of this operator, this one included, as neighbours tell it."""
+        self._cpu_wait_s = 0.0
+        self.meter = self._new_meter()
+
+    def _new_meter(self) -> Meter:
+        return Meter(
+            period_s=self.scale.period_s,
+            now_s=self.me.clock.now,
+            instances=self.siblings,
+            capacity=self.scale.capacity,
+            is_source=not self.me.upstream,
+        )
+
+    def heritage(self) -> dict[str, float]:
+        """What a newcomer should know of what its creator has tried."""
+        return self._policy.heritage(self._memory, self.me.clock.now) if self._policy else {}
+
+    # -- what the instance tells -----------------------------------------------------------
+
+    def received(self, tuples: int) -> None:
+        self.meter.received(tuples)
+
+    def processed(self, tuples: int, busy_s: float) -> None:
+        self.meter.processed(tuples, busy_s)
+        share = self.me.host.waiting
+        if share > 1:
+            self._cpu_wait_s += busy_s * (1 - 1 / share)
+
+    def heard(self, channel: Channel) -> None:
+        """The newest word about the number of siblings holds (`protocol.md` 2.5)."""
+        told = channel.siblings_told
+        if told and told != self.siblings:
+            self.siblings = told
+            self.meter.instances(told, self.me.clock.now)
+
+    def blocked(self, is_blocked: bool) -> None:
+        if is_blocked:
+            self.meter.blocked(self._culprit(), self.me.clock.now)
+        else:
+            self.meter.unblocked(self.me.clock.now)
+
+    def _culprit(self) -> str:
+        branch = max(self.me.outbox.branches, key=lambda b: b.held)
+        worst = min(branch.channels, key=lambda c: c.allowance.tuples_left, default=None)
+        return str(worst.peer) if worst else str(branch.operator)
+
+    # -- periodically ----------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The instance has become active."""
+        self.meter = self._new_meter()
+        if self.me.world.knobs.tick_s:
+            self.me.clock.after(self.me.world.knobs.tick_s, self._tick)
+
+    def _tick(self, _: None) -> None:
+        me = self.me
+        if me.ended or not me.world.ticking:
+            return
+        reading = self.read()
+        self._adapt_windows(reading)
+        self._decide(reading)
+        me.clock.after(me.world.knobs.tick_s, self._tick)
+
+    def read(self) -> Reading:
+        me, meter = self.me, self.meter
+        held = sum([c.held_told for c in me.senders()])
+        meter.queue(me.work.queued, held)
+        meter.cpu_wait(self._cpu_wait_s)
+        state = me.core.state
+        return meter.reading(me.clock.now, keeper=isinstance(state, Active) and state.keeper)
+
+    def load(self, reading: Reading) -> float:
+        return measure(reading, self.scale).ratio or reading.busy
+
+    def _adapt_windows(self, reading: Reading) -> None:
+        senders = self.me.senders()
+        if senders:
+            limit = self.me.world.limits.credit_tuples
+            speed = reading.capacity or reading.processed_per_s
+            window = window_tuples(speed, len(senders), tuples_max=limit)
+            for channel in senders:
+                channel.grant.tuples_window = window
+
+    def _decide(self, reading: Reading) -> None:
+        me = self.me
+        if self._policy is None or not isinstance(me.core.state, Active):
+            return
+        rng = me.world.rng
+        decision, self._memory = self._policy.decide(reading, self.scale, self._memory, rng)
+        match decision:
+            case Duplicate(n=n):
+                me.decide(events.DuplicateDecided(n), decision.text)
+            case Leave():
+                me.decide(events.LeaveDecided(), decision.text)
+            case Hold():
+                pass

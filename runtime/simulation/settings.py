@@ -1,0 +1,51 @@
+"""What a simulated world is made with, beside its graph: pace, network, births."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knobs:
+    """Times of a driver which are constants of the live one, in seconds.
+
+    `tick_s`: between two looks of meter and policy; 0: none are taken. `read_every_s`: between two
+    looks of a source at its input. `slice_s`: work between which control gets a turn. `broker`:
+    a channel opens as soon as either end has something to say, as over MQTT, where nobody dials.
+    Otherwise a newcomer is out of reach for its successors until it has been started.
+    """
+
+    tick_s: float = 0.1
+    read_every_s: float = 0.01
+    slice_s: float = 0.005
+    ack_delay_s: float = 0.02
+    first_window_tuples: int = 256
+    broker: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Net:
+    """Paths between hosts; see `links.Path`. `local_s`: latency within a host. `spread`: the
+    latency of a pair of hosts is drawn from between so much below and above, as a factor."""
+
+    latency_s: float = 0.0005
+    local_s: float = 0.0001
+    spread: float = 1.0
+    jitter: float = 0.2
+    straggling: float = 0.0
+    tuples_per_s: float = math.inf
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Births:
+    """How processes come into being. `ready_s`: from asking to listening, doubled by chance.
+    Shares of the requests: `slow` take `slow_s`, `few` bring fewer than wanted, `failing` none.
+    `instances_max`: living instances of a world; beyond, every start fails."""
+
+    ready_s: float = 0.05
+    slow: float = 0.0
+    slow_s: float = 1.0
+    few: float = 0.0
+    failing: float = 0.0
+    instances_max: int = 512

@@ -1,0 +1,185 @@
+"""One seed: a world in trouble, then healed, then ended; and what is to be said of it.
+
+Safety first: decisions, load and faults, with invariants watched all the time. Then all faults
+end, nobody decides, and everything must come to rest within a bound. Then the input ends, and
+everybody must go. (In some worlds the input ends amid the trouble.)
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+
+from anabranch.protocol import events
+from anabranch.protocol.errors import AnabranchProtocolError
+from anabranch.protocol.ids import Topology
+from anabranch.protocol.states import Active
+from anabranch.protocol.table import TABLE
+from anabranch.runtime.policies import policy
+from anabranch.runtime.simulation import audit
+from anabranch.runtime.simulation.board import Board
+from anabranch.runtime.simulation.fault import Fault
+from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.instance import Instance
+from anabranch.runtime.simulation.scene import Decision, Scene
+from anabranch.runtime.simulation.troubles import Troubles, picked
+from anabranch.runtime.simulation.world import Table, Watch, World
+
+EVENTS_MAX = {"small": 60_000, "large": 6_000_000}
+"""More than that is a world that never comes to rest."""
+CONVERGENCE_S = 120.0
+"""Within so much virtual time a healed world is at rest."""
+
+
+class Verdict(Enum):
+    """`UNKNOWN`: nothing moved, or nothing scaled, so nothing is proved."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a seed. `reason`: why it is not valid. `events`: things that happened.
+    `fingerprint`: equal for equal runs, in every process."""
+
+    seed: int
+    verdict: Verdict
+    reason: str
+    at_s: float
+    events: int
+    messages: int
+    tuples: int
+    joins: int
+    leaves: int
+    hand_overs: int
+    troubles: int
+    fingerprint: int
+
+
+class Trial:
+    def __init__(self, scene: Scene, *, table: Table = TABLE, watch: Watch | None = None) -> None:
+        self.scene = scene
+        self.world = world_of(scene, table=table, watch=watch)
+        self.troubles = Troubles(self.world)
+        self._events_left = EVENTS_MAX[scene.size]
+
+    def run(self) -> Outcome:
+        try:
+            found = next(self._faults(), "")
+        except Fault as fault:
+            found = str(fault)
+        except AnabranchProtocolError as error:
+            found = f"{type(error).__name__}: {error.what}"
+        return self._outcome(found)
+
+    def _faults(self) -> Iterator[str]:
+        world, scene = self.world, self.scene
+        world.found(scene.counts)
+        for decision in scene.decisions:
+            world.clock.at(decision.at_s, self._decide, decision)
+        for trouble in scene.troubles:
+            world.clock.at(trouble.at_s, self.troubles.make, trouble)
+        yield from self._go_on(scene.safety_s)
+        world.remark("healed: no trouble and no decisions from now on")
+        self.troubles.heal()
+        world.ticking = False
+        yield from self._rest()
+        if not scene.ends:
+            yield from audit.at_rest(world)
+            world.remark("the input ends")
+            world.end_input()
+            yield from self._rest()
+        yield from chain(audit.all_gone(world), audit.tuples(world))
+
+    def _go_on(self, until_s: float) -> Iterator[str]:
+        clock, done = self.world.clock, self.world.clock.done
+        if not clock.run(until_s=until_s, events_max=self._events_left):
+            yield "L3: it goes on and on"
+        self._events_left -= clock.done - done
+
+    def _rest(self) -> Iterator[str]:
+        yield from self._go_on(self.world.clock.now + CONVERGENCE_S)
+        if not self.world.clock.idle:
+            yield f"L3: not at rest after {CONVERGENCE_S:.0f} s without trouble"
+
+    def _decide(self, decision: Decision) -> None:
+        able = [i for i in self.world.of[decision.operator] if isinstance(i.core.state, Active)]
+        if decision.fit and decision.action != "duplicate":
+            able = [i for i in able if _is_keeper(i) == (decision.action == "hand_over")]
+        me = picked(able, decision.whom)
+        if me is None:
+            return
+        match decision.action:
+            case "duplicate":
+                me.decide(events.DuplicateDecided(decision.n))
+            case "leave":
+                me.decide(events.LeaveDecided())
+            case "hand_over":
+                around = sorted(me.succs | me.preds) if decision.n == 1 else []
+                me.decide(events.HandOverDecided(picked(around, decision.whom)))
+
+    def _outcome(self, found: str) -> Outcome:
+        world, noted = self.world, self.world.noted
+        joins = sum(i.joins for i in world.instances.values())
+        leaves, hand_overs = noted["left"], noted["handed_over"]
+        tuples = world.tuples_delivered.total()
+        verdict, reason = Verdict.VALID, found
+        if found:
+            verdict = Verdict.INVALID
+        elif not tuples:
+            verdict, reason = Verdict.UNKNOWN, "no tuple was delivered"
+        elif not joins + leaves + hand_overs:
+            verdict, reason = Verdict.UNKNOWN, "nothing scaled"
+        figures = (world.clock.now, world.clock.done, world.messages, sorted(noted.items()))
+        return Outcome(
+            seed=self.scene.seed,
+            verdict=verdict,
+            reason=reason,
+            at_s=world.clock.now,
+            events=world.clock.done,
+            messages=world.messages,
+            tuples=tuples,
+            joins=joins,
+            leaves=leaves,
+            hand_overs=hand_overs,
+            troubles=self.troubles.made,
+            fingerprint=zlib.crc32(repr((figures, sorted(world.results.items()))).encode()),
+        )
+
+
+def _is_keeper(me: Instance) -> bool:
+    state = me.core.state
+    return isinstance(state, Active) and state.keeper
+
+
+def world_of(scene: Scene, *, table: Table = TABLE, watch: Watch | None = None) -> World:
+    sources = scene.sources
+    boards = {
+        name: Board(
+            [t for t, _ in arrivals],
+            [n for _, n in arrivals],
+            (sources.index(name), len(sources)) if scene.numbered else None,
+            closed=scene.ends,
+        )
+        for name, arrivals in scene.arrivals.items()
+    }
+    return World(
+        rng=random.Random(f"world {scene.seed}"),
+        topology=Topology.of(scene.edges),
+        models=scene.models,
+        hosts=[Host(i, speed, cores) for i, (speed, cores) in enumerate(scene.hosts)],
+        net=scene.net,
+        limits=scene.limits,
+        knobs=scene.knobs,
+        births=scene.births,
+        boards=boards,
+        policy=policy() if scene.policy else None,
+        table=table,
+        watch=watch,
+    )

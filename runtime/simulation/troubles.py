@@ -1,0 +1,100 @@
+"""Faults of a simulated world, and their end."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.scene import Trouble
+from anabranch.runtime.simulation.world import World
+
+T = TypeVar("T")
+
+
+class Troubles:
+    """Makes trouble as it is written, and ends it all with `heal`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.made = 0
+        self._healed = False
+
+    def make(self, trouble: Trouble) -> None:
+        match trouble.damage:
+            case "cut" | "hang_up":
+                self._cut(trouble)
+            case "clog":
+                self._clog(trouble)
+            case "deafen":
+                self._deafen(trouble)
+            case "slow":
+                self._slow(trouble)
+
+    def heal(self) -> None:
+        self._healed = True
+        for path in self.world.paths:
+            path.clogged_until_s = path.down_until_s = 0.0
+        for me in self.world.instances.values():
+            me.deaf_until_s = 0.0
+        for host in self.world.hosts:
+            host.slowness = 1.0
+
+    def _until_s(self, trouble: Trouble) -> float:
+        return self.world.clock.now + trouble.last_s
+
+    def _cut(self, trouble: Trouble) -> None:
+        """The dialer notices and dials again; the listener notices when it is dialled."""
+        world = self.world
+        open_ = [
+            c
+            for me in world.instances.values()
+            if not me.exited
+            for c in me.neighbours.dialled.values()
+            if c.wire is not None
+        ]
+        channel = picked(open_, trouble.whom)
+        if channel is None:
+            return
+        wire = channel.wire
+        assert wire is not None
+        self.made += 1
+        world.remark(f"trouble: {trouble.damage} {channel.owner.me} - {channel.peer}")
+        wire.back.cut = True
+        wire.forth.cut = trouble.damage == "cut"
+        channel.detach()
+        peer = world.instances[channel.peer]
+        path = world.path(channel.owner, peer)
+        # Connections between these hosts can be made again a little later.
+        path.down_until_s = world.clock.now + 0.2 * trouble.last_s
+        channel.owner.neighbours.redial_later(channel)
+
+    def _clog(self, trouble: Trouble) -> None:
+        path = picked(self.world.paths, trouble.whom)
+        if path is not None:
+            self.made += 1
+            self.world.remark(f"trouble: a path is clogged for {trouble.last_s:.3f} s")
+            path.clogged_until_s = self._until_s(trouble)
+
+    def _deafen(self, trouble: Trouble) -> None:
+        living = [me for me in self.world.instances.values() if not me.exited]
+        me = picked(living, trouble.whom)
+        if me is not None:
+            self.made += 1
+            self.world.remark(f"trouble: {me.me} reads nothing for {trouble.last_s:.3f} s")
+            me.deaf_until_s = self._until_s(trouble)
+
+    def _slow(self, trouble: Trouble) -> None:
+        host = picked(list(self.world.hosts), trouble.whom)
+        if host is not None:
+            self.made += 1
+            self.world.remark(f"trouble: host {host.number} is {trouble.factor:.0f} times slower")
+            host.slowness = trouble.factor
+            self.world.clock.after(trouble.last_s, self._quick_again, host)
+
+    def _quick_again(self, host: Host) -> None:
+        host.slowness = 1.0
+
+
+def picked(among: list[T], share: float) -> T | None:
+    """The one at this share (0 to 1) of a list; None of an empty one."""
+    return among[int(share * len(among))] if among else None

@@ -1,0 +1,240 @@
+"""The work of an instance in virtual time, one for each kind of operator, as the live pumps.
+
+SourceWork     board ▶ outbox
+QueueWork      intake ▶ processor ▶ outbox
+SinkWork       intake ▶ delivered
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections import deque
+from typing import TYPE_CHECKING
+
+from anabranch.protocol import events
+from anabranch.protocol.states import Idle
+from anabranch.runtime.simulation.channel import Channel, Items
+from anabranch.runtime.simulation.models import expand
+
+if TYPE_CHECKING:
+    from anabranch.runtime.simulation.instance import Instance
+
+
+class Work(ABC):
+    def __init__(self, me: Instance) -> None:
+        self.me = me
+        self.queued = 0
+        """Tuples that came in and are not worked off."""
+        self.tuples_in = 0
+        self.processed = 0
+        self.tuples_out = 0
+        self._sent_s = 0.0
+        self._linger_due = False
+
+    @property
+    @abstractmethod
+    def drained(self) -> bool:
+        """Whether nothing is queued or in work here, and a sink has committed."""
+
+    @abstractmethod
+    def kick(self) -> None:
+        """There may be something to do: the beginning, news, or room again."""
+
+    def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
+        """Duty 6: read no more."""
+
+    def hold(self, tuples: int, born_s: float, items: Items) -> None:
+        """Hold results for the successors; send them now if that is worth it, or soon."""
+        if not tuples:
+            return
+        me, outbox = self.me, self.me.outbox
+        outbox.hold(tuples, born_s, items)
+        self.tuples_out += tuples
+        linger_s = me.world.limits.linger_s
+        if outbox.worth_sending() or me.clock.now - self._sent_s > linger_s:
+            self.send()
+        elif not self._linger_due:
+            self._linger_due = True
+            me.clock.after(linger_s, self._linger_over)
+
+    def _linger_over(self, _: None) -> None:
+        if self._linger_due:
+            self.send()
+
+    def send(self) -> None:
+        self._linger_due = False
+        self._sent_s = self.me.clock.now
+        self.me.outbox.send()
+        self.me.note_outbox()
+
+    def has_room(self) -> bool:
+        """Backpressure: whether work may go on."""
+        if self.me.outbox.full:
+            self.send()
+        return not self.me.outbox.full
+
+
+class QueueWork(Work):
+    """Works off the intake, batch by batch, in slices between which others get their turn."""
+
+    def __init__(self, me: Instance) -> None:
+        super().__init__(me)
+        self._queue: deque[tuple[Channel, int, float, Items]] = deque()
+        self._batch: tuple[Channel, int, float, Items] | None = None
+        self._done = 0
+        self._slice: tuple[int, float] | None = None
+        """Tuples in work, and when that began."""
+        self._carry = 0.0
+
+    @property
+    def drained(self) -> bool:
+        return self._batch is None and not self.queued
+
+    def put(self, channel: Channel, tuples: int, born_s: float, items: Items) -> None:
+        self._queue.append((channel, tuples, born_s, items))
+        self.queued += tuples
+        self.kick()
+
+    def kick(self) -> None:
+        if self._slice is not None or not self.me.began:
+            return
+        if self._batch is None:
+            if not self._queue:
+                self._rest()
+                return
+            self._batch, self._done = self._queue.popleft(), 0
+        if not self.has_room():
+            return
+        me = self.me
+        cost_s = me.model.cost_s
+        left = self._batch[1] - self._done
+        n = left if not cost_s else min(left, max(1, int(me.world.knobs.slice_s / cost_s)))
+        self._slice = (n, me.clock.now)
+        me.clock.after(me.host.begin(n * cost_s), self._slice_over)
+
+    def _slice_over(self, _: None) -> None:
+        assert self._slice is not None
+        assert self._batch is not None
+        n, began_s = self._slice
+        me = self.me
+        me.host.end()
+        channel, tuples, born_s, items = self._batch
+        part = None if items is None else items[self._done : self._done + n]
+        self._slice = None
+        self._done += n
+        last = self._done == tuples
+        if last:
+            self._batch = None
+        self.tuples_in += n
+        self.processed += n
+        me.scaling.processed(n, me.clock.now - began_s)
+        self._finish(n, born_s, part)
+        if last:
+            self.queued -= tuples
+            channel.batch_done(tuples)
+        self.kick()
+
+    def _finish(self, n: int, born_s: float, items: Items) -> None:
+        model = self.me.model
+        if items is None:
+            self._carry += n * model.selectivity
+            results = int(self._carry + 1e-9)
+            self._carry -= results
+            self.hold(results, born_s, None)
+        else:
+            made = expand(model.rule, self.me.digit, items)
+            self.hold(len(made), born_s, made)
+
+    def _rest(self) -> None:
+        """The queue is empty: send what is held, and see whether that was the end."""
+        if self.me.outbox.held:
+            self.send()
+        self.me.check_drained()
+
+
+class SinkWork(QueueWork):
+    def __init__(self, me: Instance) -> None:
+        super().__init__(me)
+        self._committed = True
+        self._committing = False
+
+    @property
+    def drained(self) -> bool:
+        return super().drained and self._committed
+
+    def _finish(self, n: int, born_s: float, items: Items) -> None:
+        self._committed = False
+        self.tuples_out += n
+        self.me.world.delivered(self.me, n, born_s, items)
+
+    def _rest(self) -> None:
+        if self.me.awaits_drained and not self._committed and not self._committing:
+            self._committing = True
+            self.me.clock.after(self.me.model.flush_s, self._commit)
+        self.me.check_drained()
+
+    def _commit(self, _: None) -> None:
+        self._committing = False
+        # Tuples that came in since the flush began are not in it.
+        self._committed = super().drained
+        self.kick()
+
+
+class SourceWork(Work):
+    """Takes what is due from the board of the operator, which all its instances share."""
+
+    def __init__(self, me: Instance) -> None:
+        super().__init__(me)
+        self._reading = False
+        self._stopped = False
+        self._look_due = False
+        self.board = me.world.boards[me.me.operator]
+
+    @property
+    def drained(self) -> bool:
+        return not self._reading
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._reading = False
+        self.me.clock.after(0.0, self._send_rest)
+
+    def _send_rest(self, _: None) -> None:
+        if self.me.outbox.held:
+            self.send()
+
+    def end_input(self) -> None:
+        """The board is empty and will stay so."""
+        self.stop()
+        if not isinstance(self.me.core.state, Idle):
+            self.me.feed(events.InputEnded())
+            self.me.check_drained()
+
+    def kick(self) -> None:
+        if not self.me.began or self._stopped or self._look_due:
+            return
+        if self.board.ended:
+            self.end_input()
+            return
+        self._reading = True
+        now_s, next_s = self.me.clock.now, self.board.next_s()
+        if next_s < math.inf:
+            self._look_due = True
+            wait_s = max(self.me.world.knobs.read_every_s, next_s - now_s)
+            self.me.clock.after(wait_s, self._look)
+
+    def _look(self, _: None) -> None:
+        self._look_due = False
+        if self._stopped or not self.has_room():
+            return
+        me = self.me
+        readers = me.world.active[me.me.operator]
+        n, items = self.board.take(me.clock.now, me.outbox.room, readers)
+        if n:
+            self.tuples_in += n
+            self.processed += n
+            me.scaling.received(n)
+            me.scaling.processed(n, 0.0)
+            self.hold(n, me.clock.now, items)
+        self.kick()

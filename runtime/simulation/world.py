@@ -1,0 +1,242 @@
+"""A simulated world: hosts, paths between them, instances, and what is watched over all of them.
+
+Everything random is drawn from one generator, so the seed and the settings are the world.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from anabranch.protocol import events, invariants
+from anabranch.protocol.effects import Effect
+from anabranch.protocol.events import Event
+from anabranch.protocol.ids import InstanceId, OperatorName, Topology
+from anabranch.protocol.limits import Limits
+from anabranch.protocol.states import State
+from anabranch.protocol.table import TABLE, Cell
+from anabranch.runtime.latency import LatencyCounts
+from anabranch.runtime.policies import Policy
+from anabranch.runtime.simulation.board import Board
+from anabranch.runtime.simulation.channel import Items
+from anabranch.runtime.simulation.clock import Clock
+from anabranch.runtime.simulation.fault import Fault
+from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.instance import Instance
+from anabranch.runtime.simulation.links import Path
+from anabranch.runtime.simulation.models import Model
+from anabranch.runtime.simulation.settings import Births, Knobs, Net
+
+Table = Mapping[tuple[type[State], type], Cell]
+Watch = Callable[[Instance, Event, State, tuple[Effect, ...], str], None]
+Note = Callable[[Instance, str, str], None]
+Birth = tuple[Instance, int, str, dict[str, float]]
+
+
+class World:
+    """`models` in an order in which everything upstream of an operator comes before it.
+
+    `watch` is told every event of every core, `note` what instances would tell their agent.
+    """
+
+    def __init__(
+        self,
+        *,
+        rng: random.Random,
+        topology: Topology,
+        models: Sequence[Model],
+        hosts: Sequence[Host],
+        net: Net,
+        limits: Limits,
+        knobs: Knobs,
+        births: Births,
+        boards: Mapping[str, Board],
+        policy: Policy[Any] | None = None,
+        table: Table = TABLE,
+        watch: Watch | None = None,
+        note: Note | None = None,
+        remark: Callable[[str], None] | None = None,
+    ) -> None:
+        self.clock = Clock()
+        self.rng = rng
+        self.topology = topology
+        self.models = {OperatorName(m.name): m for m in models}
+        self.digits = {name: 2 * i for i, name in enumerate(self.models)}
+        self.upstream = {name: topology.upstream(name) for name in self.models}
+        self.downstream = {name: topology.downstream(name) for name in self.models}
+        self.hosts = tuple(hosts)
+        self.net, self.limits, self.knobs, self.births = net, limits, knobs, births
+        self.boards = boards
+        self.policy = policy
+        self.table = table
+        self.tracing = watch is not None
+        self.trace_rows = 0
+        self.ticking = True
+        """Whether meters and policies are looked at."""
+        self.instances: dict[InstanceId, Instance] = {}
+        self.of: dict[str, list[Instance]] = {name: [] for name in self.models}
+        """Instances by operator, without those that have exited."""
+        self.active: Counter[str] = Counter()
+        self.living = 0
+        self.messages = 0
+        self.unacknowledged = 0
+        """Instances that ended without knowing that their last words were heard."""
+        self.noted: Counter[str] = Counter()
+        self.results: dict[str, list[int]] = defaultdict(list)
+        """Numbered tuples by sink."""
+        self.tuples_delivered: Counter[str] = Counter()
+        self.latency: dict[str, LatencyCounts] = defaultdict(LatencyCounts)
+        self._numbers: Counter[str] = Counter()
+        self._paths: dict[tuple[int, int], Path] = {}
+        self._watch = watch
+        self._note = note
+        self._remark = remark
+
+    # -- instances -------------------------------------------------------------------------
+
+    def found(self, counts: Mapping[str, int]) -> None:
+        """Begin with so many instances of each operator; number 0 is the keeper."""
+        for name in self.models:
+            for _ in range(counts[name]):
+                self._make(name, -1, {})
+        for me in list(self.instances.values()):
+            succs = [y.me for d in self.downstream[me.me.operator] for y in self.of[d]]
+            preds = [y.me for u in me.upstream for y in self.of[u]]
+            keeper = me.me.number == 0
+            me.feed(events.Founded(frozenset(succs), frozenset(preds), keeper))
+
+    def _make(self, operator: OperatorName, creator: int, heritage: dict[str, float]) -> Instance:
+        number = self._numbers[operator]
+        self._numbers[operator] += 1
+        host = self.hosts[int(self.rng.random() * len(self.hosts))]
+        me = InstanceId(operator, number, creator)
+        made = self.instances[me] = Instance(self, me, host, heritage)
+        self.of[operator].append(made)
+        self.living += 1
+        return made
+
+    def spawn(self, creator: Instance, n: int) -> None:
+        """`createNode()`: processes that come up in a while, all of them, fewer, or none."""
+        births, chance = self.births, self.rng.random()
+        delay_s = births.ready_s * (1 + self.rng.random())
+        if self.rng.random() < births.slow:
+            delay_s = births.slow_s
+        ready, reason = n, ""
+        if chance < births.failing:
+            ready, reason = 0, "not ready within the deadline"
+        elif chance < births.failing + births.few:
+            ready, reason = n // 2, "not all were ready within the deadline"
+        birth = (creator, ready, reason, creator.scaling.heritage())
+        self.clock.after(delay_s, self._born, birth)
+
+    def _born(self, birth: Birth) -> None:
+        creator, n, reason, heritage = birth
+        n = min(n, self.births.instances_max - self.living)
+        if n <= 0:
+            creator.feed(events.SpawnFailed(reason or "no room"))
+            return
+        operator, number = creator.me.operator, creator.me.number
+        new = [self._make(operator, number, heritage).me for _ in range(n)]
+        creator.feed(events.ChildrenReady(frozenset(new)))
+
+    def path(self, a: Instance, b: Instance) -> Path:
+        key = (a.host.number, b.host.number)
+        path = self._paths.get(key)
+        if path is None:
+            net = self.net
+            factor = net.spread ** (2 * self.rng.random() - 1)
+            latency_s = net.local_s if a.host is b.host else net.latency_s * factor
+            path = self._paths[key] = Path(
+                self.rng, latency_s, net.jitter, net.straggling, net.tuples_per_s
+            )
+        return path
+
+    @property
+    def paths(self) -> list[Path]:
+        return list(self._paths.values())
+
+    # -- what instances tell ---------------------------------------------------------------
+
+    def began(self, me: Instance) -> None:
+        self.active[me.me.operator] += 1
+        self.note(me, "began")
+
+    def exited(self, me: Instance) -> None:
+        self.of[me.me.operator].remove(me)
+        self.living -= 1
+        self.note(me, "exited")
+
+    def note(self, me: Instance, kind: str, detail: str = "") -> None:
+        self.noted[kind] += 1
+        if kind in ("leaving", "finished"):
+            self.active[me.me.operator] -= 1
+        if self._note is not None:
+            self._note(me, kind, detail)
+
+    def remark(self, text: str) -> None:
+        """Something that happens to the world, for whoever reads its story."""
+        self.noted["remark"] += 1
+        if self._remark is not None:
+            self._remark(text)
+
+    def delivered(self, me: Instance, tuples: int, born_s: float, items: Items) -> None:
+        """A sink has taken tuples."""
+        operator = me.me.operator
+        self.tuples_delivered[operator] += tuples
+        if items is None:
+            self.latency[operator].record(1000 * (self.clock.now - born_s), tuples)
+        else:
+            self.results[operator] += items
+
+    def end_input(self) -> None:
+        """Nothing is added to any source's input any more."""
+        for name, board in self.boards.items():
+            board.closed = True
+            for me in list(self.of[name]):
+                me.work.kick()
+
+    # -- what is watched -------------------------------------------------------------------
+
+    def observe(
+        self, me: Instance, event: Event, before: State, done: tuple[Effect, ...], cause: str
+    ) -> None:
+        """An event has been handled; its effects have not been performed yet."""
+        if self._watch is not None:
+            self._watch(me, event, before, done, cause)
+        after = me.core.state
+        if after is not before:
+            self._check_views(me, after)
+            if invariants.keeps(before) and not invariants.keeps(after):
+                self._check_keeper(me.me.operator)
+
+    def _check_views(self, x: Instance, of_x: State) -> None:
+        """I1, I6, I7 between `x`, which has changed, and everybody else.
+
+        Two who count each other break none of them, so only the other pairs go to the judge.
+        """
+        me = x.me
+        for y in x.succs:
+            if me not in self.instances[y].preds:
+                self._judge(me, of_x, self.instances[y])
+        for y in x.preds:
+            if me not in self.instances[y].succs:
+                self._judge(me, of_x, self.instances[y])
+        for name in x.upstream:
+            for z in self.of[name]:
+                if me in z.succs and z.me not in x.preds:
+                    self._judge(z.me, z.core.state, x)
+        for name in self.downstream[me.operator]:
+            for z in self.of[name]:
+                if me in z.preds and z.me not in x.succs:
+                    self._judge(z.me, z.core.state, x)
+
+    def _judge(self, x: InstanceId, of_x: State, y: Instance) -> None:
+        for sentence in invariants.broken_between(x, of_x, y.me, y.core.state):
+            raise Fault(sentence)
+
+    def _check_keeper(self, operator: str) -> None:
+        all_ = self.instances.values()
+        if not any(invariants.keeps(i.core.state) for i in all_ if i.me.operator == operator):
+            raise Fault(f"I5: operator {operator} has no active keeper")

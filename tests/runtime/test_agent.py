@@ -14,9 +14,10 @@ import pytest
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
-from anabranch.runtime.live import launch
+from anabranch.runtime.live import launch, parent_process
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.live.run_dir import PATH_BYTES_MAX
 from anabranch.runtime.options import Options
 from anabranch.runtime.policies.script import parse_script
@@ -532,6 +533,48 @@ class Missing(Numbers):
 def test_an_input_that_is_not_there_is_told_before_anything_starts() -> None:
     with pytest.raises(FileNotFoundError, match="no such file"):
         start(three_operators(Missing()))
+
+
+class Unmeasurable(Numbers):
+    def size(self) -> float | None:
+        raise OSError("stale file handle")
+
+
+def test_an_agent_that_cannot_be_made_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents: list[int] = []
+
+    def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
+        parent = parent_process.fork_parent(pipeline, entry)
+        parents.append(parent.pid)
+        return parent
+
+    monkeypatch.setattr(launch, "fork_parent", fork_parent)
+    with pytest.raises(OSError, match="stale file handle"):
+        start(three_operators(Unmeasurable()))
+    assert len(parents) == 1
+    assert not alive(parents[0])
+
+
+def test_a_run_beside_another_one_does_not_keep_its_files_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a copy of the first one's lifeline in the second, the first would not end."""
+    monkeypatch.setattr("anabranch.runtime.live.orphans._prctl", None)
+    first = start(three_operators(Endless()))
+    second = start(three_operators(Endless()), preload="fork")
+    os.kill(first.snapshot().pids[0], signal.SIGKILL)
+    failed = failure_of(first)
+    assert failed.failure.message == "the process that all others are forked from is gone"
+    second.end_input()
+    assert finish(second).ok
+
+
+def test_a_second_run_needs_the_file_of_the_pipeline_or_the_wish_to_fork() -> None:
+    with (
+        start(three_operators(Endless())),
+        pytest.raises(PipelineError, match="several threads"),
+    ):
+        start(three_operators())
 
 
 def test_the_report_is_written_also_when_the_run_failed(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from demo_telling import Watch, print_ledger, say
+from demo_telling import Watch, first_tuple_s, print_ledger, say
 
 import anabranch as ab
 from anabranch.picture import PictureUnavailable, draw
@@ -272,11 +272,6 @@ def judged(
     for fault in faults:
         print(f"demo: NOT RIGHT: {fault}", file=sys.stderr)
     return 1 if faults or not report.ok else 0
-
-
-def first_tuple_s(report: Report) -> float:
-    samples = report.operator("lines").samples
-    return next((t for t, rate in zip(samples.t, samples.rate_in, strict=True) if rate > 0), 0.0)
 
 
 # --- the beginning ----------------------------------------------------------------------------

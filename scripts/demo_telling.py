@@ -110,3 +110,8 @@ def neighbours_at_once(report: Report) -> int:
     changes = [(e.t, e.operator) for e in report.events if e.kind in ("joined", "left")]
     pairs = list(pairwise(SCALED))
     return sum((a, b) in pairs and abs(s - t) < SAME_TIME_S for s, a in changes for t, b in changes)
+
+
+def first_tuple_s(report: Report) -> float:
+    samples = report.operator("lines").samples
+    return next((t for t, rate in zip(samples.t, samples.rate_in, strict=True) if rate > 0), 0.0)

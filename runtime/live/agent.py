@@ -155,6 +155,7 @@ class Agent:
     async def _begin(self) -> None:
         try:
             await self.forker.start(self.options.import_deadline_s)
+            self.forker.guard(self.run_dir.path)
             self._set_the_clock()
             self.pool.refill()
             await self.services.start(self._orders)

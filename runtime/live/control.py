@@ -31,6 +31,12 @@ class Load(Control, frozen=True, kw_only=True, tag="load"):
     dead_letters: str | None
 
 
+class Guard(Control, frozen=True, kw_only=True, tag="guard"):
+    """A folder to remove if the agent is killed before it can do so."""
+
+    folder: str
+
+
 class Fork(Control, frozen=True, kw_only=True, tag="fork"):
     key: int
 
@@ -67,5 +73,5 @@ class Exited(Control, frozen=True, kw_only=True, tag="exited"):
     """Exit code; minus the number of the signal that killed it."""
 
 
-ToParent = Load | Fork | Kill | Stop
+ToParent = Load | Guard | Fork | Kill | Stop
 FromParent = Loaded | LoadFailed | Forked | ForkFailed | Exited

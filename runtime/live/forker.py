@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -79,6 +80,10 @@ class Forker:
             raise ForkError(
                 f"the pipeline's file could not be read again within {timeout_s:g} s"
             ) from None
+
+    def guard(self, folder: Path) -> None:
+        """Have `folder` removed if this process is killed."""
+        self._send(msg.Guard(folder=str(folder)))
 
     async def fork(self) -> Process:
         """A new idle process. Raises `ForkError`."""

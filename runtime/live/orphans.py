@@ -5,6 +5,9 @@ agent: reading it gives end of file when the agent is gone, however it went, on 
 a thread that reads it needs the interpreter's lock, which an extension may hold. The **death
 signal** of Linux kills at once whatever the process is doing, but only when the direct parent
 ends.
+
+What user functions start (a pool of `multiprocessing`, a program) is tied to nothing. On Linux
+the preloaded parent **adopts** it when the instance ends, and ends it with the run.
 """
 
 from __future__ import annotations
@@ -15,11 +18,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 ORPHAN_EXIT_CODE = 75
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def _load_prctl() -> Callable[..., int] | None:
@@ -45,6 +50,30 @@ def die_with_parent(parent_pid: int) -> None:
         _prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent_pid:
         os._exit(ORPHAN_EXIT_CODE)
+
+
+def wake_when_parent_ends() -> None:
+    """Only go on when the parent ends, even if stopped: the lifeline tells the rest.
+
+    For a process that never runs a user's code, and has to end others before itself.
+    """
+    if _prctl is not None:
+        _prctl(_PR_SET_PDEATHSIG, int(signal.SIGCONT), 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever descendants of this process leave behind, where possible."""
+    if _prctl is not None:
+        _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def children_of_this_process() -> list[int]:
+    """Adopted ones included; empty where the system does not tell. For a single thread."""
+    try:
+        listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text()
+    except OSError:
+        return []
+    return [int(pid) for pid in listed.split()]
 
 
 def set_process_name(name: str) -> None:

@@ -90,12 +90,10 @@ def choose_way(pipeline: Pipeline, way: Preloading) -> tuple[Preloading, Origin 
 
 
 def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
-    """Fork this process. To be called from the main thread: Linux ends the child with it."""
+    """Fork this process."""
     # Resolved before the fork, so that every import happens once and is shared.
     preload = Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
     control, theirs, lifeline, lifeline_read = _ties()
-    agent_pid = os.getpid()
-    is_main_thread = threading.current_thread() is threading.main_thread()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -104,7 +102,7 @@ def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
         if pid == 0:
             try:
                 close_inherited()
-                become_parent(agent_pid, dies_with_thread=is_main_thread)
+                become_parent()
                 serve_forks(theirs, lifeline_read, preload)
             finally:
                 os._exit(1)

@@ -12,12 +12,15 @@ import argparse
 import gc
 import os
 import select
+import shutil
 import signal
 import socket
 import time
 import traceback
 import warnings
 from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn, assert_never
 
@@ -41,9 +44,6 @@ def serve_forks(control: socket.socket, lifeline: int, preload: Preload) -> NoRe
         send_blocking(control, msg.Loaded())
         Parent(control, lifeline, preload).serve()
         code = 0
-    except (BrokenPipeError, ConnectionResetError):
-        # The agent is gone while we were telling it something.
-        code = orphans.ORPHAN_EXIT_CODE
     except BaseException:
         traceback.print_exc()
     finally:
@@ -63,6 +63,7 @@ class Parent:
         self._frames = FrameBuffer()
         self._wake_read, self._wake_write = _signal_pipe()
         self._running = True
+        self._guarded: str | None = None
 
     def serve(self) -> None:
         """Return when told to stop or when the agent is gone; no child is left then."""
@@ -70,18 +71,23 @@ class Parent:
         gc.disable()
         gc.collect()
         gc.freeze()
+        orphans.adopt_orphans()
+        orphans.wake_when_parent_ends()
         poll = select.poll()
         for readable in (self._control.fileno(), self._lifeline, self._wake_read):
             poll.register(readable, select.POLLIN)
         try:
             while self._running:
                 self._step({fd for fd, _ in poll.poll()})
+        except (BrokenPipeError, ConnectionResetError):
+            # While it was told something.
+            self._outlive_the_agent()
         finally:
             self._end_children()
 
     def _step(self, ready: set[int]) -> None:
         if self._lifeline in ready:
-            self._running = False
+            self._outlive_the_agent()
             return
         if self._wake_read in ready:
             os.read(self._wake_read, _READ_BYTES)
@@ -92,14 +98,18 @@ class Parent:
     def _receive(self) -> None:
         data, fds, flags, _ = socket.recv_fds(self._control, _READ_BYTES, 64)
         self._received_fds.extend(fds)
-        if not data or flags & socket.MSG_CTRUNC:
-            self._running = False
+        if not data:
+            self._outlive_the_agent()
             return
+        if flags & socket.MSG_CTRUNC:
+            raise OSError("this process has too many open files")
         for body in self._frames.feed(data):
             self._obey(_decode(body))
 
     def _obey(self, command: msg.ToParent) -> None:
         match command:
+            case msg.Guard(folder=folder):
+                self._guarded = folder
             case msg.Fork(key=key):
                 self._fork(key)
             case msg.Kill(pid=pid):
@@ -132,24 +142,41 @@ class Parent:
         return Inheritance(link, stderr, self._lifeline, self._pid, ours)
 
     def _reap(self) -> None:
-        # One by one: the user's file may have started processes of its own, which are not ours.
-        for pid in list(self._children):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
+        for pid, status in _ended_children():
+            if pid in self._children:
                 self._children.discard(pid)
                 code = os.waitstatus_to_exitcode(status)
                 send_blocking(self._control, msg.Exited(pid=pid, code=code))
 
+    def _outlive_the_agent(self) -> None:
+        """The agent is gone; only this process can still tidy up."""
+        self._running = False
+        if self._guarded is not None:
+            shutil.rmtree(self._guarded, ignore_errors=True)
+
     def _end_children(self) -> None:
-        for pid in self._children:
-            os.kill(pid, signal.SIGKILL)
+        """Kill and reap all, and what they had started: it becomes ours when they end."""
         deadline = time.monotonic() + REAP_TIMEOUT_S
-        while self._children and time.monotonic() < deadline:
-            for pid in list(self._children):
-                if os.waitpid(pid, os.WNOHANG)[0]:
-                    self._children.discard(pid)
-            if self._children:
-                select.select([self._wake_read], [], [], 0.01)
+        left = self._children | set(orphans.children_of_this_process())
+        while left and time.monotonic() < deadline:
+            for pid in left:
+                with suppress(PermissionError):  # a program of another user's, such as sudo
+                    os.kill(pid, signal.SIGKILL)
+            select.select([self._wake_read], [], [], 0.01)
+            self._children -= {pid for pid, _ in _ended_children()}
+            left = self._children | set(orphans.children_of_this_process())
+
+
+def _ended_children() -> Iterator[tuple[int, int]]:
+    """Pid and wait status of every child that has ended, ours and adopted ones; reaps them."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, status
 
 
 def fork_quietly() -> int:
@@ -159,18 +186,13 @@ def fork_quietly() -> int:
         return os.fork()
 
 
-def become_parent(agent_pid: int, dies_with_thread: bool = True) -> None:
-    """Signals and ties of a fresh preloaded parent, forked or started with SIGINT blocked.
-
-    `dies_with_thread`: whether the thread that started it lives as long as the agent.
-    """
+def become_parent() -> None:
+    """Signals and name of a fresh preloaded parent, forked or started with SIGINT blocked."""
     # Ctrl-C reaches the whole foreground group, SIGTERM all processes of a service; ending the run
     # is the agent's business.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    if dies_with_thread:
-        orphans.die_with_parent(agent_pid)
     orphans.set_process_name("ab:parent")
 
 
@@ -195,7 +217,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         parser.add_argument(name, type=int, required=True)
     parser.add_argument("pipeline", metavar="FILE:NAME", help="shown in the list of processes")
     options = parser.parse_args(arguments)
-    become_parent(options.agent_pid)
+    become_parent()
+    # It hears nothing while it runs the user's file, so until then it is simply killed.
+    orphans.die_with_parent(options.agent_pid)
     control = socket.socket(fileno=options.control)
     preload = _load(control)
     serve_forks(control, options.lifeline, preload)

@@ -78,6 +78,7 @@ def program(folder: Path, text: str) -> Iterator[tuple[subprocess.Popen[str], li
     path.write_text(HEAD + textwrap.dedent(text))
     popen = subprocess.Popen(
         [sys.executable, str(path)],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

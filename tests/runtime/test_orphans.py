@@ -69,6 +69,57 @@ def test_an_instance_that_was_stopped_ends_with_its_agent(tmp_path: Path) -> Non
         assert still_alive_after(pids, 5) == []
 
 
+WITH_A_HELPER = """
+    pipeline = fake.three_operators(fake.Endless())
+
+    def start_helper(instance):
+        # As a pool of multiprocessing does, or a program that is left running.
+        helper = os.fork()
+        if helper == 0:
+            time.sleep(60)
+            os._exit(0)
+        (instance.run_dir / "helper").write_text(str(helper))
+
+    fake.BEHAVIOUR["work"] = start_helper
+
+    if __name__ == "__main__":
+        run = launch.start(pipeline, Options(), entry=fake.ENTRY)
+        folder = run._agent.run_dir.path
+        while not (folder / "helper").exists() or run.snapshot().idle < 2:
+            time.sleep(0.01)
+        print(json.dumps([*run.snapshot().pids, int((folder / "helper").read_text())]), flush=True)
+        print(folder, flush=True)
+        sys.stdin.readline()
+        run.end_input()
+        print(run.wait().ended)
+"""
+
+
+@pytest.mark.skipif(not LINUX, reason="needs adoption as Linux has it")
+def test_what_user_functions_have_started_ends_with_the_run(tmp_path: Path) -> None:
+    with program(tmp_path, WITH_A_HELPER) as (popen, pids):
+        output, errors = popen.communicate("\n", timeout=15)
+        assert (output.split()[-1], errors) == ("completed", "")
+        assert not any(alive(pid) for pid in pids)
+
+
+@pytest.mark.skipif(not LINUX, reason="needs adoption as Linux has it")
+def test_what_user_functions_have_started_ends_when_the_agent_is_killed(tmp_path: Path) -> None:
+    with program(tmp_path, WITH_A_HELPER) as (popen, pids):
+        popen.kill()
+        assert still_alive_after(pids, 5) == []
+
+
+def test_the_folder_of_a_run_is_removed_even_if_the_agent_is_killed(tmp_path: Path) -> None:
+    with program(tmp_path, WITH_A_HELPER) as (popen, pids):
+        assert popen.stdout is not None
+        folder = Path(popen.stdout.readline().strip())
+        assert folder.is_dir()
+        popen.kill()
+        assert still_alive_after(pids, 5) == []
+        assert not folder.exists()
+
+
 @pytest.mark.parametrize("way", ["fork", "import"])
 def test_nothing_stays_when_the_preloaded_parent_is_killed(tmp_path: Path, way: str) -> None:
     with program(tmp_path, endless(way=way)) as (popen, pids):

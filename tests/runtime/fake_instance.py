@@ -61,7 +61,8 @@ class Fake:
         body = receive_blocking(self.link)
         if body is None:
             os._exit(75)
-        return _decode(body)
+        message: msg.ToProcess = _decode(body)
+        return message
 
     def expect(self, kind: type[Any]) -> Any:
         """The next message of that kind; others on the way are dropped."""

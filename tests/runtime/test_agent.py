@@ -22,7 +22,7 @@ from anabranch.runtime.live.run_dir import PATH_BYTES_MAX
 from anabranch.runtime.options import Options
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Report, read_report
-from anabranch.runtime.status import id_to_wire
+from anabranch.runtime.status import FinalCount, id_to_wire
 from tests.runtime import fake_instance as fake
 from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
 from tests.runtime.processes import alive, still_alive_after
@@ -473,7 +473,7 @@ def test_an_instance_that_does_not_exit_after_its_account_is_ended(
     def stays(me: Fake) -> None:
         me.wait_until_preds_are_gone()
         (me.run_dir / f"{me.id}.gone").touch()
-        me.say(fake.FinalCount(id=str(me.id), operator="work"))
+        me.say(FinalCount(id=str(me.id), operator="work"))
         pause(60)
 
     fake.BEHAVIOUR["work"] = stays

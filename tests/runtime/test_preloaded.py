@@ -16,6 +16,7 @@ from types import ModuleType
 
 import pytest
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.live import origin
 from anabranch.runtime.live.forker import Forker, ForkError
@@ -382,7 +383,7 @@ async def test_instances_get_the_settings_made_after_the_file_was_read(script: M
     script.here.with_scale("work", "max_instances", 2)
     again = origin.load_preload(request)
     origin._loading = False
-    assert again.pipeline.operators["work"].scale == Scale(max_instances=7)
+    assert again.pipeline.operators[OperatorName("work")].scale == Scale(max_instances=7)
     assert str(again.pipeline.dead_letters_path) == "elsewhere.jsonl"
 
 

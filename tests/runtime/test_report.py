@@ -116,7 +116,9 @@ def test_rates_of_the_live_view_are_over_the_last_second() -> None:
     for n in range(40):
         recorder.note_status(status("work.0", tuples_in=1000 * min(n, 20), tuples_out=n))
         recorder.sample(0.25 * n, {"work": 1})
-    assert recorder.recent_rates("work") == (0.0, pytest.approx(4.0))
+    rate_in, rate_out = recorder.recent_rates("work")
+    assert rate_in == 0.0
+    assert rate_out == pytest.approx(4.0)
 
 
 def test_latencies_of_a_sample_are_those_since_the_one_before() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,7 @@ from tests.runtime.fake_instance import Fake, Nowhere, Numbers
 from tests.runtime.processes import eventually, still_alive_after
 
 TIMEOUT_S = 20
-
-
-@pytest.fixture(autouse=True)
-def _usual_behaviour() -> Iterator[None]:
-    yield
-    fake.BEHAVIOUR.clear()
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
 
 class Publisher(Service):

@@ -1,0 +1,61 @@
+"""Runs of fake instances, carried out by a real agent in real processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live import launch
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.options import Options
+from anabranch.runtime.report import Report
+from tests.runtime import fake_instance as fake
+from tests.runtime.processes import still_alive_after
+
+TIMEOUT_S = 20
+
+
+def start(pipeline: Pipeline, **options: Any) -> Run:
+    return launch.start(pipeline, Options(**options), entry=fake.ENTRY)
+
+
+def finish(run: Run) -> Report:
+    """The report; nothing of the run is left."""
+    try:
+        return run.wait(TIMEOUT_S)
+    finally:
+        assert still_alive_after(run.snapshot().pids, 0) == []
+
+
+def failure_of(run: Run) -> RunFailed:
+    with pytest.raises(RunFailed) as failed:
+        run.wait(TIMEOUT_S)
+    assert still_alive_after(run.snapshot().pids, 1) == []
+    return failed.value
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def pause(seconds: float) -> None:
+    """In fakes, which are processes of their own."""
+    time.sleep(seconds)
+
+
+def kinds(report: Report, operator: str = "work") -> list[str]:
+    return [e.kind for e in report.events if e.operator == operator]
+
+
+def wait_for(file: Path) -> None:
+    """In fakes: until another one has made the file."""
+    until(file.exists)

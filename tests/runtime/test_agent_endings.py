@@ -1,0 +1,172 @@
+"""How runs end: completed, stopped, failed; always in bounded time, and nothing stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.status import FinalCount
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import (
+    TIMEOUT_S,
+    failure_of,
+    finish,
+    pause,
+    start,
+    until,
+)
+from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
+from tests.runtime.processes import alive
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+def test_a_run_of_limited_duration_ends_its_input_by_itself() -> None:
+    report = finish(start(three_operators(Endless()), duration_s=0.2))
+    assert report.ended == "completed"
+    assert report.seconds >= 0.2
+
+
+def test_ending_the_input_of_one_source_leaves_the_others() -> None:
+    pipeline = Pipeline("fake")
+    streams = [pipeline.source(name, Endless()) for name in ("a", "b")]
+    pipeline.merge(*streams).sink("out", fake.Nowhere())
+    run = start(pipeline)
+    run.end_input("a")
+    until(lambda: not run.snapshot().operator("a").instances)
+    assert [o.instances for o in run.snapshot().operators] == [0, 1, 1]
+    with pytest.raises(PipelineError, match="'out' is no source"):
+        run.end_input("out")
+    run.end_input()
+    assert finish(run).ended == "completed"
+
+
+def test_a_stopped_run_says_what_it_gave_up() -> None:
+    def tell(me: Fake) -> None:
+        me.status(tuples_in=10, tuples_out=9)
+
+    fake.BEHAVIOUR["work"] = tell
+    run = start(three_operators(Endless()))
+    until(lambda: run.snapshot().operator("work").tuples_in == 10)
+    report = run.stop()
+    assert (report.ended, report.failure, report.ok) == ("stopped", None, False)
+    assert report.operator("work").tuples_in == 10
+    assert "work.0 ended without an account of its tuples" in report.ledger.faults
+    assert not any(alive(pid) for pid in run.snapshot().pids)
+    assert run.stop() is report
+
+
+def test_a_killed_instance_fails_the_run_with_its_name_and_signal() -> None:
+    run = start(three_operators(Endless(), min_instances=2))
+    victim = run.snapshot().operator("work").members[1]
+    os.kill(victim.pid, signal.SIGKILL)
+    failed = failure_of(run)
+    assert failed.failure.message == (
+        f"operator 'work': instance work.1 (process {victim.pid}) was killed by SIGKILL"
+    )
+    assert failed.report.ended == "failed"
+    assert not failed.report.ledger.balanced
+
+
+def test_a_crashed_instance_fails_the_run_with_its_last_words() -> None:
+    def crash(me: Fake) -> None:
+        me.status()
+        raise ValueError("a mistake of ours")
+
+    fake.BEHAVIOUR["work"] = crash
+    lines: list[str] = []
+    with pytest.raises(RunFailed) as failed:
+        finish(start(three_operators(Endless()), on_output=lambda _, line: lines.append(line)))
+    assert "instance work.0" in failed.value.failure.message
+    assert failed.value.failure.message.endswith("ended with exit code 1")
+    assert "ValueError: a mistake of ours" in failed.value.failure.detail
+    assert "ValueError: a mistake of ours" in lines
+
+
+def test_an_instance_that_says_why_it_fails_is_quoted() -> None:
+    def fail(me: Fake) -> None:
+        me.say(msg.Failed(reason="OSError: no space left on out.jsonl", detail="line 3"))
+        os._exit(1)
+
+    fake.BEHAVIOUR["out"] = fail
+    with pytest.raises(RunFailed) as failed:
+        start(three_operators(Endless())).wait(TIMEOUT_S)
+    assert str(failed.value) == (
+        "operator 'out': instance out.0 failed: OSError: no space left on out.jsonl\nline 3"
+    )
+
+
+def test_an_instance_that_speaks_nonsense_fails_the_run() -> None:
+    def babble(me: Fake) -> None:
+        me.say({"kind": "nonsense"})
+        pause(60)
+
+    fake.BEHAVIOUR["work"] = babble
+    with pytest.raises(RunFailed, match=r"work\.0 broke its link to the agent"):
+        start(three_operators(Endless())).wait(TIMEOUT_S)
+
+
+def test_an_instance_that_does_not_exit_after_its_account_is_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.watch.EXIT_TIMEOUT_S", 0.3)
+
+    def stays(me: Fake) -> None:
+        me.wait_until_preds_are_gone()
+        (me.run_dir / f"{me.id}.gone").touch()
+        me.say(FinalCount(id=str(me.id), operator="work"))
+        pause(60)
+
+    fake.BEHAVIOUR["work"] = stays
+    begun = time.monotonic()
+    report = finish(start(three_operators(Numbers(1))))
+    assert report.ok
+    assert time.monotonic() - begun < 5
+
+
+def test_a_pipeline_whose_instances_do_not_start_says_so() -> None:
+    def refuse(me: Fake) -> None:
+        raise OSError("address already in use")
+
+    fake.BEFORE_READY["out"] = refuse
+    with pytest.raises(RunFailed) as failed:
+        start(three_operators())
+    assert "pipeline 'fake' did not start" in failed.value.failure.message
+    assert "address already in use" in str(failed.value)
+
+
+def test_an_instance_that_is_never_ready_fails_the_start_within_the_deadline() -> None:
+    fake.BEFORE_READY["work"] = lambda me: pause(60)
+    with pytest.raises(RunFailed, match=r"work\.0 was not ready within 1 s"):
+        start(three_operators(), limits=Limits(start_deadline_s=1.0))
+
+
+class Broken(Numbers):
+    def splits(self) -> Iterator[dict[str, Any]]:
+        yield {"n": 0}
+        raise PermissionError("texts/secret.txt")
+
+
+def test_a_source_that_cannot_go_on_fails_the_run_by_its_name() -> None:
+    with pytest.raises(RunFailed, match=r"source 'lines' cannot go on: PermissionError: texts/s"):
+        start(three_operators(Broken(2))).wait(TIMEOUT_S)
+
+
+def test_a_failure_of_the_agent_itself_ends_the_run_and_is_shown_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fall_over(*_: object) -> None:
+        raise RuntimeError("a bug of ours")
+
+    monkeypatch.setattr("anabranch.runtime.live.recorder.Recorder.sample", fall_over)
+    with pytest.raises((RunFailed, RuntimeError), match="a bug of ours"):
+        start(three_operators(Endless())).wait(TIMEOUT_S)

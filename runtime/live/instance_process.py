@@ -27,7 +27,6 @@ from anabranch.runtime.status import id_from_wire
 
 GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
-FAREWELL_S = 2.0
 
 
 def run_instance(
@@ -78,8 +77,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
     else:
         home.send(instance.final_count())
         code = 0
-    link.close()
-    await asyncio.wait([link.closed], timeout=FAREWELL_S)
+    await link.finish()
     return code
 
 

@@ -19,6 +19,8 @@ import msgspec
 from anabranch.runtime.live.own_files import own
 
 FRAME_BYTES_MAX = 32 * 2**20
+FAREWELL_S = 4.0
+"""How long whoever ends waits until its last words are heard."""
 UNSENT_BYTES_MAX = 16 * 2**20
 """More than this not taken by a process means that it does not read its link any more."""
 
@@ -103,6 +105,7 @@ class Link(asyncio.Protocol):
         self._buffer = FrameBuffer()
         self._transport: asyncio.Transport | None = None
         self._writable = asyncio.Event()
+        self._finished = False
 
     @classmethod
     async def attach(cls, sock: socket.socket, on_frame: Callable[[bytes], None]) -> Link:
@@ -112,8 +115,8 @@ class Link(asyncio.Protocol):
         return link
 
     def send(self, message: Any) -> None:
-        """Queue a message; a no-op when the link is closed. Never blocks."""
-        if self._transport is None or self._transport.is_closing():
+        """Queue a message; a no-op when the link is closed or finished. Never blocks."""
+        if self._finished or self._transport is None or self._transport.is_closing():
             return
         self._transport.write(encode(message))
         if self._transport.get_write_buffer_size() > UNSENT_BYTES_MAX:
@@ -122,6 +125,18 @@ class Link(asyncio.Protocol):
     async def drained(self) -> None:
         """Return when the system has taken everything sent so far, or the link is closed."""
         await self._writable.wait()
+
+    async def finish(self) -> None:
+        """Say no more, and return when the other end has heard everything and has closed.
+
+        Not simply `close`: if the other end then says something before it has read our last
+        words, the system tells it that the link is broken and they are lost. Bounded in time.
+        """
+        self._finished = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write_eof()
+        await asyncio.wait([self.closed], timeout=FAREWELL_S)
+        self.close()
 
     def close(self) -> None:
         if self._transport is not None:
@@ -142,7 +157,8 @@ class Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         try:
             for body in self._buffer.feed(data):
-                self.on_frame(body)
+                if not self._finished:
+                    self.on_frame(body)
         except Exception as error:
             # Not swallowed: whoever owns the link looks at `error` when it is closed.
             self._fail(error)

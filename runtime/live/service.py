@@ -22,8 +22,6 @@ from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.status import FinalCount
 
-FAREWELL_S = 2.0
-
 
 def services_of(pipeline: Pipeline) -> list[tuple[Service, tuple[str, ...]]]:
     """Each distinct service with the operators that name it, in the order of the operators."""
@@ -85,10 +83,9 @@ class _Context(ServiceContext):
         self.link.closed.add_done_callback(_exit_without_agent)
 
     async def part(self) -> None:
-        """Close the link after everything said was taken."""
+        """Close the link after everything said was heard."""
         self.link.closed.remove_done_callback(_exit_without_agent)
-        self.link.close()
-        await asyncio.wait([self.link.closed], timeout=FAREWELL_S)
+        await self.link.finish()
 
     def address(self, text: str) -> None:
         self.link.send(msg.Ready(address=text))

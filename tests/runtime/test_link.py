@@ -84,6 +84,33 @@ async def test_everything_sent_before_the_end_is_handed_over_before_closed(pair:
     assert link.error is None
 
 
+async def test_last_words_are_heard_by_an_end_that_speaks_before_it_reads_them(pair: Pair) -> None:
+    loop = asyncio.get_running_loop()
+    heard: list[bytes] = []
+    transport, agent = await loop.create_unix_connection(lambda: Link(heard.append), sock=pair[0])
+    process = await Link.attach(pair[1], lambda _: pytest.fail("heard after its last words"))
+    transport.pause_reading()
+    process.send(Ready(address="last"))
+    finishing = asyncio.create_task(process.finish())
+    for _ in range(3):  # as many steps as closing takes
+        await asyncio.sleep(0)
+        agent.send(Claim())
+    process.send(Ready(address="later"))
+    transport.resume_reading()
+    await asyncio.wait_for(agent.closed, 10)
+    await asyncio.wait_for(finishing, 10)
+    assert heard == bodies(Ready(address="last"))
+
+
+async def test_finishing_does_not_wait_for_ever_for_an_end_that_hangs(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.link.FAREWELL_S", 0.01)
+    link = await Link.attach(pair[0], lambda _: None)
+    await asyncio.wait_for(link.finish(), 10)
+    await asyncio.wait_for(link.closed, 10)
+
+
 async def test_a_receiver_that_raises_closes_the_link_and_keeps_the_reason(pair: Pair) -> None:
     ours, theirs = pair
 

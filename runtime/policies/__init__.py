@@ -17,7 +17,8 @@ from anabranch.runtime.policies.decision import (
     Why,
 )
 from anabranch.runtime.policies.fixed import FIXED
-from anabranch.runtime.policies.probabilistic import PROBABILISTIC, Load, measure
+from anabranch.runtime.policies.load import Load, measure
+from anabranch.runtime.policies.probabilistic import PROBABILISTIC
 from anabranch.runtime.policies.reading import Reading
 
 DEFAULT_POLICY = PROBABILISTIC.name

@@ -34,6 +34,11 @@ class Why(Enum):
     HOST_FULL = "overloaded, but the host has no processor to spare"
     BACKING_OFF = "overloaded, but the last step did not raise the throughput"
     OVERLOADED = "overloaded"
+    SLIGHTLY = "overloaded, but so far only slightly and not for long"
+    ENOUGH_COMING = "overloaded, but enough instances are on their way"
+    ANOTHERS_TURN = "overloaded, and it is a sibling's turn to duplicate"
+    YOUNGER_LEAVE = "underloaded, and younger siblings leave"
+    ENOUGH_LEAVING = "underloaded, but enough siblings are leaving"
     UNDERLOADED = "underloaded"
     KEEPER = "underloaded, but the keeper stays"
     NO_SURPLUS = "underloaded, but not by a whole instance"
@@ -49,7 +54,8 @@ class Explanation:
     the instances that this one wishes for beside itself, `wanted` what the shared maximum leaves
     of it. `surplus` counts whole superfluous
     instances of the operator. `probability` is the chance of the step that was drawn for, `draw`
-    the number drawn (the step is taken if it is below). `wait_s`: until the rule ends.
+    the number drawn (the step is taken if it is below). `coming`: how many more instances, or
+    fewer, siblings have under way as far as this one can tell. `wait_s`: until the rule ends.
     """
 
     why: Why
@@ -62,6 +68,7 @@ class Explanation:
     surplus: int | None = None
     probability: float | None = None
     draw: float | None = None
+    coming: int = 0
     wait_s: float | None = None
 
     @property
@@ -85,7 +92,8 @@ class Explanation:
         if self.probability is not None:
             drew = "" if self.draw is None else f" (drew {self.draw:.2f})"
             parts.append(f"probability {self.probability:.2f}{drew}")
-        parts.append(f"{self.instances} instance{'s' if self.instances != 1 else ''}")
+        under_way = f", {self.coming:+d} under way" if self.coming else ""
+        parts.append(f"{self.instances} instance{'s' if self.instances != 1 else ''}{under_way}")
         return parts
 
 

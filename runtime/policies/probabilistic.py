@@ -28,12 +28,20 @@ What the paper leaves open is decided so:
   repeated at once: the wait doubles with every such step, and newcomers inherit it (P23). The
   step is not undone, since that would make a saturated instance leave.
 * Decisions come every period with a tenth of jitter, so that siblings do not stay in step (P22).
+
+Where neighbours tell an instance its rank as well, nobody draws (`turns`): all work out the same
+missing or superfluous number, less what is under way already, and those whose turn it is see to
+it. Then, beside the above,
+
+* what is missing is rounded to whole instances, and a slight overload, up to halfway between
+  `high` and full, must last a few periods first; one that lasts brings an instance at least;
+* half an instance stays in reserve when some leave, so that the next wave does not need them.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.graph import Scale
@@ -41,58 +49,34 @@ from anabranch.runtime.policies.decision import (
     Decision,
     Duplicate,
     Explanation,
-    Heritage,
     Hold,
     Leave,
     Policy,
     Why,
 )
+from anabranch.runtime.policies.in_turn import (
+    grow_in_turn,
+    leave_in_turn,
+    net,
+    rested,
+    shrink_in_turn,
+)
+from anabranch.runtime.policies.load import SATURATED, Load, measure
+from anabranch.runtime.policies.memory import Memory, born, heritage, learn
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
+from anabranch.runtime.policies.turns import next_slot_s
 
 if TYPE_CHECKING:
     from random import Random
 
-DRAIN_S = 5.0
-"""What waits should be gone after so long."""
-SATURATED = 0.95
-"""Busy for this share of the time is busy all the time."""
 BLOCKED = 0.2
 """Held up by successors for this share of the time: they are the bottleneck."""
 CPU_WAIT = 0.5
 """Waiting for a processor for this share of the time: the host has none to spare."""
-HELPED = 0.25
-"""A step helped if it brought this share of the throughput that its instances should bring."""
-BACKOFF_MAX_S = 300.0
 MINUTE_S = 60.0
 JITTER = 0.1
 ROUNDING = 1e-9
 """So that a surplus of exactly one survives floating point."""
-
-
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """What an instance remembers between two decisions.
-
-    `due_s`: no decision before. `actions`: when it duplicated or left, per newcomer, in the
-    last minute. `instances`, `throughput`: of the operator, when it last looked at the load.
-    `failed_steps`: steps in a row that did not help; `backoff_until_s`: no duplication before.
-    """
-
-    due_s: float = -math.inf
-    actions: tuple[float, ...] = ()
-    instances: int = 0
-    throughput: float = 0.0
-    failed_steps: int = 0
-    backoff_until_s: float = -math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Demand against capacity. `ratio` is None while the capacity is unknown."""
-
-    demand_per_s: float
-    capacity: float | None
-    ratio: float | None
 
 
 def decide(
@@ -106,30 +90,23 @@ def decide(
         memory, actions=tuple(t for t in memory.actions if reading.now_s - t < MINUTE_S)
     )
     load = measure(reading, settings)
-    memory = _learn(reading, settings, memory, load)
-    decision = _within_bounds(reading, settings, rng) or _by_load(
+    memory = learn(reading, settings, memory, load)
+    decision, memory = _within_bounds(reading, settings, memory, rng) or _by_load(
         reading, settings, memory, load, rng
     )
     decision = _within_budget(decision, reading, settings, memory)
-    jitter = 1 + JITTER * (2 * rng.random() - 1)
     return decision, replace(
         memory,
-        due_s=reading.now_s + settings.period_s * jitter,
+        due_s=_next_look_s(reading, settings, rng),
         actions=memory.actions + (reading.now_s,) * _cost(decision),
     )
 
 
-def measure(reading: Reading, settings: Scale) -> Load:
-    """The load of one instance; a capacity that the user gave wins over the measured one."""
-    capacity = settings.capacity or reading.capacity
-    drain_s = max(DRAIN_S, settings.period_s, SERVICE_TIMES / capacity if capacity else 0.0)
-    wanted = reading.received_per_s if reading.demand_per_s is None else reading.demand_per_s
-    demand = wanted + (reading.queued + reading.held_upstream) / drain_s
-    if reading.busy >= SATURATED:
-        return Load(demand, capacity, max(reading.busy, demand / capacity if capacity else 0.0))
-    if capacity is None:
-        return Load(demand, None, 0.0 if demand == 0 and reading.busy == 0 else None)
-    return Load(demand, capacity, demand / capacity)
+def _next_look_s(reading: Reading, settings: Scale, rng: Random) -> float:
+    """Turns go by slots of time, the same for all; those who draw had better not be in step."""
+    if reading.rank is not None:
+        return next_slot_s(reading.now_s, settings.period_s)
+    return reading.now_s + settings.period_s * (1 + JITTER * (2 * rng.random() - 1))
 
 
 def _too_early(reading: Reading, settings: Scale, memory: Memory) -> Hold | None:
@@ -156,78 +133,76 @@ def _refills(reading: Reading, settings: Scale) -> bool:
     return reading.keeper and reading.instances < settings.min_instances
 
 
-def _learn(reading: Reading, settings: Scale, memory: Memory, load: Load) -> Memory:
-    """Judge the last growth of the operator, whoever began it, by what it brought."""
-    n = reading.instances
-    now = replace(memory, instances=n, throughput=n * reading.processed_per_s)
-    if load.ratio is not None and load.ratio <= settings.high:
-        return replace(now, failed_steps=0, backoff_until_s=-math.inf)
-    if not 0 < memory.instances < n or memory.throughput <= 0:
-        return now
-    hoped = n / memory.instances - 1
-    if now.throughput / memory.throughput - 1 >= HELPED * hoped:
-        return replace(now, failed_steps=0)
-    failed = memory.failed_steps + 1
-    wait = max(settings.cooldown_s, settings.period_s) * 2.0 ** min(failed, 16)
-    return replace(
-        now, failed_steps=failed, backoff_until_s=reading.now_s + min(wait, BACKOFF_MAX_S)
-    )
-
-
-def _within_bounds(reading: Reading, settings: Scale, rng: Random) -> Decision | None:
+def _within_bounds(
+    reading: Reading, settings: Scale, memory: Memory, rng: Random
+) -> tuple[Decision, Memory] | None:
     """What the bounds demand, whatever the load."""
     n = reading.instances
     if _refills(reading, settings):
-        return Duplicate(
-            settings.min_instances - n, Explanation(why=Why.BELOW_MINIMUM, instances=n)
-        )
-    if n > settings.max_instances and not reading.keeper:
-        surplus = n - settings.max_instances
-        why = Explanation(why=Why.ABOVE_MAXIMUM, instances=n, surplus=surplus)
-        return _leave_by_chance(reading, surplus, why, rng)
-    return None
+        why = Explanation(why=Why.BELOW_MINIMUM, instances=n)
+        return Duplicate(settings.min_instances - n, why), memory
+    if n <= settings.max_instances or reading.keeper:
+        return None
+    surplus = n - settings.max_instances
+    why = Explanation(why=Why.ABOVE_MAXIMUM, instances=n, surplus=surplus)
+    if reading.rank is None:
+        return _leave_by_chance(reading, surplus, why, rng), memory
+    surplus = max(0, n + net(memory) - settings.max_instances)
+    return leave_in_turn(reading, settings, memory, surplus, why, Why.ABOVE_MAXIMUM)
 
 
 def _by_load(
     reading: Reading, settings: Scale, memory: Memory, load: Load, rng: Random
-) -> Decision:
-    n = reading.instances
+) -> tuple[Decision, Memory]:
     ratio = load.ratio
     numbers = Explanation(
         why=Why.DEAD_BAND,
-        instances=n,
+        instances=reading.instances,
         demand_per_s=load.demand_per_s,
         capacity=load.capacity,
         load=ratio,
         p=None if ratio is None else ratio / settings.target - 1,
+        coming=net(memory),
     )
     if reading.is_source and reading.demand_per_s is None:
-        return Hold(Explanation(why=Why.SOURCE, instances=n))
+        return Hold(Explanation(why=Why.SOURCE, instances=reading.instances)), memory
     if ratio is None:
-        return Hold(replace(numbers, why=Why.NO_CAPACITY))
+        return Hold(replace(numbers, why=Why.NO_CAPACITY)), memory
     if reading.blocked >= BLOCKED:
-        return Hold(replace(numbers, why=Why.BLOCKED))
+        return Hold(replace(numbers, why=Why.BLOCKED)), memory
     if ratio > settings.high:
-        return _grow(reading, settings, memory, numbers, rng)
+        held = _must_not_grow(reading, settings, memory)
+        if held is not None:
+            return Hold(replace(numbers, why=held[0], wait_s=held[1])), memory
+        if reading.rank is not None:
+            return grow_in_turn(reading, settings, memory, numbers)
+        return _grow_by_chance(reading, settings, numbers, rng), memory
     if ratio < settings.low:
-        return _shrink(reading, settings, numbers, rng)
-    return Hold(numbers)
+        if reading.rank is not None:
+            return shrink_in_turn(reading, settings, rested(memory), numbers)
+        return _shrink_by_chance(reading, settings, numbers, rng), memory
+    return Hold(numbers), rested(memory)
 
 
-def _grow(
-    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation, rng: Random
-) -> Decision:
-    n = reading.instances
-    room = settings.max_instances - n
-    if room <= 0:
-        return Hold(replace(numbers, why=Why.AT_MAXIMUM))
+def _must_not_grow(
+    reading: Reading, settings: Scale, memory: Memory
+) -> tuple[Why, float | None] | None:
+    """What forbids growth however high the load is, and for how long if that is known."""
+    if reading.instances >= settings.max_instances:
+        return Why.AT_MAXIMUM, None
     if settings.capacity is None and reading.cpu_wait >= CPU_WAIT:
-        return Hold(replace(numbers, why=Why.HOST_FULL))
+        return Why.HOST_FULL, None
     if reading.now_s < memory.backoff_until_s:
-        wait = memory.backoff_until_s - reading.now_s
-        return Hold(replace(numbers, why=Why.BACKING_OFF, wait_s=wait))
+        return Why.BACKING_OFF, memory.backoff_until_s - reading.now_s
+    return None
+
+
+def _grow_by_chance(
+    reading: Reading, settings: Scale, numbers: Explanation, rng: Random
+) -> Hold | Duplicate:
+    room = settings.max_instances - reading.instances
     assert numbers.p is not None
-    wanted = min(numbers.p, room / n)
+    wanted = min(numbers.p, room / reading.instances)
     certain = math.floor(wanted)
     chance = wanted - certain
     draw = rng.random()
@@ -236,7 +211,9 @@ def _grow(
     return Duplicate(count, why) if count >= 1 else Hold(why)
 
 
-def _shrink(reading: Reading, settings: Scale, numbers: Explanation, rng: Random) -> Decision:
+def _shrink_by_chance(
+    reading: Reading, settings: Scale, numbers: Explanation, rng: Random
+) -> Hold | Leave:
     n = reading.instances
     if reading.keeper:
         return Hold(replace(numbers, why=Why.KEEPER))
@@ -281,26 +258,6 @@ def _cost(decision: Decision) -> int:
             return 1
         case Hold():
             return 0
-
-
-def heritage(memory: Memory, now_s: float) -> Heritage:
-    """What a newcomer should know: how the operator did before it, and which steps failed."""
-    return {
-        "instances": memory.instances,
-        "throughput": memory.throughput,
-        "failed_steps": memory.failed_steps,
-        "backoff_s": max(0.0, memory.backoff_until_s - now_s),
-    }
-
-
-def born(heritage: Heritage, now_s: float) -> Memory:
-    """The memory of a newcomer; an empty heritage tells it nothing."""
-    return Memory(
-        instances=int(heritage.get("instances", 0)),
-        throughput=heritage.get("throughput", 0.0),
-        failed_steps=int(heritage.get("failed_steps", 0)),
-        backoff_until_s=now_s + heritage.get("backoff_s", 0.0),
-    )
 
 
 PROBABILISTIC = Policy("probabilistic", Memory(), decide, born, heritage)

@@ -18,21 +18,23 @@ Without that, one ten-second tuple that arrives within a one-second window is a 
 class Reading:
     """One instance's measurements at `now_s` (seconds on a monotonic clock).
 
-    `instances` counts active instances of the operator, this one included, as its neighbours
-    tell it; who has not started yet is not in it (P14). `covered_s` is how long the samples
+    `instances` counts active instances of the operator, this one included, as its neighbours tell
+    it; who has not started yet is not in it (P14). `rank` is this one's place among them in the
+    order of ids, from 0, None where neighbours do not tell it. `covered_s` is how long the samples
     reach back. `capacity` is tuples per busy second, None while unknown. `queued` are tuples
-    received and not yet processed. `held_upstream` is this instance's share of what
-    predecessors hold for its operator for lack of credit. `busy`, `starved` and `blocked` are
-    shares of the time and add up to 1; `blocked_by` names the successor that blocked longest
-    (P40). `cpu_wait` is the share of the time in which it was ready to work but the host had no
-    processor for it. `demand_per_s` replaces arrivals where there are none: what a paced source
-    should read to keep its pace, None for a source that reads as fast as it can.
+    received and not yet processed. `held_upstream` is this instance's share of what predecessors
+    hold for its operator for lack of credit. `busy`, `starved` and `blocked` are shares of the
+    time and add up to 1; `blocked_by` names the successor that blocked longest (P40). `cpu_wait`
+    is the share of the time in which it was ready to work but the host had no processor for it.
+    `demand_per_s` replaces arrivals where there are none: what a paced source should read to keep
+    its pace, None for a source that reads as fast as it can.
     """
 
     now_s: float
     instances: int
     instances_changed_s: float
     covered_s: float
+    rank: int | None = None
     keeper: bool = False
     is_source: bool = False
     busy_with_operation: bool = False

@@ -21,7 +21,9 @@ from anabranch.runtime.policies import (
     measure,
     policy,
 )
-from anabranch.runtime.policies.probabilistic import DRAIN_S, Memory, decide
+from anabranch.runtime.policies.load import DRAIN_S
+from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.probabilistic import decide
 
 SCALE = Scale(target=0.7, high=0.8, low=0.6, capacity=1000.0, max_instances=8)
 

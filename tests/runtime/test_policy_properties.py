@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import replace
 
@@ -10,7 +11,11 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.policies import Decision, Duplicate, Hold, Leave, Reading, Why, measure
-from anabranch.runtime.policies.probabilistic import BLOCKED, SATURATED, Memory, decide
+from anabranch.runtime.policies.in_turn import RESERVE
+from anabranch.runtime.policies.load import SATURATED
+from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.probabilistic import BLOCKED, decide
+from anabranch.runtime.policies.turns import BATCH_MAX, joining, leaving, settled
 
 NOW_S = 10_000.0
 shares = st.floats(0, 1)
@@ -35,7 +40,7 @@ def scales(draw: st.DrawFn) -> Scale:
         min_instances=least,
         max_instances=most,
         period_s=draw(st.floats(0.05, 10)),
-        cooldown_s=draw(st.floats(0, 20)),
+        cooldown_s=draw(st.just(0.0) | st.floats(0.001, 20)),
         actions_per_minute_max=draw(st.integers(1, 30)),
     )
 
@@ -43,9 +48,11 @@ def scales(draw: st.DrawFn) -> Scale:
 @st.composite
 def readings(draw: st.DrawFn) -> Reading:
     busy = draw(shares)
+    instances = draw(st.integers(1, 60))
     return Reading(
         now_s=NOW_S,
-        instances=draw(st.integers(1, 60)),
+        instances=instances,
+        rank=draw(st.none() | st.integers(0, instances - 1)),
         instances_changed_s=draw(ages(100)),
         covered_s=draw(st.floats(0, 1000)),
         keeper=draw(st.booleans()),
@@ -64,6 +71,7 @@ def readings(draw: st.DrawFn) -> Reading:
     )
 
 
+underways = st.tuples(ages(6).map(lambda t: t + 3), st.integers(-5, 5).filter(bool))
 memories = st.builds(
     Memory,
     due_s=st.just(0.0) | ages(1).map(lambda t: t + 0.5),
@@ -72,6 +80,8 @@ memories = st.builds(
     throughput=rates,
     failed_steps=st.integers(0, 100),
     backoff_until_s=st.just(0.0) | ages(10).map(lambda t: t + 5),
+    coming=st.just(()) | st.lists(underways, max_size=4).map(tuple),
+    overloaded_since_s=st.just(math.inf) | ages(10),
 )
 decisions = st.tuples(readings(), scales(), memories, st.integers(0, 2**32))
 
@@ -150,6 +160,7 @@ def test_whoever_leaves_does_not_push_the_others_above_the_target(
     seen = replace(
         seen,
         instances=instances,
+        rank=None,
         instances_changed_s=0.0,
         covered_s=NOW_S,
         busy_with_operation=False,
@@ -175,3 +186,60 @@ def test_more_demand_never_means_fewer_duplicates(seen: Reading, scale: Scale, s
         return decision.n if isinstance(decision, Duplicate) else 0
 
     assert made(seen.queued) <= made(seen.queued + 50_000)
+
+
+@given(st.integers(1, 60), st.floats(0.81, 20), st.integers(0, 10**6), st.floats(0.1, 5))
+def test_siblings_that_see_the_same_start_exactly_what_is_missing(
+    siblings: int, load: float, slot: int, period_s: float
+) -> None:
+    scale = Scale(capacity=1000.0, max_instances=10**6, period_s=period_s, cooldown_s=0.0,
+                  actions_per_minute_max=10**6)  # fmt: skip
+    made = [d.n for d in together(siblings, load, scale, slot) if isinstance(d, Duplicate)]
+    exact = load * siblings / scale.target - siblings
+    if load > 0.9:
+        assert sum(made) == math.floor(exact + 0.5)
+    else:
+        assert made == []  # slight, and only just begun
+    assert max(made, default=0) <= max(BATCH_MAX, math.ceil(exact / siblings) + 1)
+
+
+@given(st.integers(2, 60), st.floats(0, 0.59), st.integers(0, 10**6))
+def test_of_siblings_that_see_the_same_the_youngest_leave(
+    siblings: int, load: float, slot: int
+) -> None:
+    scale = Scale(capacity=1000.0, max_instances=60, cooldown_s=0.0)
+    leave = [isinstance(d, Leave) for d in together(siblings, load, scale, slot)]
+    stay = max(1, math.ceil(load * siblings / scale.target + RESERVE))
+    assert leave == [rank >= stay for rank in range(siblings)]
+
+
+def together(siblings: int, load: float, scale: Scale, slot: int) -> list[Decision]:
+    """What all decide in one slot; the keeper is the oldest."""
+    now_s = (slot + 0.5) * scale.period_s
+    seen = [
+        Reading(
+            now_s=now_s,
+            instances=siblings,
+            instances_changed_s=-100.0,
+            covered_s=100.0,
+            rank=rank,
+            keeper=rank == 0,
+            received_per_s=load * 1000,
+            busy=min(load, 0.9),
+        )
+        for rank in range(siblings)
+    ]
+    return [decide(s, scale, Memory(), random.Random(0))[0] for s in seen]
+
+
+@given(st.lists(st.tuples(st.floats(0, 9), st.integers(-5, 5).filter(bool))), st.integers(-9, 9))
+def test_what_is_under_way_shrinks_by_what_came_and_never_turns_round(
+    entries: list[tuple[float, int]], change: int
+) -> None:
+    coming = tuple(entries)
+    left = settled(coming, change, 0.0)
+    assert 0 <= joining(left) <= joining(coming)
+    assert 0 <= leaving(left) <= leaving(coming)
+    assert joining(coming) - joining(left) <= max(change, 0) + sum(n > 0 and t <= 0 for t, n in
+                                                                   entries) * 5  # fmt: skip
+    assert settled(left, 0, 10.0) == ()

@@ -1,0 +1,112 @@
+"""What siblings that know their ranks do about their load; `turns` says who of them does it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from anabranch.runtime.graph import Scale
+from anabranch.runtime.policies.decision import Decision, Duplicate, Explanation, Hold, Leave, Why
+from anabranch.runtime.policies.load import SATURATED
+from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.policies.turns import (
+    COMING_PERIODS,
+    is_among_the_youngest,
+    joining,
+    leaving,
+    noted,
+    share,
+    slot_of,
+)
+
+LASTING_PERIODS = 3.0
+"""A slight overload that lasts so long is answered."""
+RESERVE = 0.5
+"""Whoever leaves must leave so much of an instance too many behind."""
+
+
+def grow_in_turn(
+    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation
+) -> tuple[Decision, Memory]:
+    """See to this instance's share of what is missing; `numbers.load` is above the threshold."""
+    assert reading.rank is not None
+    assert numbers.load is not None
+    n = reading.instances
+    expected = max(1, n + numbers.coming)
+    load = numbers.load * n / expected
+    if load <= settings.high:
+        return Hold(replace(numbers, why=Why.ENOUGH_COMING)), rested(memory)
+    memory = replace(memory, overloaded_since_s=min(memory.overloaded_since_s, reading.now_s))
+    lasts = reading.now_s - memory.overloaded_since_s >= LASTING_PERIODS * settings.period_s
+    missing = math.floor(numbers.load * n / settings.target - expected + 0.5)
+    missing = max(missing, 1) if lasts else missing
+    if missing < 1 or not (lasts or load > (settings.high + 1) / 2):
+        return Hold(replace(numbers, why=Why.SLIGHTLY)), memory
+    missing = min(missing, settings.max_instances - max(n, expected))
+    if missing < 1:
+        return Hold(replace(numbers, why=Why.AT_MAXIMUM)), memory
+    memory = under_way(memory, missing, reading, settings)
+    own = share(missing, reading.rank, n, slot_of(reading.now_s, settings.period_s))
+    why = replace(numbers, why=Why.OVERLOADED, wanted=missing / n)
+    if own < 1:
+        return Hold(replace(why, why=Why.ANOTHERS_TURN)), memory
+    return Duplicate(own, why), memory
+
+
+def shrink_in_turn(
+    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation
+) -> tuple[Decision, Memory]:
+    """Leave if this instance is one of those that should; its load is below the threshold."""
+    assert numbers.load is not None
+    n = reading.instances
+    expected = max(1, n + numbers.coming)
+    if n <= settings.min_instances:
+        return Hold(replace(numbers, why=Why.AT_MINIMUM)), memory
+    if numbers.load * n / expected >= settings.low:
+        return Hold(replace(numbers, why=Why.ENOUGH_LEAVING)), memory
+    needed = math.ceil(numbers.load * n / settings.target + RESERVE)
+    surplus = expected - max(needed, settings.min_instances)
+    if surplus < 1:
+        return Hold(replace(numbers, why=Why.NO_SURPLUS, surplus=max(surplus, 0))), memory
+    return leave_in_turn(reading, settings, memory, surplus, numbers, Why.UNDERLOADED)
+
+
+def leave_in_turn(
+    reading: Reading,
+    settings: Scale,
+    memory: Memory,
+    surplus: int,
+    numbers: Explanation,
+    reason: Why,
+) -> tuple[Decision, Memory]:
+    """Of the siblings, the `surplus` youngest that do not leave yet."""
+    assert reading.rank is not None
+    goes = is_among_the_youngest(surplus, reading.rank, reading.instances, leaving(memory.coming))
+    memory = under_way(memory, -surplus, reading, settings)
+    why = replace(numbers, why=reason, surplus=surplus)
+    if not goes:
+        return Hold(replace(why, why=Why.YOUNGER_LEAVE)), memory
+    if reading.keeper:
+        return Hold(replace(why, why=Why.KEEPER)), memory
+    if reading.busy >= SATURATED:
+        return Hold(replace(why, why=Why.SATURATED)), memory
+    return Leave(why), memory
+
+
+def under_way(memory: Memory, change: int, reading: Reading, settings: Scale) -> Memory:
+    """Note what siblings do now; it should show within some periods or the cool-down."""
+    until_s = reading.now_s + max(COMING_PERIODS * settings.period_s, settings.cooldown_s)
+    return replace(memory, coming=noted(memory.coming, change, until_s))
+
+
+def rested(memory: Memory) -> Memory:
+    """It is not overloaded, so an overload would begin anew."""
+    if memory.overloaded_since_s == math.inf:
+        return memory
+    return replace(memory, overloaded_since_s=math.inf)
+
+
+def net(memory: Memory) -> int:
+    """By how much siblings are about to change the number of instances."""
+    return joining(memory.coming) - leaving(memory.coming)

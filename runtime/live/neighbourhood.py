@@ -43,6 +43,11 @@ def _totals(channel: Channel) -> Totals:
     return Totals(str(channel.peer), *counts)
 
 
+def _is_open(channel: Channel) -> bool:
+    """Whether something is left to say before the end."""
+    return not channel.session.settled or (channel.dialing and not channel.connected)
+
+
 def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
     sums: Counter[str] = Counter()
     for peer, n in pairs:
@@ -223,10 +228,14 @@ class Neighbourhood:
             self._changed.set()
 
     async def part(self, reason: str) -> None:
-        """Wait until all that was sent is acknowledged (I11), say goodbye, close."""
+        """Wait until all that was sent is acknowledged (I11), say goodbye, close.
+
+        A listener that is not connected just now is dialled once more: it cannot dial me, and
+        would wait for the acknowledgement of what it has said last.
+        """
         self._parting = True
         deadline = asyncio.get_running_loop().time() + PARTING_S
-        while unsettled := [c for c in self.channels if not c.session.settled]:
+        while unsettled := [c for c in self.channels if _is_open(c)]:
             self._changed.clear()
             rest_s = deadline - asyncio.get_running_loop().time()
             try:

@@ -138,7 +138,7 @@ class Neighbours:
 
     def note_progress(self) -> None:
         """Something was acknowledged, or a channel has closed."""
-        if self._parting and not self.me.exited and all(c.session.settled for c in self.channels):
+        if self._parting and not self.me.exited and not any(map(_is_open, self.channels)):
             self._part()
 
     def _part_anyway(self, _: None) -> None:
@@ -155,3 +155,9 @@ class Neighbours:
         for channel in self.channels:
             channel.say_bye()
         self.me.exit()
+
+
+def _is_open(channel: Channel) -> bool:
+    """Whether something is left to say: a frame to be acknowledged, or, to a listener that is not
+    connected just now, BYE, with the acknowledgement of what it has said last."""
+    return not channel.session.settled or (channel.dialing and channel.lane is None)

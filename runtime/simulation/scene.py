@@ -108,7 +108,7 @@ SIZES = {
         starting=(1, 3, 6, 12),
         tuples=(2_000, 50_000),
         load_s=(2.0, 10.0),
-        decisions=60,
+        decisions=120,
         troubles=20,
         instances_max=150,
         numbered=False,
@@ -191,7 +191,7 @@ class _Drawing:
             name=name,
             cost_s=cost_s,
             rule=rng.choice(rules),
-            selectivity=rng.choice((1.0, 1.0, 1.0, 0.5, 1.7)),
+            selectivity=rng.choice((1.0, 1.0, 1.0, 0.5, 1.3)),
             scale=self._scale(cost_s),
             flush_s=rng.choice((0.0, 0.01, 0.2)),
         )

@@ -8,6 +8,7 @@ everybody must go. (In some worlds the input ends amid the trouble.)
 from __future__ import annotations
 
 import random
+import traceback
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,12 +28,12 @@ from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.scene import Decision, Scene
 from anabranch.runtime.simulation.troubles import Troubles, picked
-from anabranch.runtime.simulation.world import Table, Watch, World
+from anabranch.runtime.simulation.world import Remark, Table, Watch, World
 
 EVENTS_MAX = {"small": 60_000, "large": 6_000_000}
 """More than that is a world that never comes to rest."""
-CONVERGENCE_S = 120.0
-"""Within so much virtual time a healed world is at rest."""
+CONVERGENCE_S = {"small": 120.0, "large": 3600.0}
+"""Within so much virtual time a healed world is at rest; large ones may have much to catch up."""
 
 
 class Verdict(Enum):
@@ -63,9 +64,16 @@ class Outcome:
 
 
 class Trial:
-    def __init__(self, scene: Scene, *, table: Table = TABLE, watch: Watch | None = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        *,
+        table: Table = TABLE,
+        watch: Watch | None = None,
+        remark: Remark | None = None,
+    ) -> None:
         self.scene = scene
-        self.world = world_of(scene, table=table, watch=watch)
+        self.world = world_of(scene, table, watch, remark)
         self.troubles = Troubles(self.world)
         self._events_left = EVENTS_MAX[scene.size]
 
@@ -76,6 +84,9 @@ class Trial:
             found = str(fault)
         except AnabranchProtocolError as error:
             found = f"{type(error).__name__}: {error.what}"
+        except Exception as error:  # whatever crashes a driver is a finding too
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            found = f"crash: {error!r} in {where.name}, line {where.lineno} of {where.filename}"
         return self._outcome(found)
 
     def _faults(self) -> Iterator[str]:
@@ -104,9 +115,10 @@ class Trial:
         self._events_left -= clock.done - done
 
     def _rest(self) -> Iterator[str]:
-        yield from self._go_on(self.world.clock.now + CONVERGENCE_S)
+        bound_s = CONVERGENCE_S[self.scene.size]
+        yield from self._go_on(self.world.clock.now + bound_s)
         if not self.world.clock.idle:
-            yield f"L3: not at rest after {CONVERGENCE_S:.0f} s without trouble"
+            yield f"L3: not at rest after {bound_s:.0f} s without trouble"
 
     def _decide(self, decision: Decision) -> None:
         able = [i for i in self.world.of[decision.operator] if isinstance(i.core.state, Active)]
@@ -158,7 +170,7 @@ def _is_keeper(me: Instance) -> bool:
     return isinstance(state, Active) and state.keeper
 
 
-def world_of(scene: Scene, *, table: Table = TABLE, watch: Watch | None = None) -> World:
+def world_of(scene: Scene, table: Table, watch: Watch | None, remark: Remark | None) -> World:
     sources = scene.sources
     boards = {
         name: Board(
@@ -182,4 +194,5 @@ def world_of(scene: Scene, *, table: Table = TABLE, watch: Watch | None = None) 
         policy=policy() if scene.policy else None,
         table=table,
         watch=watch,
+        remark=remark,
     )

@@ -32,6 +32,7 @@ from anabranch.runtime.simulation.settings import Births, Knobs, Net
 Table = Mapping[tuple[type[State], type], Cell]
 Watch = Callable[[Instance, Event, State, tuple[Effect, ...], str], None]
 Note = Callable[[Instance, str, str], None]
+Remark = Callable[[str], None]
 Birth = tuple[Instance, int, str, dict[str, float]]
 
 
@@ -57,7 +58,7 @@ class World:
         table: Table = TABLE,
         watch: Watch | None = None,
         note: Note | None = None,
-        remark: Callable[[str], None] | None = None,
+        remark: Remark | None = None,
     ) -> None:
         self.clock = Clock()
         self.rng = rng

@@ -1,0 +1,108 @@
+"""Many seeds in several processes, and what came of them together."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from anabranch.protocol.table import TABLE
+from anabranch.runtime.simulation.scene import draw
+from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
+from anabranch.runtime.simulation.world import Table
+
+CHUNK = {"small": 100, "large": 1}
+"""Seeds that a process takes at a time."""
+SUMMED = ("events", "messages", "tuples", "joins", "leaves", "hand_overs", "troubles")
+
+
+@dataclass(slots=True)
+class Tally:
+    """`failing`: those that are invalid, in order. `sums`: over all seeds."""
+
+    seeds: int = 0
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    sums: Counter[str] = field(default_factory=Counter)
+    failing: list[Outcome] = field(default_factory=list)
+    cpu_s: float = 0.0
+
+    def count(self, outcome: Outcome) -> None:
+        self.seeds += 1
+        self.verdicts[outcome.verdict] += 1
+        for name in SUMMED:
+            self.sums[name] += getattr(outcome, name)
+        if outcome.verdict is Verdict.INVALID:
+            self.failing.append(outcome)
+
+    def add(self, other: Tally) -> None:
+        self.seeds += other.seeds
+        self.verdicts += other.verdicts
+        self.sums += other.sums
+        self.cpu_s += other.cpu_s
+        self.failing = sorted([*self.failing, *other.failing], key=lambda o: o.seed)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    first: int
+    count: int
+    size: str
+    table: Table
+
+
+def run_chunk(chunk: Chunk) -> Tally:
+    """The seeds of a chunk, one after the other."""
+    tally, began_s = Tally(), time.process_time()
+    for seed in range(chunk.first, chunk.first + chunk.count):
+        tally.count(Trial(draw(seed, chunk.size), table=chunk.table).run())
+    tally.cpu_s = time.process_time() - began_s
+    return tally
+
+
+def swarm(
+    *,
+    first: int,
+    seeds: int | None,
+    deadline_s: float | None,
+    jobs: int,
+    size: str = "small",
+    table: Table = TABLE,
+    progress: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Try `seeds` seeds from `first` on, or as many as fit until `deadline_s` of
+    `time.monotonic`; at least one of both bounds is needed. `progress` hears of each chunk."""
+    assert seeds is not None or deadline_s is not None
+    whole = Tally()
+    chunks = _chunks(first, seeds, size, table, deadline_s)
+    if jobs == 1:
+        for chunk in chunks:
+            whole.add(run_chunk(chunk))
+            progress(whole)
+        return whole
+    with multiprocessing.Pool(jobs, initializer=_leave_signals_to_the_parent) as pool:
+        # Handed out one by one as they are done, so that a deadline is kept.
+        under_way = [pool.apply_async(run_chunk, (c,)) for c in itertools.islice(chunks, 2 * jobs)]
+        while under_way:
+            whole.add(under_way.pop(0).get())
+            progress(whole)
+            under_way += [pool.apply_async(run_chunk, (c,)) for c in itertools.islice(chunks, 1)]
+    return whole
+
+
+def _chunks(
+    first: int, seeds: int | None, size: str, table: Table, deadline_s: float | None
+) -> Iterator[Chunk]:
+    step = CHUNK[size]
+    starts = itertools.count(first, step) if seeds is None else range(first, first + seeds, step)
+    for start in starts:
+        if deadline_s is not None and time.monotonic() >= deadline_s:
+            return
+        yield Chunk(start, step if seeds is None else min(step, first + seeds - start), size, table)
+
+
+def _leave_signals_to_the_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Many simulated worlds, each drawn from a seed, with decisions and faults: all must be valid.
+
+    scripts/swarm.py --seeds 100000 --jobs 2          the small swarm
+    scripts/swarm.py --minutes 10 --size large        as many large worlds as fit
+    scripts/swarm.py --seeds 3000 --break F11         a broken rule must be found out
+
+Seeds that fail are kept with their worlds in a JSON file; `anabranch replay SEED` repeats one.
+Exit code: 0 all are valid or prove nothing, 1 some are invalid or nothing is proved, 2 wrong usage,
+130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from anabranch.breaking import variant_named
+from anabranch.protocol.table import TABLE
+from anabranch.runtime.simulation.scene import SIZES, draw, plain
+from anabranch.runtime.simulation.swarm import Tally, swarm
+from anabranch.runtime.simulation.trial import Outcome, Verdict
+
+EVERY_S = 5.0
+"""Between two lines of progress."""
+KEPT_MAX = 100
+SHOWN_MAX = 10
+
+
+def main(arguments: Sequence[str]) -> int:
+    args = parsed(arguments)
+    try:
+        patch = variant_named(args.rule).patch if args.rule else {}
+    except ValueError as error:
+        print(f"swarm: --break {error}", file=sys.stderr)
+        return 2
+    telling = Telling(args)
+    deadline_s = None if args.minutes is None else time.monotonic() + 60 * args.minutes
+    try:
+        swarm(
+            first=args.first,
+            seeds=args.seeds,
+            deadline_s=deadline_s,
+            jobs=args.jobs,
+            size=args.size,
+            table={**TABLE, **patch},
+            progress=telling.progress,
+        )
+    except KeyboardInterrupt:
+        telling.conclude()
+        return 130
+    return telling.conclude()
+
+
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, metavar="N")
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop after so long")
+    parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument("--size", choices=sorted(SIZES), default="small")
+    parser.add_argument("--break", dest="rule", metavar="RULE", help="with a broken rule")
+    parser.add_argument("--keep", type=Path, default=Path("swarm-failing.json"), metavar="FILE")
+    args = parser.parse_args(arguments)
+    if args.seeds is None and args.minutes is None:
+        parser.error("say how many: --seeds N, --minutes M, or both")
+    if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
+        parser.error("--jobs and --seeds are 1 or more")
+    return args
+
+
+class Telling:
+    """Lines of progress, the last word, and the file of what failed."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.tally = Tally()
+        self._began_s = self._told_s = time.monotonic()
+
+    def progress(self, tally: Tally) -> None:
+        self.tally = tally
+        if time.monotonic() - self._told_s >= EVERY_S:
+            self._told_s = time.monotonic()
+            print(self._line(), flush=True)
+
+    def conclude(self) -> int:
+        tally, sums = self.tally, self.tally.sums
+        print(self._line())
+        if not tally.seeds:
+            return 1
+        counts = ", ".join(f"{n / tally.seeds:.1f} {name}" for name, n in sums.items())
+        print(f"per seed: {1000 * tally.cpu_s / tally.seeds:.1f} ms of CPU, {counts}")
+        for outcome in tally.failing[:SHOWN_MAX]:
+            print(f"  seed {outcome.seed}: {outcome.reason}\n    {self._command(outcome)}")
+        if tally.failing:
+            self._keep()
+        return 0 if not tally.failing and tally.verdicts[Verdict.VALID] else 1
+
+    def _line(self) -> str:
+        tally = self.tally
+        passed_s = time.monotonic() - self._began_s
+        of = "" if self.args.seeds is None else f" of {self.args.seeds:,}"
+        verdicts = ", ".join(f"{tally.verdicts[v]:,} {v.value}" for v in Verdict)
+        rate = tally.seeds / passed_s if passed_s else 0.0
+        return f"{tally.seeds:,}{of} seeds in {passed_s:.0f} s ({rate:.0f}/s): {verdicts}"
+
+    def _command(self, outcome: Outcome) -> str:
+        size = "" if self.args.size == "small" else f" --size {self.args.size}"
+        rule = f" --break {self.args.rule!r}" if self.args.rule else ""
+        return f"anabranch replay {outcome.seed}{size}{rule}"
+
+    def _keep(self) -> None:
+        failing: list[dict[str, Any]] = [
+            {
+                **asdict(outcome),
+                "verdict": outcome.verdict.value,
+                "command": self._command(outcome),
+                "scene": plain(draw(outcome.seed, self.args.size)),
+            }
+            for outcome in self.tally.failing[:KEPT_MAX]
+        ]
+        about = {"size": self.args.size, "broken": self.args.rule, "failing": failing}
+        self.args.keep.write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+        print(f"{len(failing)} of them are kept in {self.args.keep}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from statistics import median
 
 from anabranch.runtime.latency import LatencyCounts, merged
 from anabranch.runtime.report import Event, Samples, rates
@@ -40,12 +41,15 @@ Tick = tuple[float, dict[str, Row]]
 
 class Recorder:
     def __init__(self, operators: Iterable[str], period_s: float) -> None:
+        operators = tuple(operators)
         self.period_s = period_s
         self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
         self.events_dropped = 0
         self.finals: list[FinalCount] = []
         self.statuses: dict[str, Status] = {}
         """The latest of every instance that has not ended."""
+        self.capacities: dict[str, dict[str, float]] = {name: {} for name in operators}
+        """By operator and instance, ended ones too: tuples per busy second, where known."""
         self.joins = dict.fromkeys(operators, 0)
         self.leaves = dict.fromkeys(operators, 0)
         self._ticks: list[Tick] = []
@@ -64,6 +68,8 @@ class Recorder:
 
     def note_status(self, status: Status) -> None:
         self.statuses[status.id] = status
+        if status.capacity > 0:
+            self.capacities[status.operator][status.id] = status.capacity
         self._latency[status.operator].add(status.latency)
         self._tick_latency[status.operator].add(status.latency)
 
@@ -107,6 +113,11 @@ class Recorder:
         for _, rows in self._recent:
             whole.add(rows[operator].latency.counts)
         return whole
+
+    def capacity(self, operator: str) -> float | None:
+        """Of one instance: the median of what they measured; None if none did."""
+        known = self.capacities[operator].values()
+        return round(median(known), 3) if known else None
 
     def samples(self, operator: str) -> Samples:
         t = [round(t, 3) for t, _ in self._ticks]

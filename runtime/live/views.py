@@ -73,6 +73,7 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         joins=recorder.joins[name],
         leaves=recorder.leaves[name],
         messages=sum(r.messages for r in rows),
+        capacity=recorder.capacity(name),
         latency_ms=percentiles(merged(f.latency for f in finals)),
         samples=recorder.samples(name),
     )

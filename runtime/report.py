@@ -115,6 +115,9 @@ def check_writable(path: Path) -> None:
     """Raise `OSError` now rather than after the run if a report cannot be written there."""
     if path.is_dir():
         raise IsADirectoryError(f"report {path}: is a directory")
+    if _is_special(path):
+        return
+    path = path.resolve()
     if not path.parent.is_dir():
         raise FileNotFoundError(f"report {path}: the directory {path.parent} does not exist")
     if not os.access(path.parent, os.W_OK):
@@ -122,10 +125,22 @@ def check_writable(path: Path) -> None:
 
 
 def write_report(report: Report, path: Path) -> None:
-    """Written aside and renamed, so that nobody reads half of it."""
+    """Written aside and renamed, so that nobody reads half of it.
+
+    A link stays and its target is replaced; what is no file, such as /dev/stdout, is written to.
+    """
+    if _is_special(path):
+        path.write_bytes(report.to_json())
+        return
+    path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     aside.write_bytes(report.to_json())
     os.replace(aside, path)
+
+
+def _is_special(path: Path) -> bool:
+    """A device or a pipe: renaming a file to its name would replace it for the whole system."""
+    return path.exists() and not path.is_file()
 
 
 def read_report(path: Path) -> Report:

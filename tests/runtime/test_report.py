@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from anabranch.runtime.report import (
     Event,
     OperatorReport,
     Report,
+    check_writable,
     percentiles,
     rates,
     read_report,
@@ -202,3 +205,24 @@ def test_percentiles_of_nothing_are_left_out() -> None:
 def test_rates_need_time_to_pass() -> None:
     assert rates([0.0, 1.0, 1.0, 3.0], [0, 5, 9, 9]) == [0.0, 5.0, 0.0, 0.0]
     assert rates([], []) == []
+
+
+def test_a_report_does_not_take_the_place_of_a_device_or_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    check_writable(pipe)
+    write_report(report(), pipe)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert json.loads(os.read(reader, 2**16))["pipeline"] == "words"
+    os.close(reader)
+
+
+def test_a_report_goes_where_a_link_points(tmp_path: Path) -> None:
+    target, link = tmp_path / "target.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    check_writable(link)
+    write_report(report(), link)
+    assert link.is_symlink()
+    assert read_report(target).pipeline == "words"
+    assert sorted(tmp_path.iterdir()) == [link, target]

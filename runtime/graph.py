@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
+import numbers
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields, replace
@@ -20,11 +21,17 @@ from anabranch.runtime.ends import Sink, Source
 
 StepKind = Literal["map", "flat_map", "filter"]
 
-_NAME = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 class PipelineError(ValueError):
     """The pipeline as written cannot run. The message names the operator and what to do."""
+
+
+def _check_number(what: str, value: object, *, whole: bool = False) -> None:
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+        raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +57,16 @@ class Scale:
     actions_per_minute_max: int = 20
 
     def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if value is not None or f.name != "capacity":
+                _check_number(f"scale: {f.name}", value, whole=f.type == "int")
         if not 0 < self.low <= self.target <= self.high <= 1:
             raise PipelineError(
                 "scale: expected 0 < low <= target <= high <= 1, "
                 f"got low={self.low}, target={self.target}, high={self.high}"
             )
-        if self.capacity is not None and not (math.isfinite(self.capacity) and self.capacity > 0):
+        if self.capacity is not None and self.capacity <= 0:
             raise PipelineError(f"scale: capacity must be above 0, got {self.capacity}")
         if not 1 <= self.min_instances <= self.max_instances:
             raise PipelineError(
@@ -86,6 +97,8 @@ class Retry:
     backoff_s: float = 0.0
 
     def __post_init__(self) -> None:
+        _check_number("retry: attempts", self.attempts, whole=True)
+        _check_number("retry: backoff_s", self.backoff_s)
         if self.attempts < 0 or self.backoff_s < 0:
             raise PipelineError("retry: attempts and backoff_s must be 0 or more")
 
@@ -166,6 +179,8 @@ class Pipeline:
         if len(streams) < 2:
             raise PipelineError("merge: expected two or more streams")
         for other in streams:
+            if not isinstance(other, Stream):
+                raise PipelineError(f"merge: expected streams, got {other!r}")
             if other.pipeline is not self:
                 raise PipelineError("merge: all streams must belong to this pipeline")
         names = dict.fromkeys(n for s in streams for n in s.operators)
@@ -286,13 +301,18 @@ class Stream:
 
 
 def check_name(what: str, name: str) -> None:
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise PipelineError(
             f"{what} name {name!r}: expected a letter, then up to 62 letters, digits, '_' or '-'"
         )
 
 
 def _checked(operator: Operator) -> Operator:
+    if operator.scale is not None and not isinstance(operator.scale, Scale):
+        raise PipelineError(
+            f"operator {operator.name!r}: scale must be ab.Scale(...), got {operator.scale!r}"
+        )
+    _check_number(f"operator {operator.name!r}: in_flight", operator.in_flight, whole=True)
     if operator.in_flight < 1:
         raise PipelineError(f"operator {operator.name!r}: in_flight must be 1 or more")
     if operator.scale and operator.scale.max_instances > 1 and not operator.can_scale:
@@ -304,7 +324,7 @@ def _checked(operator: Operator) -> Operator:
 
 
 def _retry(retry: Retry | int) -> Retry:
-    return Retry(retry) if isinstance(retry, int) else retry
+    return retry if isinstance(retry, Retry) else Retry(retry)
 
 
 def edges(operators: Iterable[Operator]) -> list[tuple[str, str]]:

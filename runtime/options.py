@@ -46,6 +46,8 @@ class Options:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.warm < 0:
             raise PipelineError(f"warm must be 0 or more, got {self.warm}")
+        if self.seed is not None and not -(2**63) <= self.seed < 2**63:
+            raise PipelineError(f"seed must fit into 64 bits, got {self.seed}")
         if self.transport not in ("unix", "tcp"):
             raise PipelineError(f"transport must be 'unix' or 'tcp', got {self.transport!r}")
         if self.preload not in ("auto", "fork", "import"):

@@ -115,10 +115,12 @@ def generate(
     """
     if not callable(fn):
         raise ValueError(f"generate: expected a function of a number, got {fn!r}")
+    if rate is not None and not isinstance(rate, (int, float, Integral)) and not callable(rate):
+        raise ValueError(f"generate: rate must be a number or a function, got {rate!r}")
     if isinstance(rate, (int, float)) and not rate > 0:
         raise ValueError(f"generate: rate must be above 0, got {rate}")
-    if count is not None and count < 0:
-        raise ValueError(f"generate: count must be 0 or more, got {count}")
+    if count is not None and not (isinstance(count, int) and count >= 0):
+        raise ValueError(f"generate: count must be a whole number, 0 or more, got {count!r}")
     if duration_s is not None and not duration_s > 0:
         raise ValueError(f"generate: duration_s must be above 0, got {duration_s}")
     return Generate(fn, rate, count, duration_s, seed)

@@ -142,3 +142,9 @@ def test_validate_starts_and_opens_nothing(tmp_path: Path) -> None:
     text = text.replace('ab.items(["a b", "c"])', "ab.files('no/such/*.txt')")
     assert called("validate", write(tmp_path, text)).exit_code == 0
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["headlines.py"]
+
+
+def test_a_seed_that_no_message_can_carry_is_refused(tmp_path: Path) -> None:
+    result = called("run", write(tmp_path, GOOD), "--seed", str(2**64))
+    assert result.exit_code == 2
+    assert "seed must fit into 64 bits" in result.output

@@ -232,3 +232,10 @@ async def test_a_slow_function_is_called_for_a_few_numbers_at_a_time() -> None:
         sizes.append(len(chunk.tuples))
     assert sum(sizes) == 400
     assert max(sizes) < 300
+
+
+@pytest.mark.parametrize("wrong", [{"rate": "5"}, {"count": 1.5}, {"count": -1}, {"rate": 0}])
+def test_settings_that_make_no_sense_are_refused_when_written(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(ValueError, match=f"generate: {name} must be"):
+        generate(str, **wrong)

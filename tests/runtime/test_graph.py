@@ -1,0 +1,61 @@
+"""What is wrong with a pipeline is said while it is built, with the name of the thing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Stream
+from anabranch.runtime.sources import items
+
+
+def numbers() -> Stream:
+    return Pipeline("p").source("numbers", items([1]))
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "a.b", "a\n", "ä", "a" * 64])
+def test_a_name_that_cannot_be_part_of_others_is_refused(name: str) -> None:
+    with pytest.raises(PipelineError, match="expected a letter"):
+        numbers().map(name, str)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_instances": 2.5}, "max_instances must be a whole number, got 2.5"),
+        ({"max_instances": "4"}, "max_instances must be a whole number, got '4'"),
+        ({"min_instances": True}, "min_instances must be a whole number, got True"),
+        ({"period_s": math.nan}, "period_s must be a number, got nan"),
+        ({"cooldown_s": math.inf}, "cooldown_s must be a number, got inf"),
+        ({"target": None}, "target must be a number, got None"),
+    ],
+)
+def test_scale_settings_of_the_wrong_kind_are_named(settings: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        Scale(**settings)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": 5}, r"operator 'work': scale must be ab\.Scale"),
+        ({"retry": "3"}, "retry: attempts must be a whole number, got '3'"),
+        ({"retry": 1.5}, "retry: attempts must be a whole number, got 1.5"),
+        ({"in_flight": 1.5}, "operator 'work': in_flight must be a whole number, got 1.5"),
+    ],
+)
+def test_options_of_the_wrong_kind_are_named(options: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        numbers().map("work", str, **options)
+
+
+def test_pauses_of_retries_are_numbers() -> None:
+    with pytest.raises(PipelineError, match="backoff_s must be a number, got nan"):
+        Retry(1, math.nan)
+
+
+def test_only_streams_are_merged() -> None:
+    with pytest.raises(PipelineError, match="merge: expected streams, got 5"):
+        numbers().merge(5)  # type: ignore[arg-type]

@@ -33,7 +33,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from anabranch.runtime.graph import Operator
-from anabranch.runtime.steps import Chain, Part, StepCount
+from anabranch.runtime.steps import Chain, Part, StepCount, StepError
 
 __all__ = ["AsyncProcessor", "Part", "Processor", "SyncProcessor", "make_processor"]
 
@@ -183,8 +183,14 @@ class AsyncProcessor(Processor):
         self._note_busy()
         while self._tasks and self._tasks[0][0].done():
             task, tag, last = self._tasks.popleft()
-            if task.cancelled() or (error := task.exception()) is not None:
-                self._broken = error if not task.cancelled() else asyncio.CancelledError()
+            if task.cancelled():  # not by `close`, which empties the list first
+                self._broken = StepError(
+                    f"operator {self._chain.operator.name!r}: "
+                    "a function cancelled the task that it runs in"
+                )
+                break
+            if (error := task.exception()) is not None:
+                self._broken = error
                 break
             busy_s, self._busy_s = self._busy_s, 0.0
             self._done(task.result(), tag, last, busy_s)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.graph import Retry
+from anabranch.runtime.steps import StepError
 from tests.runtime.processing import Run, flat, mapping, odd_fails
 
 
@@ -147,3 +148,17 @@ async def test_the_busy_time_of_async_calls_is_the_used_share_of_the_allowed_one
     now = 2.0
     await calls.end(1, 1)
     assert run.parts[0].busy_s == pytest.approx(0.5)
+
+
+async def test_a_function_that_cancels_its_own_task_is_a_failure_and_no_standstill() -> None:
+    async def fn(n: int) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        if n == 2:
+            task.cancel()
+        await asyncio.sleep(0)
+        return n
+
+    run = Run(mapping(fn))
+    with pytest.raises(StepError, match="'op': a function cancelled the task"):
+        await asyncio.wait_for(run.over([1, 2, 3]), 10)

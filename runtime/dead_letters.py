@@ -32,6 +32,7 @@ class DeadLetterFile:
     def __init__(self, path: Path, *, pipeline: str, operator: str, instance: str) -> None:
         self.count = 0
         self.path = path
+        self._target = path.absolute()  # functions may change the working directory
         self._of = {"pipeline": pipeline, "operator": operator, "instance": instance}
         self._fd: int | None = None
 
@@ -44,7 +45,7 @@ class DeadLetterFile:
         lines = "".join(self._line(letter, now) for letter in letters)
         try:
             if self._fd is None:
-                self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+                self._fd = os.open(self._target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             write_whole(self._fd, lines.encode())
         except OSError as error:
             raise OSError(

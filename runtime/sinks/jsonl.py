@@ -30,14 +30,24 @@ class JsonLines(Sink):
     durable: bool = False
 
     def prepare(self) -> None:
-        """Make the file and empty it unless `append`; raises `OSError` that names it."""
+        """Make the file and empty it unless `append`; raises errors that name it."""
         if self.path.is_dir():
             raise IsADirectoryError(f"cannot write to {str(self.path)!r}: it is a folder")
         if not self.path.absolute().parent.is_dir():
             raise FileNotFoundError(
                 f"cannot write to {str(self.path)!r}: there is no folder {str(self.path.parent)!r}"
             )
-        os.close(os.open(self.path, _APPEND | (0 if self.append else os.O_TRUNC), 0o666))
+        if self.path.resolve().is_fifo():  # not /dev/stdout, which has no name of its own
+            raise ValueError(
+                f"cannot write to {str(self.path)!r}: it is a named pipe; "
+                "write to ab.stdout(format='jsonl') and redirect that"
+            )
+        try:
+            os.close(os.open(self.path, _APPEND | (0 if self.append else os.O_TRUNC), 0o666))
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write results: {error.strerror}", str(self.path)
+            ) from None
 
     def open(self, context: RunContext) -> Writer:
         return JsonLinesWriter(self)

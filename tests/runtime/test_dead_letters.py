@@ -131,3 +131,15 @@ def test_a_full_disk_is_an_error_that_names_the_file() -> None:
 def test_a_folder_that_is_not_there_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
         open_file(tmp_path / "nowhere" / "dead.jsonl").write([DeadLetter("r", 1)])
+
+
+def test_a_function_that_changes_the_folder_does_not_move_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    file = open_file(Path("dead.jsonl"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    file.write([DeadLetter("bad", 1)])
+    file.close()
+    assert [r["tuple"] for r in records(tmp_path / "dead.jsonl")] == [1]

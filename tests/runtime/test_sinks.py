@@ -180,6 +180,23 @@ def test_a_target_that_cannot_be_made_is_refused_before_the_run(
         jsonl(tmp_path / path).prepare()
 
 
+def test_a_named_pipe_is_refused_before_the_run(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match=r"it is a named pipe; write to ab\.stdout"):
+        jsonl(tmp_path / "pipe").prepare()
+
+
+def test_a_file_that_the_system_refuses_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> int:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(OSError, match=r"cannot write results: Permission denied: '.*out'"):
+        jsonl(tmp_path / "out").prepare()
+
+
 # -- standard output -------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import sys
 from importlib import import_module
 
 import click
@@ -67,6 +69,23 @@ class Commands(click.Group):
 @click.version_option(__version__, "-V", "--version", message="anabranch %(version)s")
 def main() -> None:
     """Stream processing that scales itself without a master."""
+    _fill_closed_streams()
+
+
+def _fill_closed_streams() -> None:
+    """Standard streams closed by whoever called (`>&-`) fail when used, as they should.
+
+    Their numbers must not be free: the next file opened would become standard output. Opened for
+    the other direction, they give the error of a closed file.
+    """
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDONLY if fd else os.O_WRONLY), True)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open to the end
 
 
 if __name__ == "__main__":

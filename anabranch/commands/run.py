@@ -145,18 +145,27 @@ def _conclude(report: Report, planned: Plan, out: TextIO, as_json: bool) -> None
     from anabranch.views.summary import summary
 
     lines = summary(report, planned.pipeline.dead_letters_path)
-    with _reader_may_be_gone():
-        click.echo("\n".join(lines), file=out)
+    try:
+        with _telling(out):
+            click.echo("\n".join(lines), file=out)
+    except WrongUsage as lost:  # the results are as good as before
+        with contextlib.suppress(OSError):
+            lost.show()
     if as_json:
-        with _reader_may_be_gone():
+        with _telling(sys.stdout):
             click.echo(report.to_json(), nl=False)
 
 
 @contextlib.contextmanager
-def _reader_may_be_gone() -> Iterator[None]:
-    """As after `| head`: the run is over and its report is written, nobody wants to hear it."""
+def _telling(out: TextIO) -> Iterator[None]:
+    """A reader may be gone, as after `| head`: the run is over, nobody wants to hear of it.
+
+    Raises `WrongUsage` if the text is lost for another reason, as on a full disk.
+    """
     try:
         yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        out.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # for what is still in the buffer
+        if not isinstance(error, BrokenPipeError):
+            raise WrongUsage(f"cannot write to {out.name}: {error.strerror}") from None

@@ -8,6 +8,8 @@ but is nobody's mistake.
 from __future__ import annotations
 
 import asyncio
+import errno
+import fcntl
 import os
 import select
 import stat
@@ -31,9 +33,11 @@ class Stdout(Sink):
 
     def prepare(self) -> None:
         try:
-            os.fstat(self.fd)
-        except OSError as error:
-            raise OSError(error.errno, "standard output is closed") from None
+            usable = fcntl.fcntl(self.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
+        except OSError:
+            usable = False
+        if not usable:
+            raise OSError(errno.EBADF, "standard output is closed")
 
     def open(self, context: RunContext) -> Writer:
         return StdoutWriter(self.fd, FORMATS[self.format])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
+import fcntl
 import os
 import select
 import stat
@@ -28,9 +31,11 @@ class Stdin(Source):
 
     def prepare(self) -> None:
         try:
-            os.fstat(self.fd)
-        except OSError as error:
-            raise OSError(error.errno, "standard input is closed") from None
+            usable = fcntl.fcntl(self.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY
+        except OSError:
+            usable = False
+        if not usable:
+            raise OSError(errno.EBADF, "standard input is closed")
 
     def splits(self) -> Iterator[Split]:
         yield {"stdin": None}
@@ -99,9 +104,5 @@ def _can_wait(fd: int) -> bool:
 
 def _widen_pipe(fd: int) -> None:
     """Fewer, larger reads; a pipe holds 64 KiB unless told otherwise. Linux only."""
-    try:
-        import fcntl
-
+    with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    except (OSError, AttributeError, ImportError):
-        pass

@@ -290,3 +290,43 @@ def read_terminal(descriptor: int) -> str:
         data += piece
     os.close(descriptor)
     return data.decode("utf-8", "replace")
+
+
+def under_shell(path: Path, command: str) -> subprocess.CompletedProcess[str]:
+    """`$RUN` in `command` stands for `anabranch run FILE.py`."""
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=path.parent,
+        env={**os.environ, "RUN": " ".join([*COMMAND, path.name])},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_needs_no_open_standard_streams(tmp_path: Path, closed: str) -> None:
+    done = under_shell(write(tmp_path, WORDS), f"$RUN {closed}")
+    assert done.returncode == 0
+    assert "Traceback" not in done.stdout + done.stderr
+    assert len((tmp_path / "words.jsonl").read_text().splitlines()) == 15_000
+
+
+@pytest.mark.parametrize(("closed", "message"), [(">&-", "output"), ("<&-", "input")])
+def test_a_closed_stream_that_is_needed_is_named(tmp_path: Path, closed: str, message: str) -> None:
+    done = under_shell(write(tmp_path, ECHO), f"$RUN {closed}")
+    assert done.returncode == 2
+    assert done.stderr.endswith(f"standard {message} is closed\n")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+@pytest.mark.parametrize(("option", "code"), [("", 0), ("--json", 2)])
+def test_a_full_disk_under_the_summary_is_told_without_a_traceback(
+    tmp_path: Path, option: str, code: int
+) -> None:
+    done = under_shell(write(tmp_path, WORDS), f"$RUN {option} >/dev/full")
+    assert done.returncode == code
+    assert "Traceback" not in done.stderr
+    assert "No space left" in done.stderr
+    assert len((tmp_path / "words.jsonl").read_text().splitlines()) == 15_000

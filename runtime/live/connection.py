@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import logging
 import os
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -21,9 +20,10 @@ from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.frames import FrameReader, Pieces
 
-log = logging.getLogger("anabranch.connection")
-
 HANDSHAKE_DEADLINE_S = 5.0
+HANDSHAKE_BYTES_MAX = 16 * 2**10
+"""Kept for who has not proved yet that it belongs here."""
+REASON_CHARS_MAX = 200
 
 
 class Membership(Protocol):
@@ -79,6 +79,8 @@ class Connection(asyncio.Protocol):
                     self._expect(fields)
                 if self._transport is None or self._transport.is_closing():
                     return
+            if not self.established and self._reader.waiting > HANDSHAKE_BYTES_MAX:
+                raise ChannelError("more than a handshake before it was over")
         except ChannelError as error:
             self._refuse(error.what)
         except Exception as error:  # the core, or what it drives: the instance cannot go on
@@ -105,8 +107,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, reason: str) -> None:
-        log.warning("%s: a connection was closed: %s", self.home.me, reason)
-        self.home.connection_refused(reason)
+        # A stranger may have had a word in it; it is shown on somebody's terminal.
+        shown = (c if c.isprintable() else "?" for c in reason[:REASON_CHARS_MAX])
+        self.home.connection_refused("".join(shown))
         if self._transport is not None:
             self._transport.abort()
 

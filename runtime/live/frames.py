@@ -186,6 +186,11 @@ class FrameReader:
         self._rest = bytearray(view[at:])
         return bodies
 
+    @property
+    def waiting(self) -> int:
+        """Bytes of an incomplete frame."""
+        return len(self._rest)
+
     def _complete(self, data: bytearray) -> bool:
         if len(data) < 4:
             return False

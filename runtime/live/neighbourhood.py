@@ -26,6 +26,8 @@ PARTING_S = 10.0
 """How long an instance that is done waits for acknowledgements of its last words."""
 
 FAREWELL_S = 2.0
+REFUSALS_TOLD_MAX = 3
+"""A stranger who tries for ever must not fill the terminal."""
 NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
 
 
@@ -209,6 +211,10 @@ class Neighbourhood:
 
     def connection_refused(self, reason: str) -> None:
         self.refused += 1
+        if self.refused <= REFUSALS_TOLD_MAX:
+            log.warning("%s: a connection was closed: %s", self.me, reason)
+        if self.refused == REFUSALS_TOLD_MAX:
+            log.warning("%s: further ones are not told", self.me)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

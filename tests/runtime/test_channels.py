@@ -15,6 +15,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.connection import HANDSHAKE_BYTES_MAX
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.neighbourhood import Neighbourhood
 
@@ -192,8 +193,9 @@ async def test_who_parts_before_it_is_connected_is_heard_all_the_same(tmp_path: 
         b"".join(frames.frame(frames.HELLO, 1, "p", list(UP), "", list(DOWN), 1, b"n", b"forged")),
         b"".join(frames.frame(frames.HELLO, 99, "p")),
         b"\x00\x00\x00\x01\xc1",
+        b"\x00\x10\x00\x00" + bytes(HANDSHAKE_BYTES_MAX),
     ],
-    ids=["http", "huge", "no_handshake", "forged", "version", "no_msgpack"],
+    ids=["http", "huge", "no_handshake", "forged", "version", "no_msgpack", "long"],
 )
 async def test_a_stranger_is_cut_off_and_counted_and_touches_nothing(
     pair: Pair, data: bytes
@@ -216,6 +218,24 @@ async def test_a_stranger_is_cut_off_and_counted_and_touches_nothing(
     assert pair.down.refused == 1
     await pair.send(b"after")
     await pair.down_user.until(lambda: len(pair.down_user.payloads) == 2)
+
+
+async def test_a_stranger_cannot_fill_the_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pair = Pair(f"unix:{tmp_path}/s")
+    await pair.start()
+    hello = frames.frame(
+        frames.HELLO, 1, "p", ["\x1b[2J" * 999, 0, -1, 0], "", list(DOWN), 1, b"", b""
+    )
+    for n in range(20):
+        _, writer = await asyncio.open_unix_connection(f"{tmp_path}/s")
+        writer.writelines(hello)
+        await pair.down_user.until(lambda seen=n: pair.down.refused > seen)
+        writer.close()
+    assert len(caplog.messages) < 10
+    assert all(len(m) < 300 and m.isprintable() for m in caplog.messages)
+    await pair.down.part("test over")
 
 
 async def test_who_does_not_know_the_token_gets_nothing(tmp_path: Path) -> None:

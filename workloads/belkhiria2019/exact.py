@@ -149,12 +149,13 @@ def exact(
     return Outcome(load, *(decided[..., i] for i in range(4)))
 
 
-def corrected(setup: Setup, load: FloatArray, seed: int) -> Outcome:
+def corrected(setup: Setup, load: FloatArray, seed: int, noise: float = 0.0) -> Outcome:
     """The shipped policy where ranks are unknown: the paper's, errata mended, each draws.
 
     Periods jitter by a tenth, 4.5 s are five steps in every case.
     """
-    return exact(setup, load, seed, scale_of(setup, setup.period - 0.5), ranks=False)
+    scale = scale_of(setup, setup.period - 0.5)
+    return exact(setup, load, seed, scale, ranks=False, noise=noise)
 
 
 def in_turn(setup: Setup, load: FloatArray, seed: int, noise: float = 0.0) -> Outcome:

@@ -18,6 +18,13 @@ class Allowance:
     bytes_allowed: int = 0
     tuples_sent: int = 0
     bytes_sent: int = 0
+    tuples_done: int = 0
+    """Of those sent, how many the receiver has worked off, as far as it has said."""
+
+    @property
+    def tuples_waiting(self) -> int:
+        """On their way to the receiver, or in its queue."""
+        return self.tuples_sent - self.tuples_done
 
     @property
     def tuples_left(self) -> int:
@@ -37,6 +44,10 @@ class Allowance:
         """Take a statement of the receiver; an older one changes nothing."""
         self.tuples_allowed = max(self.tuples_allowed, tuples_total)
         self.bytes_allowed = max(self.bytes_allowed, bytes_total)
+
+    def note_done(self, tuples_total: int) -> None:
+        """The receiver says how many it has worked off since the session began."""
+        self.tuples_done = max(self.tuples_done, tuples_total)
 
 
 @dataclass(slots=True)

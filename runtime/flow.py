@@ -5,8 +5,9 @@ Pure, and the same in every driver: what is simulated is what runs.
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from anabranch.protocol.credit import Allowance
@@ -26,17 +27,30 @@ class Creditor(Protocol):
 C = TypeVar("C", bound=Creditor)
 
 
-def most_credit(channels: Sequence[C], rng: random.Random) -> C | None:
-    """The one with the most credit; None if none has any."""
-    compared: Iterable[C] = channels
+def least_waiting(channels: Sequence[C], rng: random.Random) -> C | None:
+    """Of those with credit, the one that has the fewest of my tuples waiting, by chance among
+    equals; None if none has credit.
+
+    Not the one with the most credit: windows differ, and whoever has the widest would be full
+    while its siblings idle; a newcomer with a wide first window would be buried, one with a narrow
+    window starve. Not the first of equals: it would always get the next batch as soon as it is
+    done with the last. In both cases one instance would duplicate, and others leave, for nothing.
+    """
     if len(channels) > COMPARED_MAX:
-        compared = rng.sample(channels, 2)
-    best = max(compared, key=_credit, default=None)
-    return best if best is not None and best.allowance.open else None
-
-
-def _credit(channel: Creditor) -> int:
-    return channel.allowance.tuples_left if channel.allowance.open else 0
+        channels = rng.sample(channels, 2)
+    least: float = math.inf
+    best: list[C] = []
+    for channel in channels:
+        allowance = channel.allowance
+        if allowance.open:
+            waiting = allowance.tuples_waiting
+            if waiting < least:
+                least, best = waiting, [channel]
+            elif waiting == least:
+                best.append(channel)
+    if len(best) > 1:
+        return best[int(rng.random() * len(best))]
+    return best[0] if best else None
 
 
 def window_tuples(processed_per_s: float, senders: int, *, tuples_max: int) -> int:

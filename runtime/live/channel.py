@@ -113,9 +113,10 @@ class Channel:
             self._wire.write(pieces)
 
     def batch_done(self, tuples: int, size_bytes: int) -> None:
-        """A batch of this channel has been worked off: its credit may return."""
+        """A batch of this channel has been worked off: its credit may return. Nothing of it being
+        left here is news too: who has nothing to do is the one to send to."""
         self.grant.done(tuples, size_bytes)
-        if self.grant.worth_stating:
+        if self.grant.worth_stating or self.grant.tuples_done == self.tuples_received:
             self.state_now()
 
     def state_now(self) -> None:
@@ -127,7 +128,8 @@ class Channel:
             return
         siblings = self._user.siblings_seen_by(self)
         expected = self.session.expected
-        self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), siblings))
+        done = self.grant.tuples_done
+        self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), siblings, done))
 
     def _state_later(self, soon: bool) -> None:
         if self._state_timer is not None:
@@ -174,8 +176,9 @@ class Channel:
                     self.tuples_received += tuples
                     self.siblings_told, self.held_told = siblings, held
                     self._user.batch_came(self, tuples, float(born), payload)
-            case [frames.STATE, int(expected), int(tuples), int(size), int(siblings)]:
+            case [frames.STATE, int(expected), int(tuples), int(size), int(siblings), int(done)]:
                 self.session.acknowledge(expected)
+                self.allowance.note_done(done)
                 self.siblings_told = siblings or self.siblings_told
                 self.allow(tuples, size)
             case [frames.MESSAGE, int(number), str(cause), kind, message_fields, addresses]:

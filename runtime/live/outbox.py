@@ -1,7 +1,7 @@
 """What an instance has produced and not sent yet, and to whom it goes next.
 
 Results wait here, bound to nobody: only when a batch is sent is a successor chosen, the one with
-the most credit. So a leaving successor takes nothing along, a slow one gets less, and batches
+the fewest tuples waiting. So a leaving successor takes nothing along, a slow one gets less, and batches
 grow while credit is short (large when busy, small when idle). Each downstream operator gets
 every tuple; behind a fan-out the branches wait for their own credit.
 """
@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.flow import most_credit
+from anabranch.runtime.flow import least_waiting
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.payload import Encoder
 
@@ -54,8 +54,8 @@ class Branch:
         return taken, born
 
     def best(self, rng: random.Random) -> Channel | None:
-        """The successor with the most credit; None if none has any."""
-        return most_credit(self.channels, rng)
+        """The successor to send to next; None if none has credit."""
+        return least_waiting(self.channels, rng)
 
 
 class Outbox:

@@ -23,7 +23,7 @@ BATCH, MESSAGE, STATE, WELCOME, RESUME, BYE = range(6)
 """Kinds of frames. The first two are numbered and kept until they are acknowledged.
 
 (BATCH, number, tuples, siblings, held, born_s, items)   (MESSAGE, number, message, cause)
-(STATE, expected, tuples, bytes, siblings)   (WELCOME, expected, tuples, bytes)
+(STATE, expected, tuples, bytes, siblings, done)   (WELCOME, expected, tuples, bytes)
 (RESUME, expected)   (BYE, expected)
 """
 BYTES = 1 << 60
@@ -122,9 +122,10 @@ class Channel:
             self.lane.write(frame, tuples)
 
     def batch_done(self, tuples: int) -> None:
-        """A batch of this channel has been worked off: its credit may return."""
+        """A batch of this channel has been worked off: its credit may return. Nothing of it being
+        left here is news too: who has nothing to do is the one to send to."""
         self.grant.done(tuples, 0)
-        if self.grant.worth_stating:
+        if self.grant.worth_stating or self.grant.tuples_done == self.tuples_received:
             self.state_now()
 
     def state_now(self) -> None:
@@ -133,7 +134,8 @@ class Channel:
         if self.lane is None or self.ended:
             return
         siblings = self.owner.siblings_of.get(self.peer.operator, 0)
-        self.lane.write((STATE, self.session.expected, *self.grant.state(), siblings))
+        done = self.grant.tuples_done
+        self.lane.write((STATE, self.session.expected, *self.grant.state(), siblings, done))
 
     def _state_later(self) -> None:
         if not self._state_due:
@@ -164,8 +166,9 @@ class Channel:
             else:
                 self._take_message(frame)
         elif kind == STATE:
-            _, expected, tuples, size, siblings = frame
+            _, expected, tuples, size, siblings, done = frame
             self.session.acknowledge(expected)
+            self.allowance.note_done(done)
             self.siblings_told = siblings or self.siblings_told
             self._allow(tuples, size)
         elif kind == WELCOME:

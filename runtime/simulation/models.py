@@ -18,7 +18,8 @@ way of a tuple can be read off it at the sink."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One operator. `cost_s`: seconds of a processor per tuple. `selectivity`: results per tuple,
-    where tuples are only counted. `flush_s`: how long a sink takes to commit."""
+    where tuples are only counted. `flush_s`: how long a sink takes to commit. `spread`: by
+    what share the cost of a piece of work varies, up and down."""
 
     name: str
     cost_s: float = 0.0
@@ -26,6 +27,7 @@ class Model:
     rule: Rule = "pass"
     scale: Scale | None = None
     flush_s: float = 0.0
+    spread: float = 0.0
 
 
 def expand(rule: Rule, digit: int, items: list[int]) -> list[int]:

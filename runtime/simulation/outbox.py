@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.flow import most_credit
+from anabranch.runtime.flow import least_waiting
 from anabranch.runtime.simulation.channel import Channel, Items
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Outbox:
         held = 0
         for branch in self.branches:
             while branch.held:
-                channel = most_credit(branch.channels, me.world.rng)
+                channel = least_waiting(branch.channels, me.world.rng)
                 if channel is None:
                     break
                 n = min(most, channel.allowance.tuples_left, branch.held)

@@ -24,6 +24,8 @@ class Scaling:
         self.scale = me.model.scale or FIXED
         self._policy = me.world.policy if me.model.scale else None
         self._memory = self._policy.born(heritage, me.clock.now) if self._policy else None
+        self.load = 0.0
+        """At the last look; 1.0 is as much as the instance can do."""
         self.siblings = 1
         """Active instances of this operator, this one included, as neighbours tell it."""
         self._cpu_wait_s = 0.0
@@ -83,21 +85,19 @@ class Scaling:
         me = self.me
         if me.ended or not me.world.ticking:
             return
-        reading = self.read()
+        reading = self._read()
+        self.load = measure(reading, self.scale).ratio or reading.busy
         self._adapt_windows(reading)
         self._decide(reading)
         me.clock.after(me.world.knobs.tick_s, self._tick)
 
-    def read(self) -> Reading:
+    def _read(self) -> Reading:
         me, meter = self.me, self.meter
         held = sum([c.held_told for c in me.senders()])
         meter.queue(me.work.queued, held)
         meter.cpu_wait(self._cpu_wait_s)
         state = me.core.state
         return meter.reading(me.clock.now, keeper=isinstance(state, Active) and state.keeper)
-
-    def load(self, reading: Reading) -> float:
-        return measure(reading, self.scale).ratio or reading.busy
 
     def _adapt_windows(self, reading: Reading) -> None:
         senders = self.me.senders()

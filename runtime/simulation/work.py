@@ -111,6 +111,8 @@ class QueueWork(Work):
         left = self._batch[1] - self._done
         n = left if not cost_s else min(left, max(1, int(me.world.knobs.slice_s / cost_s)))
         self._slice = (n, me.clock.now)
+        if me.model.spread:
+            cost_s *= 1 + me.model.spread * (2 * me.world.rng.random() - 1)
         me.clock.after(me.host.begin(n * cost_s), self._slice_over)
 
     def _slice_over(self, _: None) -> None:

@@ -1,9 +1,9 @@
 """What an instance has produced and not sent yet, and to whom it goes next.
 
 Results wait here, bound to nobody: only when a batch is sent is a successor chosen, the one with
-the fewest tuples waiting. So a leaving successor takes nothing along, a slow one gets less, and batches
-grow while credit is short (large when busy, small when idle). Each downstream operator gets
-every tuple; behind a fan-out the branches wait for their own credit.
+the fewest tuples waiting. So a leaving successor takes nothing along, a slow one gets less, and
+batches grow while credit is short (large when busy, small when idle). Each downstream operator
+gets every tuple; behind a fan-out the branches wait for their own credit.
 """
 
 from __future__ import annotations

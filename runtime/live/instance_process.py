@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -24,6 +25,7 @@ from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.messages import Assign, Decide, Failed, Ready, Spawned
 from anabranch.runtime.status import id_from_wire
+from anabranch.runtime.steps import StepError
 
 GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
@@ -35,6 +37,7 @@ def run_instance(
     """Be the assigned instance until it has left or finished. Ends the process."""
     gc.set_threshold(GC_THRESHOLD)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
+    os.register_at_fork(after_in_child=_leave_sigterm_alone)
     task = msgspec.convert(assign, Assign)
     sys.exit(_run(_live(link_socket, task, pipeline)))
 
@@ -48,29 +51,39 @@ def _run(main: Any) -> int:
         return int(runner.run(main))
 
 
+def _leave_sigterm_alone() -> None:
+    """In processes that functions fork, such as those of a `multiprocessing.Pool`: it ends them
+    with SIGTERM and waits, for ever if they take it as we do."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
 async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) -> int:
     home = Home()
     link = await Link.attach(link_socket, home.receive)
     home.attach(link)
     me = id_from_wire(task.id)
-    instance = Instance(
-        me,
-        pipeline,
-        home=home,
-        context=_context(task, me),
-        seed=task.seed,
-        scaling=task.scaling,
-        heritage=task.heritage,
-    )
-    _wire(home, instance)
-    # Whoever ends single processes politely wants this one to leave; a keeper stays.
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
     try:
-        address = await instance.neighbourhood.listen(_address(task, me))
+        instance = Instance(
+            me,
+            pipeline,
+            home=home,
+            context=_context(task, me),
+            seed=task.seed,
+            scaling=task.scaling,
+            heritage=task.heritage,
+        )
+        _wire(home, instance)
+        # Whoever ends single processes politely wants this one to leave; a keeper stays.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
+        address = await instance.neighbourhood.listen(_address(task))
         home.send(Ready(address=address))
         if task.genesis is not None:
             _found(instance, task)
         await _until_over(instance, link)
+    except StepError as error:  # it names the line of the user's; our frames would hide it
+        home.send(Failed(reason=str(error), detail=""))
+        code = 1
     except Exception as error:
         home.send(Failed(reason=_reason(error), detail=traceback.format_exc()))
         code = 1
@@ -122,9 +135,10 @@ def _context(task: Assign, me: InstanceId) -> RunContext:
     )
 
 
-def _address(task: Assign, me: InstanceId) -> str:
+def _address(task: Assign) -> str:
     if task.transport == "unix":
-        return f"unix:{task.run_dir}/{me}.sock"
+        # By the process: names of operators may be too long for the path of a socket.
+        return f"unix:{task.run_dir}/{os.getpid()}.sock"
     return f"tcp:{task.host}:0"
 
 

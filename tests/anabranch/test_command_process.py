@@ -330,3 +330,52 @@ def test_a_full_disk_under_the_summary_is_told_without_a_traceback(
     assert "Traceback" not in done.stderr
     assert "No space left" in done.stderr
     assert len((tmp_path / "words.jsonl").read_text().splitlines()) == 15_000
+
+
+def test_a_class_that_cannot_be_made_is_told_with_the_line_and_without_our_frames(
+    tmp_path: Path,
+) -> None:
+    text = """
+        import anabranch as ab
+
+        class Lookup:
+            def __init__(self):
+                raise ValueError("no database")
+            def __call__(self, one):
+                return one
+
+        pipeline = ab.Pipeline("lookup")
+        pipeline.source("n", ab.items([1])).map("find", Lookup).sink("out", ab.discard())
+    """
+    done = run(write(tmp_path, text), "--report", "report.json")
+    assert done.returncode == 1
+    assert re.search(
+        r"did not start: .*Lookup\(\) raised ValueError: no database \(.*headlines.py:5 in",
+        done.stdout,
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "instance_process" not in done.stdout + done.stderr
+
+
+def test_processes_that_a_function_forks_end_on_sigterm_as_usual(tmp_path: Path) -> None:
+    text = """
+        import os, signal, time
+        import anabranch as ab
+
+        def fork_and_stop(_):
+            ready, say = os.pipe()
+            child = os.fork()
+            if not child:
+                os.write(say, b".")
+                time.sleep(10)
+                os._exit(0)
+            os.read(ready, 1)
+            os.kill(child, signal.SIGTERM)
+            return os.WTERMSIG(os.waitpid(child, 0)[1])
+
+        pipeline = ab.Pipeline("forks")
+        numbers = pipeline.source("n", ab.items([1]))
+        numbers.map("fork", fork_and_stop).sink("out", ab.jsonl("out.jsonl"))
+    """
+    assert run(write(tmp_path, text)).returncode == 0
+    assert (tmp_path / "out.jsonl").read_text() == f"{int(signal.SIGTERM)}\n"

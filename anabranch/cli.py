@@ -14,7 +14,10 @@ from anabranch import __version__
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
     "validate": "Check a pipeline and show its graph.",
+    "experiment": "Run a published evaluation again, theirs beside ours.",
     "verify": "Search all interleavings of the protocol for a fault.",
+    "simulate": "Foretell what a pipeline would do under a load.",
+    "replay": "Repeat one seed of the simulated swarm.",
 }
 
 EXAMPLES = """\b

@@ -1,36 +1,42 @@
 """A picture of a run: load, instances, latency and queues over time, drawn from its report.
 
-Needs matplotlib (extra `plot`). Colours are Okabe and Ito's, told apart by colour-blind readers
-too; lines carry their names themselves instead of a legend.
+Needs matplotlib (extra `plot`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from anabranch.panels import (
+    FAINT,
+    GRID,
+    IN,
+    INK,
+    OPERATORS,
+    OUT,
+    Label,
+    PictureUnavailable,
+    head,
+    name_lines,
+    new_figure,
+    plain,
+    prepare,
+    thousands,
+)
 from anabranch.story import Line, Reportlike, Story, story_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-INK, FAINT, GRID = "#2b2b2b", "#8a8a8a", "#e4e4e4"
-IN, OUT = "#0072B2", "#D55E00"
-OPERATORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5b5b5b")
+__all__ = ["FAINT", "GRID", "INK", "PictureUnavailable", "draw", "draw_story"]
 
 HEIGHTS = (3.0, 3.4, 2.6, 2.2)
 """Of the panels, relative to each other."""
-
-Label = tuple[float, str, str]
-"""Where a line ends (its last y), its name, its colour."""
-
-
-class PictureUnavailable(RuntimeError):
-    """matplotlib is missing. The message says how to get it."""
 
 
 def draw(
@@ -55,21 +61,11 @@ def draw(
 
 
 def draw_story(story: Story, planned: Callable[[Any], Any] | None = None) -> Figure:
-    try:
-        # A figure of its own, not pyplot's: no global state, no window, no display needed.
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise PictureUnavailable(
-            "drawing needs matplotlib: pip install 'anabranch[plot]'"
-        ) from error
-    figure = Figure(figsize=(10.5, 10), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = new_figure(10.5, 10, story.title)
     rows = figure.subplots(4, 1, sharex=True, height_ratios=HEIGHTS)
-    figure.suptitle(story.title, x=0.012, ha="left", fontsize=13, fontweight="bold", color=INK)
     colours = {name: OPERATORS[i % len(OPERATORS)] for i, name in enumerate(story.operators)}
     for axes in rows:
-        _prepare(axes, story.seconds)
+        prepare(axes, story.seconds)
     labels = [
         _load(rows[0], story, planned),
         _instances(rows[1], story, colours),
@@ -78,36 +74,12 @@ def draw_story(story: Story, planned: Callable[[Any], Any] | None = None) -> Fig
     ]
     rows[-1].set_xlabel("seconds", color=INK)
     for axes, ends, height in zip(rows, labels, HEIGHTS, strict=True):
-        _name_lines(axes, ends, gap=0.27 / height)
+        name_lines(axes, ends, gap=0.27 / height)
     return figure
 
 
-def _prepare(axes: Axes, seconds: float) -> None:
-    axes.set_xlim(0, max(seconds, 1e-3))
-    axes.grid(True, axis="y", color=GRID, linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.tick_params(colors=FAINT, labelcolor=INK, labelsize=9)
-    for side in ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    axes.spines["bottom"].set_color(GRID)
-
-
-def _head(axes: Axes, what: str, unit: str) -> None:
-    axes.set_title(what, loc="left", fontsize=10.5, fontweight="bold", color=INK, pad=6)
-    axes.text(
-        1.0,
-        1.03,
-        unit,
-        transform=axes.transAxes,
-        fontsize=8.5,
-        color=FAINT,
-        ha="right",
-        va="bottom",
-    )
-
-
 def _load(axes: Axes, story: Story, planned: Callable[[Any], Any] | None) -> list[Label]:
-    _head(axes, "Load", "tuples per second")
+    head(axes, "Load", "tuples per second")
     labels = []
     if planned is not None:
         times = np.linspace(0, story.seconds, 400)
@@ -117,14 +89,14 @@ def _load(axes: Axes, story: Story, planned: Callable[[Any], Any] | None) -> lis
         axes.plot(line.t, line.y, color=colour, linewidth=1.7)
         labels.append((_end(line), name, colour))
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(_thousands)
+    axes.yaxis.set_major_formatter(thousands)
     return labels
 
 
 def _instances(axes: Axes, story: Story, colours: dict[str, str]) -> list[Label]:
     from matplotlib.ticker import MaxNLocator
 
-    _head(axes, "Instances", "processes of each operator, \u25b2 joined  \u25bd left")
+    head(axes, "Instances", "processes of each operator, \u25b2 joined  \u25bd left")
     labels = []
     for index, (name, line) in enumerate(story.instances.items()):
         # Lines of equal height would hide each other; a tenth of an instance keeps them apart.
@@ -159,7 +131,7 @@ def _mark(axes: Axes, t: float, y: float, joined: bool, colour: str) -> None:
 def _latency(axes: Axes, story: Story) -> list[Label]:
     from matplotlib.ticker import LogLocator, NullLocator
 
-    _head(axes, "Latency", "milliseconds from source to sink, logarithmic")
+    head(axes, "Latency", "milliseconds from source to sink, logarithmic")
     if not story.p50.y:
         axes.text(
             0.5,
@@ -176,65 +148,20 @@ def _latency(axes: Axes, story: Story) -> list[Label]:
     axes.plot(story.p99.t, story.p99.y, color=IN, linewidth=1.2, linestyle=(0, (4, 1.5)))
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 3)))
     axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(_plain)
+    axes.yaxis.set_major_formatter(plain)
     return [(_end(story.p50), "p50", IN), (_end(story.p99), "p99", IN)]
 
 
 def _queues(axes: Axes, story: Story, colours: dict[str, str]) -> list[Label]:
-    _head(axes, "Waiting", "tuples queued at an operator or held for its successors")
+    head(axes, "Waiting", "tuples queued at an operator or held for its successors")
     labels = []
     for name, line in story.waiting.items():
         axes.plot(line.t, line.y, color=colours[name], linewidth=1.5)
         labels.append((_end(line), name, colours[name]))
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(_thousands)
+    axes.yaxis.set_major_formatter(thousands)
     return labels
-
-
-def _name_lines(axes: Axes, labels: Sequence[Label], gap: float) -> None:
-    """Write each name right of its line's end, moved apart where they would overlap.
-
-    `gap`: the height of a name as a share of the panel's.
-    """
-    low, high = axes.get_ylim()
-    scale = np.log10 if axes.get_yscale() == "log" else np.asarray
-    span = scale(high) - scale(low) or 1.0
-    places = [float(np.clip((scale(max(y, low)) - scale(low)) / span, 0, 1)) for y, _, _ in labels]
-    for place, (_, name, colour) in zip(spread(places, gap), labels, strict=True):
-        axes.text(
-            1.008,
-            place,
-            name,
-            transform=axes.transAxes,
-            color=colour,
-            fontsize=9,
-            va="center",
-            fontweight="bold",
-        )
-
-
-def spread(places: Sequence[float], gap: float) -> list[float]:
-    """Positions from 0 to 1, moved as little as needed to be `gap` apart, in the same order."""
-    order = sorted(range(len(places)), key=lambda i: places[i])
-    moved = list(places)
-    floor = 0.0
-    for i in order:
-        moved[i] = max(places[i], floor)
-        floor = moved[i] + gap
-    ceiling = 1.0
-    for i in reversed(order):
-        moved[i] = min(moved[i], ceiling)
-        ceiling = moved[i] - gap
-    return moved
 
 
 def _end(line: Line) -> float:
     return float(line.y[-1]) if len(line.y) else 0.0
-
-
-def _thousands(value: float, _: object) -> str:
-    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
-
-
-def _plain(value: float, _: object) -> str:
-    return f"{value:g}"

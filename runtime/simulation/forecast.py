@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline, Scale, edges
 from anabranch.runtime.policies import policy
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host
@@ -42,6 +43,15 @@ class Cost:
 
     capacity: float = math.inf
     selectivity: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A pipeline without its functions; `counts`: instances at the beginning."""
+
+    edges: tuple[tuple[str, str], ...]
+    models: tuple[Model, ...]
+    counts: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +99,7 @@ class Forecast:
 
 
 def forecast(
-    pipeline: Pipeline,
-    costs: Mapping[str, Cost],
+    outline: Outline,
     load: Load,
     *,
     seed: int,
@@ -108,8 +117,8 @@ def forecast(
     }
     world = World(
         rng=random.Random(f"forecast {seed}"),
-        topology=pipeline.topology,
-        models=models_of(pipeline, costs),
+        topology=Topology.of(outline.edges),
+        models=outline.models,
         hosts=[Host(0, cores=cores)],
         net=Net(),
         limits=DEFAULT_LIMITS,
@@ -119,14 +128,14 @@ def forecast(
         policy=policy(),
     )
     looks = Looks(world, seed, seconds)
-    world.found({o.name: o.instances_at_start for o in pipeline.operators.values()})
+    world.found(outline.counts)
     world.clock.run(until_s=seconds, events_max=EVENTS_MAX)
     return looks.concluded()
 
 
-def models_of(pipeline: Pipeline, costs: Mapping[str, Cost]) -> tuple[Model, ...]:
-    """What an operator measures of itself is what it costs here, unless the user gave it."""
-    return tuple(
+def outline_of(pipeline: Pipeline, costs: Mapping[str, Cost]) -> Outline:
+    operators = pipeline.operators.values()
+    models = tuple(
         Model(
             name=o.name,
             cost_s=1 / costs[o.name].capacity,
@@ -134,8 +143,10 @@ def models_of(pipeline: Pipeline, costs: Mapping[str, Cost]) -> tuple[Model, ...
             scale=o.scale if o.can_scale else None,
             spread=SPREAD,
         )
-        for o in pipeline.operators.values()
+        for o in operators
     )
+    counts = {str(o.name): o.instances_at_start for o in operators}
+    return Outline(tuple(edges(operators)), models, counts)
 
 
 class Looks:

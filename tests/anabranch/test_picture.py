@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.picture import PictureUnavailable, draw, spread
+from anabranch.panels import spread
+from anabranch.picture import PictureUnavailable, draw
 from anabranch.runtime.ledger import Ledger
 from anabranch.runtime.report import Event, OperatorReport, Report, Samples
 from anabranch.story import Change, Line, smooth, story_of

@@ -1,0 +1,167 @@
+"""`anabranch simulate`: what a pipeline would do under a load, without running it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.commands.failing import WrongUsage
+from anabranch.commands.preparing import plan
+
+if TYPE_CHECKING:
+    from anabranch.forecasting import Scenario
+
+EXAMPLES = """\b
+Examples:
+  anabranch simulate headlines.py --load 350 --capacity split=100
+  anabranch simulate headlines.py --cost report.json --load step:before=500,after=2000,at_s=20
+  anabranch simulate headlines.py --cost report.json --load load.csv --seeds 20 --picture out.svg
+  anabranch simulate headlines.py --cost report.json --load daily:peak=5000,day_s=300 \\
+      --compare split.scale.target=0.5 --compare "split.scale.target=0.6 split.scale.low=0.4"
+
+\b
+Costs are measured by a run (anabranch run headlines.py --report report.json) or given. What is
+simulated is what runs: the same protocol, meters and policy, in virtual time; only the functions
+of operators are replaced by what they cost.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@click.argument("target", metavar="FILE.py[:NAME]")
+@click.option(
+    "--load",
+    "loads",
+    multiple=True,
+    metavar="[SOURCE=]CURVE|FILE",
+    help="Tuples per second: a number, a curve, or a recorded trace. [default: the source's rate]",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The first one.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 1000),
+    default=5,
+    show_default=True,
+    help="How many; together they are a band.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="OPERATOR.scale.SETTING=VALUE",
+    help="Change how an operator scales; may be repeated.",
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="SETTINGS",
+    help="Other settings, to be shown beside; may be repeated.",
+)
+@click.option(
+    "--cost",
+    "report",
+    type=click.Path(path_type=Path),
+    metavar="REPORT.json",
+    help="Capacities and results per tuple as a run has measured them.",
+)
+@click.option(
+    "--capacity",
+    "capacities",
+    multiple=True,
+    metavar="OPERATOR=N",
+    help="Tuples per second of one instance that is always busy.",
+)
+@click.option(
+    "--selectivity",
+    "selectivities",
+    multiple=True,
+    metavar="OPERATOR=N",
+    help="Results per tuple.",
+)
+@click.option("--duration", type=click.FloatRange(1), metavar="S", help="Seconds of virtual time.")
+@click.option(
+    "--cores", type=click.FloatRange(0.1), metavar="N", help="Processors. [default: enough]"
+)
+@click.option(
+    "--start",
+    "start_s",
+    type=click.FloatRange(0),
+    default=0.1,
+    show_default=True,
+    metavar="S",
+    help="How long a new instance takes to be there.",
+)
+@click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Processes.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@click.option(
+    "--picture", type=click.Path(path_type=Path, dir_okay=False), help="Draw it: png, svg, pdf."
+)
+def command(
+    target: str,
+    loads: tuple[str, ...],
+    seed: int,
+    seeds: int,
+    settings: tuple[str, ...],
+    compare: tuple[str, ...],
+    report: Path | None,
+    capacities: tuple[str, ...],
+    selectivities: tuple[str, ...],
+    duration: float | None,
+    cores: float | None,
+    start_s: float,
+    jobs: int,
+    as_json: bool,
+    picture: Path | None,
+) -> None:
+    """Foretell instances, load, queues, latency and messages of the pipeline in FILE.py.
+
+    Nothing is started or opened.
+    """
+    from anabranch import forecasting as f
+    from anabranch.runtime.graph import PipelineError
+    from anabranch.views import forecast as view
+
+    pipeline = plan(target, settings, None, quiet=as_json).pipeline
+    try:
+        curves = f.curves_of(pipeline, loads)
+        seconds = f.seconds_of(curves, duration)
+        costs = f.costs_of(
+            pipeline,
+            report=report,
+            capacities=f.pairs("--capacity", capacities),
+            selectivities=f.pairs("--selectivity", selectivities),
+        )
+        variants = f.variants_of(pipeline, compare)
+    except (f.ForecastError, PipelineError) as error:
+        raise WrongUsage(str(error)) from None
+    found = f.scenarios(
+        variants,
+        costs,
+        f.load_of(curves, seconds),
+        first_seed=seed,
+        seeds=seeds,
+        jobs=jobs,
+        seconds=seconds,
+        cores=cores or math.inf,
+        start_s=start_s,
+    )
+    load = ", ".join(loads) or "its own load"
+    if picture is not None:
+        _draw(found, picture)
+    if as_json:
+        click.echo(json.dumps(view.plain_values(found, costs, load, seconds), indent=1))
+    else:
+        click.echo("\n".join(view.lines_of(found, costs, load, seconds)))
+
+
+def _draw(found: list[Scenario], picture: Path) -> None:
+    from anabranch.forecast_picture import draw
+    from anabranch.panels import PictureUnavailable
+
+    try:
+        draw(found, picture)
+    except (PictureUnavailable, OSError, ValueError) as error:
+        raise WrongUsage(f"--picture {picture}: {error}") from None

@@ -10,7 +10,8 @@ import sys
 from typing import Any
 
 from anabranch.protocol.core import Core
-from anabranch.runtime.live import connection, frames, pumps
+from anabranch.runtime.live import pumps
+from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.outbox import Outbox
 from anabranch.runtime.payload import Encoder
@@ -28,9 +29,9 @@ PARTS: list[tuple[Any, str, str]] = [
     (Core, "handle", "core"),
     (Outbox, "hold", "outbox"),
     (Outbox, "send", "outbox"),
-    (connection.Connection, "data_received", "frames in"),
-    (frames.FrameReader, "feed", "frames in"),
-    (connection.Connection, "write", "frames out"),
+    (Connection, "data_received", "frames in"),
+    (Connection, "buffer_updated", "frames in"),
+    (Connection, "write", "frames out"),
 ]
 
 
@@ -40,7 +41,8 @@ def watch_stages(mark: str) -> None:
     for owner, name, stage in ASYNC_PARTS:
         setattr(owner, name, watch.timed_async(stage, getattr(owner, name)))
     for owner, name, stage in PARTS:
-        setattr(owner, name, watch.timed(stage, getattr(owner, name)))
+        if name in vars(owner):  # a protocol receives in one of two ways
+            setattr(owner, name, watch.timed(stage, getattr(owner, name)))
     live = Instance.run
 
     async def watched(instance: Instance) -> str:

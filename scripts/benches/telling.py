@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 import time
@@ -46,7 +47,7 @@ def number(value: float) -> str:
 
 
 def machine() -> str:
-    """Processor, cores and Python: figures mean nothing without."""
+    """Processor, cores, Python and what else goes on: figures mean nothing without."""
     name = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -55,12 +56,14 @@ def machine() -> str:
                 break
     except OSError:  # not Linux
         pass
-    return f"{name}, {_cores()} cores, Python {platform.python_version()}, {platform.system()}"
+    load = ", ".join(f"{average:.1f}" for average in os.getloadavg())
+    return (
+        f"{name}, {_cores()} cores, Python {platform.python_version()}, {platform.system()}; "
+        f"load over 1, 5 and 15 minutes: {load}"
+    )
 
 
 def _cores() -> int:
-    import os
-
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS

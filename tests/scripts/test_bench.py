@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from benches.chain import STAGES
 from benches.contestants import ContestantFailed, compete
 from benches.result import Result, Settings
 from benches.startup import until_first_tuple_and_exit
@@ -47,8 +48,13 @@ def test_the_chain_gives_every_contestant_its_turn_in_every_round() -> None:
     rate = "a  ours, three hops", "c  bare, three hops"
     ours, bare = (figures[name] for name in rate)
     assert figures["a/c"] == pytest.approx([a / c for a, c in zip(ours, bare, strict=True)])
-    tables = [note for note in result["notes"] if note.startswith("microseconds per line")]
+    notes = result["notes"]
+    tables = [i for i, note in enumerate(notes) if note.startswith("microseconds per line")]
     assert len(tables) == 3
+    for first, processes in zip(tables, (5, 3, 5), strict=True):
+        assert notes[first + 1 + processes + 1].split()[0] == "all"
+    stages = dict(zip(STAGES, notes[tables[0] + 7].split()[1:], strict=False))
+    assert all(float(spent) > 0 for spent in stages.values()), stages
 
 
 def test_newcomers_are_timed_with_a_warm_and_with_a_cold_pool() -> None:

@@ -6,10 +6,12 @@ import difflib
 import os
 import sys
 from importlib import import_module
+from typing import Any
 
 import click
 
 from anabranch import __version__
+from anabranch.commands.failing import INTERRUPTED
 
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
@@ -60,6 +62,14 @@ class Commands(click.Group):
                 hint = f"did you mean 'anabranch run {name}'?"
             ctx.fail(f"no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # Before a run takes care of Ctrl-C itself, as while the user's file is read.
+            click.echo("anabranch: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

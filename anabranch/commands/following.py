@@ -56,9 +56,14 @@ class Interrupts:
 
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """Ctrl-C, SIGTERM and a closed terminal are noted while this is open."""
+    """Ctrl-C, SIGTERM and a closed terminal are noted while this is open.
+
+    Under `nohup` a closed terminal is nothing to note.
+    """
     noted = Interrupts()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals.append(signal.SIGHUP)
     before = [(s, signal.signal(s, noted.note)) for s in signals]
     try:
         yield noted

@@ -24,6 +24,14 @@ def called(*arguments: str | Path) -> Result:
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_ctrl_c_while_the_file_is_read_has_the_code_of_an_interrupt(
+    tmp_path: Path, command: str
+) -> None:
+    result = called(command, write(tmp_path, "raise KeyboardInterrupt"))
+    assert (result.exit_code, result.output) == (130, "anabranch: interrupted\n")
+
+
 def test_the_version_is_one_line() -> None:
     result = called("--version")
     assert (result.exit_code, result.output) == (0, f"anabranch {__version__}\n")

@@ -52,6 +52,18 @@ def test_signals_are_noted_only_while_the_run_lasts() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_closed_terminal_is_nothing_to_a_run_under_nohup() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with interrupts() as noted:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            assert noted.received == 1
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_what_operators_print_is_shown_with_their_name() -> None:
     view, output = FakeView(), Output()
     output.put("split.0", "hello")

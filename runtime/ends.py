@@ -17,7 +17,7 @@ as Spark, which must stay while instances come and go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,6 +155,10 @@ class Source(ABC):
     def prepare(self) -> None:  # noqa: B027 - optional
         """Raise an `OSError` or `ValueError` that names the place if the input cannot be read."""
 
+    def reads(self) -> Iterable[Path]:
+        """Files that are read, so that nobody writes to them in the same run."""
+        return ()
+
     @abstractmethod
     def splits(self) -> Iterator[Split]:
         """The whole input; pulled lazily by the agent, so it may be endless. Never blocks long."""
@@ -193,6 +197,10 @@ class Sink(ABC):
 
     def prepare(self) -> None:  # noqa: B027 - optional
         """Called once before the run, by the agent: empty or make the target, or raise."""
+
+    def writes(self) -> Path | None:
+        """The file that is written, if it is one."""
+        return None
 
     @abstractmethod
     def open(self, context: RunContext) -> Writer: ...

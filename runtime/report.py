@@ -90,8 +90,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Completed, and the ledger balances."""
-        return self.ended == "completed" and self.ledger.balanced
+        """Completed without a failure, and the ledger balances."""
+        return self.ended == "completed" and self.failure is None and self.ledger.balanced
 
     def operator(self, name: str) -> OperatorReport:
         """Raises `KeyError` for an unknown name."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.workloads.curve_base import Curve
@@ -35,6 +36,9 @@ class Paced(Source):
 
     def prepare(self) -> None:
         self.inner.prepare()
+
+    def reads(self) -> Iterable[Path]:
+        return self.inner.reads()
 
     def splits(self) -> Iterator[Split]:
         return self.inner.splits()

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 
-from anabranch.runtime.failure import RunFailed
+import msgspec
+
+from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live.agent import Agent, Outcome
 from anabranch.runtime.live.origin import DEFAULT_ENTRY, Origin, being_loaded
@@ -23,6 +25,7 @@ from anabranch.runtime.live.parent_process import (
 )
 from anabranch.runtime.live.views import report_of, snapshot_of
 from anabranch.runtime.options import Options
+from anabranch.runtime.places import check_places
 from anabranch.runtime.report import Report, check_writable, write_report
 from anabranch.runtime.snapshot import RunSnapshot
 
@@ -237,6 +240,7 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         check_writable(options.report)
     if options.script is not None:
         options.script.decisions(o.name for o in pipeline.operators.values() if o.can_scale)
+    check_places(pipeline)
     way, origin = choose_way(pipeline, options.preload)
     for operator in pipeline.operators.values():
         end = operator.source or operator.sink
@@ -256,10 +260,16 @@ async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: V
 
 def _finish(agent: Agent, outcome: Outcome) -> Report:
     report = report_of(agent, outcome)
+    failure = outcome.failure
     if agent.options.report is not None:
-        write_report(report, agent.options.report)
-    if outcome.failure is not None:
-        raise RunFailed(outcome.failure, report)
+        try:
+            write_report(report, agent.options.report)
+        except OSError as error:
+            told = f"the report could not be written to {str(agent.options.report)!r}: {error}"
+            failure = failure or Failure(told)
+            report = msgspec.structs.replace(report, failure=failure.message)
+    if failure is not None:
+        raise RunFailed(failure, report)
     return report
 
 

@@ -2,7 +2,8 @@
 
 JSON as msgspec writes it: str, int, float, bool, None, list, tuple, dict, dataclasses and named
 tuples as expected; NaN and infinity, which JSON lacks, as null; `datetime`, `Decimal` and `UUID`
-as strings, bytes as base64, sets as lists, enums by their values. Str subclasses, integers of any
+as strings, bytes as base64, sets as lists, enums by their values, NumPy's scalars and arrays as
+numbers and lists. Str subclasses, integers of any
 length and lone surrogates pass through the standard library's encoder. What neither takes becomes
 a dead letter.
 """
@@ -18,7 +19,15 @@ import msgspec
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.payload import describe
 
-_JSON = msgspec.json.Encoder()
+
+def _foreign(value: Any) -> Any:
+    """NumPy's scalars and arrays as Python's, without importing NumPy for it."""
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"type {type(value).__name__} has no form in JSON")
+
+
+_JSON = msgspec.json.Encoder(enc_hook=_foreign)
 
 Encode = Callable[[list[Any]], tuple[bytes, list[DeadLetter]]]
 

@@ -49,6 +49,9 @@ class JsonLines(Sink):
                 error.errno, f"cannot write results: {error.strerror}", str(self.path)
             ) from None
 
+    def writes(self) -> Path:
+        return self.path
+
     def open(self, context: RunContext) -> Writer:
         return JsonLinesWriter(self)
 

@@ -41,6 +41,9 @@ class Files(Source):
                     f"iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
                 )
 
+    def reads(self) -> Iterator[Path]:
+        return map(Path, find_files(self.patterns))
+
     def splits(self) -> Iterator[Split]:
         for path in find_files(self.patterns):
             yield from self._splits_of(path)

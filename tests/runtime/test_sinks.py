@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import uvloop
 from hypothesis import given
@@ -106,8 +107,10 @@ class Point:
         ({1: 2}, '{"1":2}'),
         ({None: 1}, '{"null": 1}'),
         ("\u2028\x00", '"\u2028\\u0000"'),
+        (numpy.float64(0.5), "0.5"),
+        ([numpy.int64(3), numpy.arange(2)], "[3,[0,1]]"),
     ],
-    ids=range(13),
+    ids=range(15),
 )
 def test_what_json_lacks_is_written_as_documented(value: Any, line: str) -> None:
     data, dead = json_lines([value])

@@ -1,0 +1,63 @@
+"""Before a run touches anything: would it destroy what it reads, and can it write what it must?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from anabranch.runtime.graph import Operator, Pipeline, PipelineError
+
+
+def check_places(pipeline: Pipeline) -> None:
+    """Raise `PipelineError` if a file is read and written at once, or if dead letters could not
+    be written. Opens and makes nothing."""
+    _check_overwriting(pipeline)
+    _check_dead_letters(pipeline.dead_letters_path)
+
+
+def _check_overwriting(pipeline: Pipeline) -> None:
+    written = list(_written(pipeline))
+    for operator in pipeline.operators.values():
+        if operator.source is None:
+            continue
+        for path in operator.source.reads():
+            for what, target in written:
+                if _same(path, target):
+                    raise PipelineError(
+                        f"source {operator.name!r} reads {str(path)!r}, and {what} would write "
+                        "to it; write to another file"
+                    )
+
+
+def _written(pipeline: Pipeline) -> Iterator[tuple[str, Path]]:
+    for operator in pipeline.operators.values():
+        if operator.sink is not None and (target := operator.sink.writes()) is not None:
+            yield f"sink {_name(operator)}", target
+    yield "the dead letters", pipeline.dead_letters_path
+
+
+def _name(operator: Operator) -> str:
+    return repr(str(operator.name))
+
+
+def _same(a: Path, b: Path) -> bool:
+    try:
+        return a.is_file() and os.path.samefile(a, b)
+    except OSError:
+        return False
+
+
+def _check_dead_letters(path: Path) -> None:
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise PipelineError(f"dead letters: {str(path)!r} is a folder; name a file")
+    if not folder.is_dir():
+        raise PipelineError(
+            f"dead letters would go to {str(path)!r}, but there is no folder {str(folder)!r}"
+        )
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise PipelineError(
+            f"dead letters would go to {str(path)!r}, which may not be written; "
+            "choose another place with Pipeline(..., dead_letters=...)"
+        )

@@ -1,0 +1,430 @@
+"""Up to twenty shipped cores, a fake driver around each, and channels of the worst kind.
+
+Whatever happens is an act, a short text such as `deliver a.0>b.1`. `acts` lists those possible
+now, `act` carries one out; so a failing run is a list of texts that can be played again. After
+every act the invariants are checked. Tuples have numbers: `settle` lets everything come to rest
+and then compares what each operator has processed with what the sources have read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from anabranch.protocol import effects as fx
+from anabranch.protocol import events
+from anabranch.protocol.core import Core
+from anabranch.protocol.ids import InstanceId, OperatorName, Topology
+from anabranch.protocol.invariants import broken_in
+from anabranch.protocol.messages import Ids, Message
+from anabranch.protocol.states import Active, Gone, Spawning, preds_of, succs_of
+from tests.protocol.fake_line import Line
+
+INSTANCES_MAX = 20
+HELD_MAX = 6
+"""Results that may wait for credit before an instance takes up no more work."""
+
+GRAPHS = {
+    "pair": "a-b",
+    "chain": "a-b b-c",
+    "long": "a-b b-c c-d",
+    "diamond": "a-b a-c b-d c-d",
+    "triangle": "a-b b-c a-c",
+    "two sources": "a-c b-c c-d",
+    "two sinks": "a-b b-c b-d",
+}
+
+DECISIONS = ("duplicate", "leave", "migrate", "offer", "end", "fail")
+ACCIDENTS = ("cut", "clog")
+ROUTINE = ("deliver", "redial", "state", "spawned", "read", "process", "ship", "drained", "unclog")
+KINDS = (*DECISIONS, *ACCIDENTS, *ROUTINE)
+
+
+@dataclass
+class Instance:
+    """What a driver keeps for a core. `held`: results by operator, not bound to a successor;
+    `view`: the successors that the router knows."""
+
+    core: Core
+    queue: deque[tuple[InstanceId, list[int]]] = field(default_factory=deque)
+    held: dict[OperatorName, deque[int]] = field(default_factory=dict)
+    working: bool = False
+    reading: bool = True
+    asked: bool = False
+    wants: int = 0
+    view: Ids = frozenset()
+    done: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def me(self) -> InstanceId:
+        return self.core.me
+
+    @property
+    def holds(self) -> int:
+        return sum(map(len, self.held.values()))
+
+
+class Network:
+    """`graph`: a name of `GRAPHS`. `counts`: founders by operator. `window`: credit in tuples."""
+
+    def __init__(self, graph: str, counts: tuple[int, ...], window: int = 4) -> None:
+        self.options = f"{graph}; {','.join(map(str, counts))}; {window}"
+        self.topology = Topology.of(tuple(e.split("-")) for e in GRAPHS[graph].split())  # type: ignore[misc]
+        self.window = window
+        self.instances: dict[str, Instance] = {}
+        self.lines: dict[frozenset[InstanceId], Line] = {}
+        self.history: list[str] = []
+        self.read_by: dict[OperatorName, Counter[int]] = {}
+        self._next = 1
+        self._found(counts)
+
+    def _found(self, counts: tuple[int, ...]) -> None:
+        operators = sorted({OperatorName(o) for edge in self.topology.edges for o in edge})
+        founders = [
+            self._create(InstanceId(operator, number)).me
+            for operator, count in zip(operators, counts, strict=False)
+            for number in range(count)
+        ]
+        for me in founders:
+            succs = frozenset(y for y in founders if self.topology.feeds(me.operator, y.operator))
+            preds = frozenset(y for y in founders if self.topology.feeds(y.operator, me.operator))
+            self._feed(self.at(me), events.Founded(succs, preds, keeper=me.number == 0))
+
+    def _create(self, me: InstanceId) -> Instance:
+        born = Instance(Core(me, self.topology, trace_rows_max=32))
+        born.held = {o: deque() for o in self.topology.downstream(me.operator)}
+        self.instances[str(me)] = born
+        return born
+
+    def at(self, me: InstanceId) -> Instance:
+        return self.instances[str(me)]
+
+    def line(self, x: InstanceId, y: InstanceId) -> Line:
+        key = frozenset((x, y))
+        if key not in self.lines:
+            self.lines[key] = Line(min(key), max(key), self.window)
+        return self.lines[key]
+
+    # -- the driver of one instance ----------------------------------------------------------
+
+    def _feed(self, one: Instance, event: events.Event, batch: list[int] | None = None) -> None:
+        """Perform the effects of one event. `batch`: the tuples which a batch event is about."""
+        for effect in one.core.handle(event, now=float(len(self.history))):
+            self._perform(one, effect, batch or [])
+
+    def _perform(self, one: Instance, effect: fx.Effect, batch: list[int]) -> None:
+        match effect:
+            case fx.AcceptBatch(sender, _):
+                one.queue.append((sender, batch))
+            case fx.SendBatch(to, tuples):
+                line = self.line(one.me, to)
+                line.ends[one.me].allowance.spend(tuples, tuples)
+                line.send(one.me, batch)
+            case fx.SendMessage(to, message):
+                self.line(one.me, to).send(one.me, message)
+            case fx.BeginProcessing():
+                one.working = True
+            case fx.AwaitDrained():
+                assert not one.asked, f"{one.me} is asked twice (duty 5)"
+                one.asked = True
+            case fx.StopIntake():
+                one.reading = False
+            case fx.SpawnInstances(n):
+                one.wants = n
+            case fx.Terminate():
+                assert not one.queue, f"I11: {one.me} ends with a queue"
+                assert not one.holds, f"I11: {one.me} ends with results"
+                one.working = one.reading = False
+                one.view = frozenset()
+            case fx.ChangeView(succs, _):
+                one.view = succs
+                for to in succs:
+                    self.line(one.me, to)  # credit must come before the first batch can go
+            case fx.ChangeRole() | fx.Conclude() | fx.Veto():
+                pass
+            case _ as unknown:
+                assert_never(unknown)
+
+    def _results(self, one: Instance, tuples: list[int]) -> None:
+        for held in one.held.values():
+            held.extend(tuples)
+
+    # -- acts --------------------------------------------------------------------------------
+
+    def acts(self, kind: str) -> list[str]:
+        """Everything of one kind that could happen now."""
+        listed: Callable[[], Iterator[str]] = getattr(self, f"_can_{kind}")
+        return list(listed())
+
+    def act(self, text: str) -> None:
+        """Let one thing happen, and look whether all is well."""
+        self.history.append(text)
+        kind, *words = text.split()
+        getattr(self, f"_{kind}")(*words)
+        broken = list(
+            broken_in(self.topology, {i.me: i.core.state for i in self.instances.values()})
+        )
+        assert not broken, broken[0]
+
+    def _living(self) -> Iterator[Instance]:
+        return (i for i in self.instances.values() if not isinstance(i.core.state, Gone))
+
+    def _active(self) -> Iterator[tuple[Instance, Active]]:
+        return ((i, i.core.state) for i in self._living() if isinstance(i.core.state, Active))
+
+    def _can_duplicate(self) -> Iterator[str]:
+        for one, _ in self._active():
+            yield from (f"duplicate {one.me} {n}" for n in (1, 2))
+
+    def _duplicate(self, who: str, n: str) -> None:
+        self._feed(self.instances[who], events.DuplicateDecided(int(n)))
+
+    def _can_leave(self) -> Iterator[str]:
+        return (f"leave {one.me}" for one, _ in self._active())
+
+    def _leave(self, who: str) -> None:
+        self._feed(self.instances[who], events.LeaveDecided())
+
+    def _can_migrate(self) -> Iterator[str]:
+        return (f"migrate {one.me}" for one, state in self._active() if state.keeper)
+
+    def _migrate(self, who: str) -> None:
+        self._feed(self.instances[who], events.HandOverDecided())
+
+    def _can_offer(self) -> Iterator[str]:
+        for one, state in self._active():
+            if state.keeper:
+                neighbours = sorted(state.succs | state.preds)
+                yield from (f"offer {one.me} {via}" for via in neighbours)
+
+    def _offer(self, who: str, via: str) -> None:
+        self._feed(self.instances[who], events.HandOverDecided(self.instances[via].me))
+
+    def _can_end(self) -> Iterator[str]:
+        for one, _ in self._active():
+            if one.core.context.is_source and one.reading:
+                yield f"end {one.me}"
+
+    def _end(self, who: str) -> None:
+        self.instances[who].reading = False
+        self._feed(self.instances[who], events.InputEnded())
+
+    def _can_spawned(self) -> Iterator[str]:
+        return (f"spawned {one.me}" for one in self._living() if one.wants)
+
+    def _spawned(self, who: str) -> None:
+        """The processes asked for are there, unless there is no room for so many."""
+        one = self.instances[who]
+        n, one.wants = one.wants, 0
+        if len(list(self._living())) + n > INSTANCES_MAX:
+            self._feed(one, events.SpawnFailed("no room"))
+            return
+        mine = [i for i in self.instances.values() if i.me.operator == one.me.operator]
+        new = [InstanceId(one.me.operator, len(mine) + i, creator=one.me.number) for i in range(n)]
+        for child in new:
+            self._create(child)
+        self._feed(one, events.ChildrenReady(frozenset(new)))
+
+    def _can_fail(self) -> Iterator[str]:
+        return (f"fail {one.me}" for one in self._living() if one.wants)
+
+    def _fail(self, who: str) -> None:
+        self.instances[who].wants = 0
+        self._feed(self.instances[who], events.SpawnFailed("too slow"))
+
+    # -- acts: data --------------------------------------------------------------------------
+
+    def _can_read(self) -> Iterator[str]:
+        for one, _ in self._active():
+            source = one.core.context.is_source and one.working and one.reading
+            if source and one.holds < HELD_MAX:
+                yield from (f"read {one.me} {n}" for n in (1, 3))
+
+    def _read(self, who: str, n: str) -> None:
+        one = self.instances[who]
+        tuples = list(range(self._next, self._next + int(n)))
+        self._next += int(n)
+        self.read_by.setdefault(one.me.operator, Counter()).update(tuples)
+        self._results(one, tuples)
+
+    def _can_process(self) -> Iterator[str]:
+        for one in self._living():
+            if one.queue and one.working and one.holds < HELD_MAX:
+                yield f"process {one.me}"
+
+    def _process(self, who: str) -> None:
+        one = self.instances[who]
+        sender, tuples = one.queue.popleft()
+        one.done.update(tuples)
+        self._results(one, tuples)
+        line = self.line(sender, one.me)
+        end = line.ends[one.me]
+        end.grant.done(len(tuples), len(tuples))
+        end.owes = end.owes or end.grant.worth_stating
+
+    def _can_ship(self) -> Iterator[str]:
+        for one in self._living():
+            for to in sorted(one.view):
+                if one.held.get(to.operator) and self._open(one.me, to):
+                    yield from (f"ship {one.me} {to} {n}" for n in (1, 2))
+
+    def _open(self, me: InstanceId, to: InstanceId) -> bool:
+        return self.line(me, to).ends[me].allowance.open
+
+    def _ship(self, who: str, to_whom: str, n: str) -> None:
+        one, to = self.instances[who], self.instances[to_whom].me
+        held = one.held[to.operator]
+        batch = [held.popleft() for _ in range(min(int(n), len(held)))]
+        self._feed(one, events.BatchReady(to, len(batch)), batch)
+
+    def _can_drained(self) -> Iterator[str]:
+        for one in self._living():
+            if one.asked and not one.queue and not one.holds:
+                yield f"drained {one.me}"
+
+    def _drained(self, who: str) -> None:
+        one = self.instances[who]
+        one.asked = False
+        self._feed(one, events.Drained())
+
+    # -- acts: channels ----------------------------------------------------------------------
+
+    def _can_deliver(self) -> Iterator[str]:
+        for line in self.lines.values():
+            if line.clogged:
+                continue
+            for receiver in (line.dialer, line.listener):
+                for wire in line.readable(receiver):
+                    yield f"deliver {line.peer_of(receiver)}>{receiver} {wire}"
+
+    def _deliver(self, way: str, wire: str) -> None:
+        sender, receiver = (self.instances[name] for name in way.split(">"))
+        payload = self.line(sender.me, receiver.me).read(receiver.me, int(wire))
+        if isinstance(payload, list):
+            self._feed(receiver, events.BatchReceived(sender.me, len(payload)), payload)
+        elif payload is not None:
+            message: Message = payload
+            self._feed(receiver, events.MessageReceived(sender.me, message))
+
+    def _named(self, name: str) -> Line:
+        x, y = (self.instances[n].me for n in name.split("-"))
+        return self.line(x, y)
+
+    def _can_state(self) -> Iterator[str]:
+        for line in self.lines.values():
+            for end in line.ends.values():
+                if end.owes and end.wire:
+                    yield f"state {line} {end.me}"
+
+    def _state(self, name: str, who: str) -> None:
+        self._named(name).state(self.instances[who].me)
+
+    def _can_cut(self) -> Iterator[str]:
+        for line in self.lines.values():
+            if not line.cut_off:
+                there, back = len(line.to_listener[line.number]), len(line.to_dialer)
+                for kept in {(0, 0), (there, back), (there // 2, back), (there, back // 2)}:
+                    yield f"cut {line} {kept[0]} {kept[1]}"
+
+    def _cut(self, name: str, there: str, back: str) -> None:
+        self._named(name).cut(int(there), int(back))
+
+    def _can_redial(self) -> Iterator[str]:
+        return (f"redial {line}" for line in self.lines.values() if line.cut_off)
+
+    def _redial(self, name: str) -> None:
+        self._named(name).redial()
+
+    def _can_clog(self) -> Iterator[str]:
+        return (f"clog {line}" for line in self.lines.values() if not line.clogged)
+
+    def _clog(self, name: str) -> None:
+        self._named(name).clogged = True
+
+    def _can_unclog(self) -> Iterator[str]:
+        return (f"unclog {line}" for line in self.lines.values() if line.clogged)
+
+    def _unclog(self, name: str) -> None:
+        self._named(name).clogged = False
+
+    # -- the end of a run --------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Heal everything, let the network drain, and see that nothing is lost, doubled or
+        waiting; then end the input, and see that everybody ends."""
+        self._run_dry()
+        self._check_rest()
+        while sources := self.acts("end"):
+            for text in sources:
+                self.act(text)
+            self._run_dry()
+        stay = [str(one.me) for one in self._living()]
+        assert not stay, f"L1: the stream has ended, but these have not: {stay}"
+        self._check_tuples()
+        self._check_channels()
+
+    def _run_dry(self) -> None:
+        """Everything that must happen, until nothing is left to do (L3: within a bound)."""
+        must = [kind for kind in ROUTINE if kind != "read"]
+        for _ in range(100_000):
+            for kind in must:
+                if texts := self.acts(kind):
+                    self.act(texts[0])
+                    break
+            else:
+                return
+        raise AssertionError("L3: it does not come to rest")
+
+    def _check_rest(self) -> None:
+        here = {one.me: state for one, state in self._active()}
+        for one in self._living():
+            state = one.core.state
+            assert not one.queue, f"L2: tuples are stuck at {one.me}"
+            assert not one.holds, f"L2: results are stuck at {one.me}"
+            if not isinstance(state, Active):
+                continue
+            assert not isinstance(state.own, Spawning), f"L1: {one.me} waits for children"
+            assert state.own is None, f"L1: {one.me} waits: {state.own}"
+            feeds = self.topology.feeds
+            succs = {y for y in here if feeds(one.me.operator, y.operator)}
+            preds = {y for y in here if feeds(y.operator, one.me.operator)}
+            # Whoever has finished already is a neighbour still.
+            assert succs <= succs_of(state), f"S4: {one.me} lacks a successor"
+            assert preds <= preds_of(state), f"S4: {one.me} lacks a predecessor"
+
+    def _check_tuples(self) -> None:
+        for operator, due in self._due().items():
+            done: Counter[int] = Counter()
+            for one in self.instances.values():
+                if one.me.operator == operator:
+                    done.update(one.done)
+            assert not (due - done), f"S1: {operator} lacks {dict(due - done)}"
+            assert not (done - due), f"S2: {operator} has too often {dict(done - due)}"
+
+    def _due(self) -> dict[OperatorName, Counter[int]]:
+        """How often each operator should have processed each tuple: once for every path."""
+        due: dict[OperatorName, Counter[int]] = {}
+        waiting = sorted({o for edge in self.topology.edges for o in edge})
+        produced = dict(self.read_by)
+        while waiting:
+            for operator in list(waiting):
+                upstream = self.topology.upstream(operator)
+                if any(o in waiting for o in upstream):
+                    continue
+                waiting.remove(operator)
+                if upstream:
+                    due[operator] = Counter()
+                    for o in upstream:
+                        due[operator].update(produced.get(o, Counter()))
+                    produced[operator] = due[operator]
+        return due
+
+    def _check_channels(self) -> None:
+        for line in self.lines.values():
+            assert line.settled, f"I11: {line} keeps frames that nobody has acknowledged"
+            for me, end in line.ends.items():
+                peer = line.ends[line.peer_of(me)]
+                sent, done = end.allowance.tuples_sent, peer.grant.tuples_done
+                assert sent == done, f"I10: {me} has sent {sent} tuples on {line}, {done} are done"

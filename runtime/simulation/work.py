@@ -104,8 +104,8 @@ class QueueWork(Work):
                 self._rest()
                 return
             self._batch, self._done = self._queue.popleft(), 0
-        if not self.has_room():
-            return
+        if not self.has_room() or self._slice is not None:
+            return  # making room may have kicked already
         me = self.me
         cost_s = me.model.cost_s
         left = self._batch[1] - self._done
@@ -191,6 +191,8 @@ class SourceWork(Work):
         self._reading = False
         self._stopped = False
         self._look_due = False
+        self._was_short = False
+        """Whether the last look found more than there was room for."""
         self.board = me.world.boards[me.me.operator]
 
     @property
@@ -223,16 +225,17 @@ class SourceWork(Work):
         now_s, next_s = self.me.clock.now, self.board.next_s()
         if next_s < math.inf:
             self._look_due = True
-            wait_s = max(self.me.world.knobs.read_every_s, next_s - now_s)
-            self.me.clock.after(wait_s, self._look)
+            pause_s = 0.0 if self._was_short else self.me.world.knobs.read_every_s
+            self.me.clock.after(max(pause_s, next_s - now_s), self._look)
 
     def _look(self, _: None) -> None:
         self._look_due = False
         if self._stopped or not self.has_room():
             return
         me = self.me
-        readers = me.world.active[me.me.operator]
-        n, items = self.board.take(me.clock.now, me.outbox.room, readers)
+        room, readers = me.outbox.room, me.world.active[me.me.operator]
+        n, items = self.board.take(me.clock.now, room, readers)
+        self._was_short = n == room
         if n:
             self.tuples_in += n
             self.processed += n

@@ -12,7 +12,6 @@ import msgspec
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 
-
 IDLE = "idle"
 """The state of an instance that listens and has not been started yet."""
 

@@ -76,7 +76,8 @@ class Home:
         """
         while True:
             self._news.clear()
-            self._claim = claim = asyncio.get_running_loop().create_future()
+            claim: asyncio.Future[SplitAnswer] = asyncio.get_running_loop().create_future()
+            self._claim = claim
             self.send(Claim())
             try:
                 answer = await claim

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.protocol.core import Core
+from anabranch.protocol.core import Core, TraceRow
 from anabranch.protocol.effects import SendMessage
 from anabranch.protocol.errors import LocalProtocolError, RemoteProtocolError
 from anabranch.protocol.events import (
@@ -85,7 +85,7 @@ def test_the_peers_error_tells_who_what_and_the_story_and_changes_nothing() -> N
     told = str(caught.value)
     assert "b.1 (Active)" in told
     assert "LeaveAck" in told
-    assert [row.event for row in caught.value.story][-2:] == [
+    assert [row.event for row in caught.value.story if isinstance(row, TraceRow)][-2:] == [
         DuplicateDecided(1),
         ChildrenReady(ids(CHILD)),
     ]

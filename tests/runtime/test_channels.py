@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -231,11 +232,15 @@ async def test_a_stranger_cannot_fill_the_terminal(
     for n in range(20):
         _, writer = await asyncio.open_unix_connection(f"{tmp_path}/s")
         writer.writelines(hello)
-        await pair.down_user.until(lambda seen=n: pair.down.refused > seen)
+        await pair.down_user.until(functools.partial(_refused_more_than, pair.down, n))
         writer.close()
     assert len(caplog.messages) < 10
     assert all(len(m) < 300 and m.isprintable() for m in caplog.messages)
     await pair.down.part("test over")
+
+
+def _refused_more_than(home: Neighbourhood, n: int) -> bool:
+    return home.refused > n
 
 
 async def test_who_does_not_know_the_token_gets_nothing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The shipped policy in turns once more, for a hundred thousand siblings: an array per memory field.
+"""The shipped policy in turns once more, for 100,000 siblings: an array per field of memory.
 
 The same rules as `runtime.policies` with the settings of `exact.in_turn` (period one step, no
 cool-down, no bounds), written for all siblings at once. It exists for its speed alone; a test

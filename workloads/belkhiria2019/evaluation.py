@@ -25,10 +25,10 @@ LETTER, PUBLISHED, CORRECTED, OURS, LIMIT = (
     "ours",
     "reactive limit",
 )
-CORRECTED_NOISY, OURS_NOISY = "corrected, 10 % noise", "ours, 10 % noise"
+NOISES = (0.05, 0.1)
+NOISY = {(p, noise): f"{p}, {noise:.0%} noise" for p in (CORRECTED, OURS) for noise in NOISES}
 DOUBLES_AT, RESTS_AFTER = 80, 100
 SEEDS_PER_JOB = 10
-NOISE = 0.1
 
 Simulation = Callable[[Setup, FloatArray, int], Outcome]
 POLICIES: dict[str, Simulation] = {
@@ -37,8 +37,8 @@ POLICIES: dict[str, Simulation] = {
     CORRECTED: corrected,
     OURS: in_turn,
     LIMIT: lambda setup, load, seed: reactive(setup, load),
-    CORRECTED_NOISY: partial(corrected, noise=NOISE),
-    OURS_NOISY: partial(in_turn, noise=NOISE),
+    **{NOISY[CORRECTED, noise]: partial(corrected, noise=noise) for noise in NOISES},
+    **{NOISY[OURS, noise]: partial(in_turn, noise=noise) for noise in NOISES},
 }
 
 
@@ -80,10 +80,11 @@ def evaluate(
     seeds: int,
     progress: Callable[[int, int], None] = lambda done, of: None,
     load: FloatArray | None = None,
+    policies: tuple[str, ...] = tuple(POLICIES),
 ) -> Evaluation:
     """`load`: shape (operators, steps), for all runs; else Brownian ones, a run per seed."""
     parts: dict[tuple[str, str], dict[int, Outcome]] = {}
-    jobs = list(_jobs(setup, seeds, load))
+    jobs = list(_jobs(setup, seeds, load, policies))
     done = 0
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1), get_context("spawn")) as pool:
         running = {pool.submit(_run, job): job for job in jobs}
@@ -93,8 +94,8 @@ def evaluate(
             done += 1
             progress(done, len(jobs))
     outcomes = {key: _joined([by[first] for first in sorted(by)]) for key, by in parts.items()}
-    scores = {policy: _scores(setup, policy, outcomes) for policy in POLICIES}
-    return Evaluation(setup, seeds, {p: outcomes[p, "main"] for p in POLICIES}, scores)
+    scores = {policy: _scores(setup, policy, outcomes) for policy in policies}
+    return Evaluation(setup, seeds, {p: outcomes[p, "main"] for p in policies}, scores)
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,12 @@ class _Job:
     load: FloatArray | None
 
 
-def _jobs(setup: Setup, seeds: int, load: FloatArray | None) -> Iterator[_Job]:
-    for policy in POLICIES:
+def _jobs(
+    setup: Setup, seeds: int, load: FloatArray | None, policies: tuple[str, ...]
+) -> Iterator[_Job]:
+    for policy in policies:
         # The noisy ones show a weakness; a fifth of the seeds is enough to see it.
-        own = max(1, seeds // 5) if policy in (CORRECTED_NOISY, OURS_NOISY) else seeds
+        own = max(1, seeds // 5) if policy in NOISY.values() else seeds
         for scene in ("main", "doubling", "steady"):
             for first in range(0, own, SEEDS_PER_JOB):
                 count = min(SEEDS_PER_JOB, own - first)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from anabranch.spark_bridge import read as read
     from anabranch.spark_bridge import release as release
     from anabranch.spark_bridge import session as session
+    from anabranch.spark_bridge import wait as wait
     from anabranch.spark_bridge import write as write
 
 _EXTRA = {"py4j", "pyarrow", "pyspark"}

@@ -19,9 +19,19 @@ if TYPE_CHECKING:
     from anabranch.spark_bridge.local_spark import session
     from anabranch.spark_bridge.sink import SparkCollect as collect  # noqa: N813
     from anabranch.spark_bridge.source import SparkFeed as feed  # noqa: N813
-    from anabranch.spark_bridge.verbs import finish, read, release, write
+    from anabranch.spark_bridge.verbs import finish, read, release, wait, write
 
-__all__ = ["SparkUnavailable", "collect", "feed", "finish", "read", "release", "session", "write"]
+__all__ = [
+    "SparkUnavailable",
+    "collect",
+    "feed",
+    "finish",
+    "read",
+    "release",
+    "session",
+    "wait",
+    "write",
+]
 
 _WHERE = {
     "SparkUnavailable": ("errors", "SparkUnavailable"),
@@ -30,6 +40,7 @@ _WHERE = {
     "finish": ("verbs", "finish"),
     "read": ("verbs", "read"),
     "release": ("verbs", "release"),
+    "wait": ("verbs", "wait"),
     "write": ("verbs", "write"),
     "session": ("local_spark", "session"),
 }

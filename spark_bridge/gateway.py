@@ -83,6 +83,7 @@ class Gateway:
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: set[Connection] = set()
         self._released = asyncio.Event()
+        self._complete = asyncio.Event()
         self._refused = 0
         self._waiting = 0
 
@@ -142,6 +143,10 @@ class Gateway:
         except TimeoutError:
             return False
 
+    def complete(self) -> None:
+        """The pipeline has ended: no more results come."""
+        self._complete.set()
+
     def status(self) -> GatewayStatus:
         return GatewayStatus(
             len(self._connections),
@@ -192,6 +197,8 @@ class Gateway:
             match request:
                 case m.Stage():
                     await self._stage(connection, request, body)
+                case m.Ending():
+                    await self._wait_for_the_end(connection)
                 case m.Fetch():
                     for block, data in self._collect.fetch(request):
                         await connection.send(block, data)
@@ -227,6 +234,13 @@ class Gateway:
                 return m.Ok()
             case _:
                 raise WireError(f"a {type(request).__name__} out of place")
+
+    async def _wait_for_the_end(self, connection: Connection) -> None:
+        while not self._complete.is_set():
+            await connection.send(m.Wait())
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._complete.wait(), self._limits.wait_period_s)
+        await connection.send(m.Ok())
 
     async def _stage(self, connection: Connection, request: m.Stage, schema: bytes) -> None:
         """Take one part. What is wrong with it is said at its end, when it is listened to."""

@@ -158,6 +158,10 @@ class Release(_Message, frozen=True, tag="release"):
     """All results were collected that anybody wants: the gateway need not wait any longer."""
 
 
+class Ending(_Message, frozen=True, tag="ending"):
+    """Answered, with `Wait`s meanwhile, when the pipeline has ended and all results are here."""
+
+
 # --- replies -----------------------------------------------------------------------------------
 
 
@@ -209,5 +213,6 @@ Request = (
     | Fetch
     | Ack
     | Release
+    | Ending
 )
 Reply = Greeting | Welcome | Ok | Skip | Wait | Refusal | Description | Offsets | Block

@@ -44,6 +44,7 @@ class GatewayService(Service):
                 write_place(context.run_dir, address, context.token.hex())
             context.address(f"tcp:{address}")
             await context.closed()
+            gateway.complete()
             if needs.collects and not await gateway.collected(self.linger_s):
                 _log.warning("not all results were collected by Spark; they lie in %s", needs.state)
         finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark_bridge.client import Caller
-from anabranch.spark_bridge.messages import Finish, Release
+from anabranch.spark_bridge.messages import Ending, Finish, Release
 from anabranch.spark_bridge.places import Place
 
 if TYPE_CHECKING:
@@ -22,6 +22,15 @@ def finish(run: str | Path, stream: str, token: str | None = None, patience_s: f
     """
     with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
         caller.ask(Finish(stream=stream))
+
+
+def wait(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:
+    """Return when the pipeline has ended, so that all its results can be collected.
+
+    Raises `GatewayLost` (a `ConnectionError`) if no gateway answers for `patience_s`.
+    """
+    with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
+        caller.ask(Ending())
 
 
 def release(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:

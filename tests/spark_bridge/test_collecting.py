@@ -292,3 +292,14 @@ def test_a_reader_sees_segments_that_are_made_while_it_looks(tmp_path: Path) -> 
             assert log.ends() == {"out.0": first + 10}
             assert sum(s.rows for s in log.slices("out.0", 0, first + 10)) == first + 10
     writer._part.close()
+
+
+async def test_who_waits_for_the_end_is_answered_when_it_comes(tmp_path: Path) -> None:
+    running = await serve(tmp_path, limits=GatewayLimits(wait_period_s=0.01))
+    waiting = asyncio.create_task(ask(running.place, m.Ending()))
+    await until(lambda: running.gateway.status().connections)
+    done, _ = await asyncio.wait([waiting], timeout=0.1)
+    assert not done
+    running.gateway.complete()
+    assert isinstance(await asyncio.wait_for(waiting, 10), m.Ok)
+    await running.close()

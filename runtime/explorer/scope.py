@@ -72,13 +72,12 @@ class Scope:
             else:
                 may = ", ".join([*(f"{b}=N" for b in BUDGETS), "edges=0-1,1-2", *FLAGS])
                 raise ValueError(f"{word!r} says nothing about a scope; possible are {may}")
-        scope = cls(**given)
-        known = range(len(scope.counts))
-        if not all(a in known and b in known and a < b for a, b in scope.edges):
+        operators = len(given["counts"])
+        if not all(a < b < operators for a, b in given.get("edges", ())):
             raise ValueError("an edge goes from a lower operator to a higher one: edges=0-1,0-2")
-        if any(count < 1 for count in scope.counts):
+        if any(count < 1 for count in given["counts"]):
             raise ValueError("every operator has at least one instance")
-        return scope
+        return cls(**given)
 
     def founders(self) -> list[InstanceId]:
         """The instances with which the run begins, by operator and number."""

@@ -1,0 +1,128 @@
+"""The parts of the search: what has been met, the rank, walks, and a driver that obeys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.protocol.effects import AwaitDrained, ChangeView, Effect, Terminate
+from anabranch.protocol.events import BatchReceived, Drained, Founded, LeaveDecided
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.rules.context import Context
+from anabranch.protocol.states import Active, Idle
+from anabranch.runtime.explorer.machine import Shipped
+from anabranch.runtime.explorer.met import Met
+from anabranch.runtime.explorer.node import Driver, Fault, Node
+from anabranch.runtime.explorer.scope import Scope
+from anabranch.runtime.explorer.search import World
+from anabranch.runtime.explorer.variants import VARIANTS
+from anabranch.runtime.explorer.walk import Walker
+
+ME, PRED, SUCC = (InstanceId(OperatorName(o), 1) for o in ("O1", "O0", "O2"))
+SCOPE = Scope((2, 2, 2))
+
+
+@given(st.lists(st.lists(st.integers(0, 60), max_size=30), max_size=12))
+def test_what_has_been_met_is_new_once(batches: list[list[int]]) -> None:
+    met, known = Met(), set[int]()
+    for batch in batches:
+        first = np.array(batch, dtype=np.uint64)
+        fresh = [batch[i] for i in met.add(first, first * np.uint64(7))]
+        assert sorted(fresh) == sorted(set(batch) - known)
+        known |= set(batch)
+    assert len(met) == len(known)
+
+
+def test_two_states_with_half_a_hash_in_common_are_not_taken_for_one() -> None:
+    met = Met()
+    one, other = np.array([5], dtype=np.uint64), np.array([6], dtype=np.uint64)
+    met.add(one, one)
+    with pytest.raises(RuntimeError, match="share 64 bits"):
+        met.add(one, other)
+    with pytest.raises(RuntimeError, match="share 64 bits"):
+        Met().add(np.array([5, 5], dtype=np.uint64), np.array([1, 2], dtype=np.uint64))
+
+
+def test_a_walk_is_repeated_by_its_seed() -> None:
+    scope = Scope.parse("1,2,1 joins=2 leaves=2 fresh=1 sibling=1 tuples=2 finish")
+    one, other = (Walker(Shipped(), scope).walk(7) for _ in range(2))
+    assert (one.steps, one.fault) == (other.steps, "")
+    assert one.steps > 20
+
+
+def test_walks_of_a_large_scope_find_nothing() -> None:
+    walker = Walker(
+        Shipped(),
+        Scope.parse("2,3,2 joins=4 leaves=5 fresh=1 sibling=2 tuples=4 batch=2 finish spawn"),
+    )
+    for seed in range(12):
+        assert walker.walk(seed).fault == ""
+
+
+def test_walks_find_broken_rules_out() -> None:
+    (variant,) = (v for v in VARIANTS if v.name.startswith("R6: LEAVE and EOS"))
+    walker = Walker(variant.machine(), Scope.parse("1,2,1 joins=1 leaves=2 tuples=2"))
+    assert any(walker.walk(seed).fault for seed in range(10))
+
+
+def test_children_are_named_by_their_lineage_so_that_the_order_of_joins_does_not_matter() -> None:
+    world = World(Shipped(), Scope.parse("1,1 joins=2"))
+    budgets, (x, y) = world.budgets, world.sites.scope.founders()
+    first = budgets.child(x, 0)
+    assert budgets.child(y, 0) != budgets.child(x, 1) != first
+    assert budgets.child(x, 0) is first
+    assert first.creator == x.number
+
+
+# -- the driver ---------------------------------------------------------------------------------
+
+
+class Scripted(Shipped):
+    """A core whose every answer is given."""
+
+    def __init__(self, state: Any, *effects: Effect) -> None:
+        super().__init__("scripted")
+        self._answer = state, effects
+
+    def step(self, ctx: Context, state: Any, event: Any) -> Any:
+        return self._answer
+
+
+def active() -> Active:
+    return Active(frozenset({SUCC}), frozenset({PRED}), keeper=True)
+
+
+@pytest.mark.parametrize(
+    ("effects", "node", "event", "fault"),
+    [
+        ((), Node(active()), BatchReceived(PRED, 1), "S1: the tuple is dropped"),
+        ((AwaitDrained(),), Node(active(), asked=True), Drained(), "duty 5"),
+        ((Terminate("left"),), Node(active(), queue=1), Drained(), "I11"),
+        ((), Node(Idle()), Founded(frozenset(), frozenset(), True), "duty 4"),
+        (
+            (ChangeView(frozenset(), frozenset()),),
+            Node(active()),
+            LeaveDecided(),
+            "duty 4",
+        ),
+    ],
+    ids=["a batch nobody takes", "asked twice", "ends with a queue", "no view", "another view"],
+)
+def test_the_driver_finds_out_a_core_that_misleads_it(
+    effects: tuple[Effect, ...], node: Node, event: Any, fault: str
+) -> None:
+    driver = Driver(Scripted(active(), *effects), Context(ME, SCOPE.topology))
+    with pytest.raises(Fault, match=fault):
+        driver.handle(node, event)
+
+
+def test_a_refusal_is_reported_under_the_number_of_its_invariant() -> None:
+    driver = Driver(Shipped(), Context(ME, SCOPE.topology))
+    with pytest.raises(Fault, match=r"^I8: O1.1: a batch from O2.1, unknown to me"):
+        driver.handle(Node(active()), BatchReceived(SUCC, 1))
+    with pytest.raises(Fault, match=r"^ILLEGAL: O1.1: Drained is not possible for Idle"):
+        driver.handle(Node(Idle()), Drained())

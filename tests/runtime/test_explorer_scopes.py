@@ -1,0 +1,83 @@
+"""The shipped core, all interleavings: nothing is found in the small scopes."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.runtime.explorer.bulk import Bulk
+from anabranch.runtime.explorer.machine import Shipped
+from anabranch.runtime.explorer.scope import Scope
+from anabranch.runtime.explorer.scopes import DEEP, DEEPEST, SETS, SMALL
+from anabranch.runtime.explorer.search import explore
+
+COUNTED = {
+    "1,2 joins=1 leaves=2": (267, 573),
+    "1,2,1 joins=1 leaves=1 tuples=1": (3261, 9347),
+    "1,2 joins=1 leaves=1 tuples=1 finish": (7356, 24708),
+}
+"""States and transitions: a change of these is a change of the protocol, or of the search."""
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_nothing_is_found_in_a_small_scope(name: str) -> None:
+    found = explore(Shipped(), SMALL[name])
+    assert found.fault == ""
+    assert found.complete
+    assert found.quiescent, "a search that never came to rest proves nothing"
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_both_searches_count_the_same(name: str) -> None:
+    scope = Scope.parse(name)
+    one, other = explore(Shipped(), scope), Bulk(Shipped(), scope).run()
+    assert (one.states, one.transitions) == COUNTED[name]
+    assert (other.states, other.transitions) == COUNTED[name]
+    assert (one.quiescent, one.depth, True) == (other.quiescent, other.depth, other.complete)
+
+
+def test_nothing_is_found_among_more_than_a_million_transitions() -> None:
+    found = Bulk(Shipped(), DEEP["2,2 joins=1 leaves=1 tuples=1 finish"]).run()
+    assert found.fault == ""
+    assert found.complete
+    assert found.transitions > 1_000_000
+
+
+@pytest.mark.parametrize("name", [name for names in SETS.values() for name in names])
+def test_a_scope_is_what_it_is_called(name: str) -> None:
+    assert Scope.parse(name) == Scope.parse(str(Scope.parse(name)))
+
+
+def test_the_named_sets_do_not_overlap() -> None:
+    assert not DEEP.keys() & DEEPEST.keys()
+
+
+def test_a_scope_in_words_says_what_may_happen() -> None:
+    scope = Scope.parse("1,2,1 edges=0-1,0-2,1-2 joins=2 batch=2 leaves=3 finish scalable=1")
+    assert scope.counts == (1, 2, 1)
+    assert scope.edges == ((0, 1), (0, 2), (1, 2))
+    assert (scope.joins, scope.batch, scope.leaves, scope.finish) == (2, 2, 3, True)
+    assert scope.instances_max == 8
+    assert [scope.decides(me) for me in scope.founders()] == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1,x", "not a list of numbers"),
+        ("1,1 jions=1", "'jions=1' says nothing about a scope; possible are joins=N"),
+        ("1,1 joins=many", "says nothing"),
+        ("1,1 edges=0>1", "not an edge such as 0-1"),
+        ("1,1 edges=1-0", "from a lower operator to a higher"),
+        ("1,1 edges=0-2", "from a lower operator to a higher"),
+        ("1,0", "at least one instance"),
+    ],
+)
+def test_a_scope_that_cannot_be_is_refused_with_what_may_be_said(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Scope.parse(text)
+
+
+def test_a_search_that_is_cut_short_says_so() -> None:
+    found = explore(Shipped(), SMALL["1,1,1 joins=2 leaves=1 tuples=1"], states_max=100)
+    assert not found.complete
+    assert found.states >= 100

@@ -1,0 +1,107 @@
+"""A finding as a person gets to see it: a numbered exchange, and a sequence chart."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree
+
+import pytest
+
+from anabranch.protocol import messages as m
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.explorer.bulk import Bulk
+from anabranch.runtime.explorer.chart import chart
+from anabranch.runtime.explorer.machine import Shipped
+from anabranch.runtime.explorer.node import Tuple
+from anabranch.runtime.explorer.scope import Scope
+from anabranch.runtime.explorer.scopes import PUBLISHED
+from anabranch.runtime.explorer.search import Verdict, explore
+from anabranch.runtime.explorer.story import rows, say, told
+from anabranch.runtime.explorer.survey import summary_of, survey
+from anabranch.runtime.explorer.variants import VARIANTS, Variant
+
+X, Y = (InstanceId(OperatorName("O1"), n) for n in (0, 1))
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def finding(name: str) -> Verdict:
+    (case,) = (c for c in PUBLISHED if c.name == name)
+    return explore(case.machine(), case.scope, wanted=case.is_it)
+
+
+def test_p1_reads_as_the_design_tells_it() -> None:
+    found = finding("P1")
+    assert found.sites is not None
+    news = "DUPLICATION(new={O1.1})"
+    assert told(found.sites, found.path, found.fault).splitlines() == [
+        f"   1. O1.0 decides to duplicate into {{O1.1}}; {news} to {{O0.0}}  [active]",
+        f"   2. O0.0 receives {news} from O1.0; DUPLICATION_ACK to {{O1.0}}  [active]",
+        "   3. O0.0 reads a tuple for {O1.1}  [active]",
+        "   4. O1.1 receives tuple from O0.0  [idle]",
+        "      => S1: the tuple is dropped at O1.1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (Tuple(), "tuple"),
+        (m.Join(frozenset({Y, X})), "JOIN(new={O1.0,O1.1})"),
+        (m.JoinAck(), "JOIN_ACK"),
+        (m.Start(frozenset({X}), frozenset()), "START(succs={O1.0}, preds={})"),
+        (m.Start(frozenset(), frozenset(), keeper=True), "START(succs={}, preds={}, keeper)"),
+        (m.Leave(), "LEAVE"),
+        (m.Eos(frozenset({Y})), "EOS(told={O1.1})"),
+        (m.BecomeKeeper(X), "BECOME_KEEPER(origin=O1.0)"),
+        (m.OfferResponse(ok=True), "OFFER_RESPONSE(ok)"),
+        (m.OfferResponse(ok=False), "OFFER_RESPONSE(no)"),
+    ],
+)
+def test_messages_are_called_what_the_design_calls_them(item: object, text: str) -> None:
+    assert say(item) == text
+
+
+@pytest.mark.parametrize("name", ["P2", "P3", "P9"])
+def test_a_chart_has_a_line_for_everybody_and_an_arrow_for_every_message(name: str) -> None:
+    found = finding(name)
+    assert found.sites is not None
+    steps = rows(found.sites, found.path)
+    drawn = ElementTree.fromstring(chart(steps, found.fault, f"{name} <the paper's>"))
+    words = [text.text or "" for text in drawn.iter(f"{SVG}text")]
+    arrows = [p for p in drawn.iter(f"{SVG}path") if "arrow" in p.get("class", "")]
+    lost = [p for p in arrows if "lost" in p.get("class", "")]
+    sent = sum(len(step.sent) for step in steps)
+    received = sum(step.received is not None for step in steps)
+    assert len(arrows) == sent
+    assert len(lost) == sent - received
+    assert {str(step.actor) for step in steps} <= set(words)
+    assert found.fault in words
+    assert f"{name} <the paper's>" in words
+
+
+def test_what_a_sound_scope_has_to_tell_is_nothing() -> None:
+    found = survey(Scope.parse("1,1 joins=1 tuples=1"))
+    assert found.sound
+    assert (found.story, found.picture, found.steps) == ("", "", 0)
+
+
+@pytest.mark.parametrize("variant", VARIANTS[::7], ids=lambda v: v.name)
+def test_the_search_in_bulk_finds_as_short_a_story(variant: Variant) -> None:
+    one = summary_of(explore(variant.machine(), variant.scope))
+    other = summary_of(Bulk(variant.machine(), variant.scope).run())
+    assert one.steps == other.steps
+    assert other.story.splitlines()[-1].startswith("      => ")
+    assert len(other.story.splitlines()) == other.steps + 1
+
+
+def test_a_long_search_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("anabranch.runtime.explorer.survey.PROGRESS_S", 0.0)
+    lines: list[str] = []
+    survey(Scope.parse("1,2 joins=1 leaves=2"), report=lines.append)
+    assert "states/s" in lines[-1]
+    assert lines[-1].startswith("1,2 joins=1 leaves=2: 267 states")
+
+
+def test_bounded_channels_are_not_searched_in_bulk() -> None:
+    with pytest.raises(ValueError, match="one state at a time"):
+        Bulk(Shipped(), Scope.parse("1,1 tuples=2 room=1"))
+    assert survey(Scope.parse("1,1 tuples=2 room=1"), bulk=True).sound

@@ -79,6 +79,7 @@ class Run:
         self.pipeline = prepared.pipeline
         self._prepared = prepared
         self._began = threading.Event()
+        self._ended = threading.Event()
         self._stop_wanted = False
         self._agent: Agent | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,7 +96,7 @@ class Run:
             self._stop_at_exit()
             raise
         if self._error is not None:
-            self._thread.join()
+            self._over()
             atexit.unregister(self._stop_at_exit)
             raise self._error
 
@@ -104,8 +105,7 @@ class Run:
 
         A run that was stopped is no failure: see `Report.ended`.
         """
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        if not self._over(timeout_s):
             raise TimeoutError(f"run of {self.pipeline.name!r} goes on after {timeout_s} s")
         atexit.unregister(self._stop_at_exit)
         if self._error is not None:
@@ -148,7 +148,7 @@ class Run:
     ) -> None:
         if kind is not None:
             self._tell(Agent.stop)
-            self._thread.join(STOP_TIMEOUT_S)
+            self._over(STOP_TIMEOUT_S)
             return
         for operator in self.pipeline.operators.values():
             if operator.source is not None and not operator.source.bounded:
@@ -163,6 +163,7 @@ class Run:
             self._error = error
         finally:
             self._prepared.abandon()
+            self._ended.set()
             self._began.set()
 
     def _agent_made(self, agent: Agent) -> None:
@@ -197,7 +198,18 @@ class Run:
         """The program ends without having waited."""
         self._stop_wanted = True
         self._tell(Agent.stop)
-        self._thread.join(STOP_TIMEOUT_S)
+        self._over(STOP_TIMEOUT_S)
+
+    def _over(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come.
+
+        Python 3.11 takes a thread for ended if Ctrl-C interrupts a `join`, so that is done only
+        when it takes no time.
+        """
+        if not self._ended.wait(timeout_s):
+            return False
+        self._thread.join()
+        return True
 
 
 @dataclass(slots=True)

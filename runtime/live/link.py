@@ -163,6 +163,15 @@ class Link(asyncio.Protocol):
             # Not swallowed: whoever owns the link looks at `error` when it is closed.
             self._fail(error)
 
+    def eof_received(self) -> None:
+        """Answer with our own end, and let the link be closed.
+
+        Said and not only done: a process that the user's program forked may hold a copy of our
+        socket, and the other end would not see that it is closed.
+        """
+        if self._transport is not None and not self._finished:
+            self._transport.write_eof()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._writable.set()
         if not self.closed.done():

@@ -45,6 +45,35 @@ def test_a_program_runs_its_pipeline_and_gets_the_report(tmp_path: Path) -> None
     assert done.stdout.split("\n")[:3] == ["300 True 7", "words", "completed"]
 
 
+INTERRUPTED = """
+    import os, signal, threading
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("endless")
+    pipeline.source("numbers", ab.generate(lambda i: i)).sink("out", ab.discard())
+
+    if __name__ == "__main__":
+        run = ab.start(pipeline, warm=0)
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            run.wait()
+        except KeyboardInterrupt:
+            run.end_input()
+        print(run.wait().ended)
+"""
+
+
+def test_after_ctrl_c_a_program_may_wait_again(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, write(tmp_path, INTERRUPTED, "program.py")],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+    assert (done.stdout, done.stderr) == ("completed\n", "")
+
+
 def test_a_misspelt_option_gets_a_suggestion() -> None:
     with pytest.raises(ab.PipelineError, match=r"no option 'wram'; did you mean 'warm'\?"):
         ab.start(pipeline(), wram=3)

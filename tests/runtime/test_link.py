@@ -102,7 +102,18 @@ async def test_last_words_are_heard_by_an_end_that_speaks_before_it_reads_them(p
     assert heard == bodies(Ready(address="last"))
 
 
-async def test_finishing_does_not_wait_for_ever_for_an_end_that_hangs(
+async def test_finishing_does_not_depend_on_copies_of_the_socket(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.link.FAREWELL_S", 60)
+    with pair[0].dup():  # as in a process which the user's program has forked
+        agent = await Link.attach(pair[0], lambda _: None)
+        process = await Link.attach(pair[1], lambda _: None)
+        await asyncio.wait_for(process.finish(), 10)
+        await asyncio.wait_for(agent.closed, 10)
+
+
+async def test_finishing_does_not_wait_wait_for_ever_for_an_end_that_hangs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("anabranch.runtime.live.link.FAREWELL_S", 0.01)

@@ -10,6 +10,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.invariants import broken_in
 from anabranch.protocol.limits import Limits
-from anabranch.protocol.states import Gone
+from anabranch.protocol.states import Active, Gone
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.home import Home
@@ -178,6 +179,22 @@ class Network:
         candidates = [i for i in self.of(operator) if i.began.is_set()]
         if candidates:
             self.rng.choice(candidates).decide(action, n)
+
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 30) -> None:
+        """Let the run go on until the condition holds. Raises what makes an instance fail."""
+        async with asyncio.timeout(timeout_s):
+            while not condition():
+                await asyncio.sleep(0.005)
+                for task in self.running.values():
+                    if task.done():
+                        task.result()
+
+    def at_rest(self) -> bool:
+        """Whether nobody starts, joins, leaves or hands over."""
+        states = [i.core.state for i in self.instances.values()]
+        active = [s for s in states if isinstance(s, Active)]
+        gone = [s for s in states if isinstance(s, Gone)]
+        return len(active) + len(gone) == len(states) and all(s.own is None for s in active)
 
     async def finish(self, timeout_s: float = 15) -> None:
         """Until every instance has gone; raises what made one fail."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.protocol.states import preds_of, succs_of
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.graph import Pipeline
 from tests.runtime.network import Kept, Network
@@ -97,6 +98,30 @@ async def test_a_storm_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> N
     assert network.unbalanced() == []
     assert network.notes["joined"] > 20
     assert network.notes["left"] > 20
+
+
+async def test_when_a_storm_is_over_all_views_agree(tmp_path: Path) -> None:
+    pipeline, kept = chain(10**9)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    storm = asyncio.ensure_future(_storm(network))
+    await network.until(lambda: network.notes["joined"] > 20 and network.notes["left"] > 10)
+    storm.cancel()
+    await network.until(network.at_rest)
+    assert network.broken() == []
+    for name in pipeline.operators:
+        members = {i.me for i in network.of(name)}
+        for other in pipeline.topology.downstream(name):
+            succs = {i.me for i in network.of(other)}
+            for instance in network.of(name):
+                assert {s for s in succs_of(instance.core.state) if s.operator == other} == succs
+            for instance in network.of(other):
+                assert preds_of(instance.core.state) == members
+    for instance in network.of("numbers"):
+        instance.end_input()
+    await network.finish()
+    assert len(kept.tuples) == len(set(kept.tuples))
+    assert network.unbalanced() == []
 
 
 async def _storm(network: Network) -> None:

@@ -131,6 +131,7 @@ class _Drawing:
         self.safety_s = self.load_s * self.rng.uniform(1.0, 1.6) + 0.1
         self.latency_s = 0.0005 * 40 ** self.rng.random()
         self.policy = self.chance(0.3)
+        self.ends = self.chance(0.4)
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -156,7 +157,7 @@ class _Drawing:
             arrivals=arrivals,
             numbered=size.numbered,
             policy=self.policy,
-            ends=self.chance(0.4),
+            ends=self.ends,
             safety_s=self.safety_s,
             decisions=self._decisions(edges),
             troubles=self._troubles(),
@@ -265,16 +266,18 @@ class _Drawing:
         """Bursts of any size at any time; the last is due at the end of the load."""
         rng = self.rng
         bursts = rng.choice((1, 5, 20))
-        times = sorted(rng.uniform(0, self.load_s) for _ in range(bursts))
+        times = [*sorted(rng.uniform(0, self.load_s) for _ in range(bursts - 1)), self.load_s]
         shares = sorted(rng.randint(0, tuples) for _ in range(bursts - 1))
         return tuple(zip(times, [*shares, tuples], strict=True))
 
     def _times(self, n: int) -> list[float]:
-        """Scattered, or so close together that all rounds overlap."""
+        """Scattered, or so close together that all rounds overlap, at the end of the input too."""
         rng = self.rng
         if self.chance(0.4):
             return sorted(rng.uniform(0, self.safety_s) for _ in range(n))
         first, width = rng.uniform(0, self.safety_s * 0.7), self.latency_s * rng.uniform(1, 8)
+        if self.ends and self.chance(0.5):
+            first = self.load_s + self.latency_s * rng.uniform(-8, 4)
         return sorted(first + rng.uniform(0, width) for _ in range(n))
 
     def _decisions(self, edges: tuple[tuple[str, str], ...]) -> tuple[Decision, ...]:

@@ -134,8 +134,12 @@ def write_report(report: Report, path: Path) -> None:
         return
     path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
-    aside.write_bytes(report.to_json())
-    os.replace(aside, path)
+    try:
+        aside.write_bytes(report.to_json())
+        os.replace(aside, path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _is_special(path: Path) -> bool:

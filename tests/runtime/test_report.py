@@ -97,6 +97,18 @@ def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
         report().operator("other")
 
 
+def test_a_report_that_cannot_be_written_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_report(report(), tmp_path / "r.json")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_is_well_only_if_it_completed_and_balances() -> None:
     assert report().ok
     assert not report("stopped").ok

@@ -35,7 +35,7 @@ it. Then, beside the above,
 
 * what is missing is rounded to whole instances, and a slight overload, up to halfway between
   `high` and full, must last a few periods first; one that lasts brings an instance at least;
-* half an instance stays in reserve when some leave, so that the next wave does not need them.
+* part of an instance stays in reserve when some leave, so that the next wave does not need them.
 """
 
 from __future__ import annotations

@@ -171,8 +171,8 @@ def whole(
     ]
     if set(NOISY.values()) <= evaluation.scores.keys():
         parts += [
-            "Siblings that do not see the same, since each measures its load a little wrong, anew in "
-            "each step (a fifth of the seeds):\n",
+            "Siblings that do not see the same, since each measures its load a little wrong, anew "
+            "in each step (a fifth of the seeds):\n",
             noise_table(evaluation),
         ]
     if traces:

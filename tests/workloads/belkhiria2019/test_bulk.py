@@ -24,7 +24,7 @@ def assert_same(a: Outcome, b: Outcome) -> None:
 
 def test_without_noise_it_decides_the_same_in_every_step() -> None:
     """Nobody draws in turns, so there is nothing that may differ."""
-    for load in (brownian(SETUP, range(2)), doubling(SETUP, range(2), 80)):
+    for load in (brownian(SETUP, range(1)), doubling(SETUP, range(1), 80)):
         assert_same(in_turn(SETUP, load, 0), bulk(SETUP, load, 0))
 
 
@@ -40,8 +40,8 @@ def test_so_it_does_at_other_sizes(instances: int) -> None:
 
 
 def test_with_noise_both_come_from_one_distribution() -> None:
-    """Means of 30 runs with different draws, within four standard errors or 3 %."""
-    load = brownian(SETUP, range(6))
+    """Means of 20 runs with different draws, within four standard errors or 3 %."""
+    load = brownian(SETUP, range(4))
     a, b = in_turn(SETUP, load, 0, noise=0.1), bulk(SETUP, load, 0, noise=0.1)
     for of in (
         lambda out: out.instances.mean(axis=-1),

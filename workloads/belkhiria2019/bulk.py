@@ -177,7 +177,7 @@ class Bulk:
         end = n + np.minimum(all_.coming[looking], 0).sum(axis=1)
         goes = (surplus > 0) & (end - surplus <= looking) & (looking < end) & (looking > 0)
         all_.coming[looking, (t + WAIT) % RING] -= surplus
-        return looking[goes]
+        return np.asarray(looking[goes])
 
 
 def bulk(setup: Setup, load: FloatArray, seed: int, noise: float = 0.0) -> Outcome:

@@ -117,8 +117,8 @@ def _over_time(scenario: Scenario) -> list[str]:
     figures = ("instances", "load", "waiting", "messages")
     bands = {(n, f): scenario.band(n, f) for n in names for f in figures}
     latencies = [scenario.band(end, "p99_ms") for end in ends]
-    step = max(1, len(scenario.t) // ROWS)
-    for i in range(step - 1, len(scenario.t), step):
+    step = math.ceil(len(scenario.t) / ROWS)
+    for i in reversed(range(len(scenario.t) - 1, -1, -step)):
         row = [duration(scenario.t[i]), f"{rate(scenario.offered[i])}/s"]
         for name in names:
             row.append(_whole(bands[name, "instances"], i))

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.graph import Pipeline, Scale, edges
+from anabranch.runtime.graph import Pipeline, edges
 from anabranch.runtime.policies import policy
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host
@@ -213,9 +213,3 @@ def _mean(values: list[float]) -> float:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 3)
-
-
-def ideal_instances(scale: Scale, per_s: float, capacity: float) -> int:
-    """How many instances keep the target at a load, within the bounds."""
-    needed = math.ceil(per_s / (scale.target * capacity) - 1e-9) if per_s else 0
-    return max(scale.min_instances, min(scale.max_instances, needed))

@@ -1,0 +1,129 @@
+"""Forecasts against what can be worked out by hand."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from statistics import median
+
+import pytest
+
+from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.simulation.forecast import (
+    Cost,
+    Forecast,
+    Load,
+    forecast,
+    look_s_for,
+    outline_of,
+)
+from anabranch.runtime.sinks import discard
+from anabranch.runtime.sources import items
+
+SCALE = Scale(max_instances=8)
+
+
+def pipeline(scale: Scale | None = SCALE) -> Pipeline:
+    made = Pipeline("made")
+    made.source("lines", items([1])).map("work", str, scale=scale).sink("out", discard())
+    return made
+
+
+def load(due: Callable[[float], float], seconds: float, peak: float) -> Load:
+    look_s = look_s_for(peak)
+    totals = [int(due(i * look_s) + 1e-6) for i in range(math.ceil(seconds / look_s) + 1)]
+    return Load(look_s, {"lines": totals})
+
+
+def steady(per_s: float, seconds: float) -> Load:
+    return load(lambda t_s: per_s * t_s, seconds, per_s)
+
+
+def foretold(
+    made: Pipeline, what: Load, seconds: float, *, seed: int = 0, cores: float = math.inf
+) -> Forecast:
+    costs = {"lines": Cost(), "work": Cost(capacity=100.0), "out": Cost()}
+    return forecast(outline_of(made, costs), what, seed=seed, seconds=seconds, cores=cores)
+
+
+def after(found: Forecast, begin_s: float, name: str, figure: str) -> list[float]:
+    values = getattr(found.courses[name], figure)
+    return [v for t, v in zip(found.t, values, strict=True) if t > begin_s and v is not None]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_350_per_second_at_100_each_and_a_target_of_07_need_five(seed: int) -> None:
+    found = foretold(pipeline(), steady(350, 40), 40, seed=seed)
+    late = after(found, 20, "work", "instances")
+    assert median(late) == 5
+    assert max(late) - min(late) <= 1
+    assert median(after(found, 20, "work", "load")) == pytest.approx(0.7, abs=0.03)
+    # One tuple takes 10 ms; with 70 % of the instances busy hardly any waits for another two.
+    assert median(after(found, 20, "out", "p99_ms")) < 60
+    assert found.delivered == pytest.approx(350 * 40, rel=0.01)
+
+
+def test_a_step_up_and_down_is_followed() -> None:
+    def due(t_s: float) -> float:
+        return 50 * t_s + 300 * max(0.0, min(t_s, 40) - 10)
+
+    found = foretold(pipeline(), load(due, 70, 350), 70)
+    assert set(after(found, 5, "work", "instances")[:10]) == {1}
+    assert median(n for t, n in zip(found.t, found.courses["work"].instances, strict=True)
+                  if 30 < t < 40) == 5  # fmt: skip
+    assert after(found, 65, "work", "instances")[-1] <= 2
+    assert found.joins["work"] >= 4
+    assert found.leaves["work"] >= 3
+
+
+def test_what_eight_instances_cannot_do_waits() -> None:
+    found = foretold(pipeline(), steady(1000, 30), 30)
+    assert max(found.courses["work"].instances) <= 9
+    late = after(found, 25, "work", "rate_in")
+    assert median(late) == pytest.approx(800, rel=0.05)
+    waiting = sum(c.waiting[-1] for c in found.courses.values())
+    assert waiting + found.delivered == pytest.approx(30_000, rel=0.01)
+
+
+def test_without_a_scale_there_is_one_instance_and_no_message() -> None:
+    found = foretold(pipeline(scale=None), steady(350, 10), 10)
+    assert set(found.courses["work"].instances) == {1}
+    assert found.courses["work"].messages[-1] == 0
+    assert found.delivered == pytest.approx(1000, rel=0.05)
+
+
+def test_without_load_nothing_happens() -> None:
+    found = foretold(pipeline(), steady(0, 10), 10)
+    assert set(found.courses["work"].instances) == {1}
+    assert found.delivered == 0
+    assert set(found.courses["out"].p99_ms) == {None}
+
+
+def test_instances_share_the_processors_that_there_are() -> None:
+    scale = Scale(max_instances=30)
+    found = foretold(pipeline(scale), steady(1000, 30), 30, cores=2)
+    assert median(after(found, 20, "work", "rate_in")) == pytest.approx(200, rel=0.1)
+    # Who waits for a processor half of the time does not duplicate.
+    assert max(found.courses["work"].instances) < 15
+
+
+def test_results_per_tuple_reach_the_next_operator() -> None:
+    made = Pipeline("made")
+    lines = made.source("lines", items([1]))
+    words = lines.flat_map("split", str.split)
+    words.map("work", str).sink("out", discard())
+
+    def fast(selectivity: float) -> Cost:
+        return Cost(capacity=1000.0, selectivity=selectivity)
+
+    costs = {"lines": Cost(), "split": fast(2.5), "work": fast(0.5), "out": Cost()}
+    found = forecast(outline_of(made, costs), steady(100, 10), seed=0, seconds=10)
+    rates = {name: median(after(found, 2, name, "rate_in")) for name in found.courses}
+    assert rates == pytest.approx({"lines": 100, "split": 100, "work": 250, "out": 125}, rel=0.03)
+
+
+def test_a_seed_foretells_the_same_and_another_one_something_else() -> None:
+    one, again, other = (foretold(pipeline(), steady(350, 10), 10, seed=s) for s in (1, 1, 2))
+    assert asdict(one) == asdict(again)
+    assert one.courses != other.courses

@@ -1,0 +1,57 @@
+"""`scripts/swarm.py`: its exit codes, its lines, and what it keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.scripts import script
+
+swarm = script("swarm")
+
+
+def test_valid_seeds_end_well_and_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert swarm.main(["--seeds", "30", "--jobs", "1", "--first", "7"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("30 of 30 seeds in ")
+    assert ", 0 invalid, " in lines[0]
+    assert lines[1].startswith("per seed: ")
+
+
+def test_invalid_seeds_are_kept_with_their_worlds_and_commands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = tmp_path / "failing.json"
+    rule = "R11: a leaver ends without"
+    arguments = ["--seeds", "20", "--jobs", "1", "--break", rule, "--keep", str(keep)]
+    assert swarm.main(arguments) == 1
+    kept = json.loads(keep.read_text())
+    assert kept["broken"] == rule
+    first = kept["failing"][0]
+    assert first["verdict"] == "invalid"
+    assert first["scene"]["seed"] == first["seed"]
+    assert first["command"] == f"anabranch replay {first['seed']} --break '{rule}'"
+    assert first["command"] in capsys.readouterr().out
+
+
+def test_minutes_bound_a_swarm_without_a_number_of_seeds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert swarm.main(["--minutes", "0.005", "--jobs", "1"]) == 0
+    assert " of " not in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--seeds", "0"], ["--seeds", "5", "--jobs", "0"], ["--size", "huge"]]
+)
+def test_wrong_usage_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        swarm.main(arguments)
+    assert ended.value.code == 2
+
+
+def test_an_unknown_rule_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert swarm.main(["--seeds", "5", "--break", "R99"]) == 2
+    assert "'R99' names no broken variants of:" in capsys.readouterr().err

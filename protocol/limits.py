@@ -20,7 +20,7 @@ class Limits:
     credit_tuples: int = 4096
     """Tuples that may be under way to one instance on one channel."""
     credit_bytes: int = 4 * 2**20
-    outbox_tuples_max: int = 8192
+    outbox_tuples_max: int = 1024
     """Results held for lack of credit before an instance stops its own intake."""
     linger_s: float = 0.005
     """How long a busy instance may hold a batch that is not full."""

@@ -16,6 +16,8 @@ COMPARED_MAX = 8
 """Above so many successors two drawn at random are compared instead of all (P28)."""
 WINDOW_S = 0.25
 WINDOW_TUPLES_MIN = 16
+HOLD_S = 1.0
+HOLD_TUPLES_MIN = 64
 
 
 class Creditor(Protocol):
@@ -59,3 +61,10 @@ def window_tuples(processed_per_s: float, senders: int, *, tuples_max: int) -> i
     relieve it of, and a fast one never waits."""
     share = int(processed_per_s * WINDOW_S / senders)
     return min(tuples_max, max(WINDOW_TUPLES_MIN, share))
+
+
+def held_tuples_max(sent_per_s: float, *, tuples_max: int) -> int:
+    """How many results an instance holds for lack of credit before it stops its own intake: what
+    its successors take in `HOLD_S`. More would only wait, and delay the end of the stream; much
+    less would hide from the successors' policies how much there is to do."""
+    return min(tuples_max, max(HOLD_TUPLES_MIN, int(sent_per_s * HOLD_S)))

@@ -23,7 +23,7 @@ from anabranch.runtime.live.frames import Addresses, Pieces
 
 ACK_DELAY_S = 0.02
 """How long an acknowledgement may wait for something to travel with."""
-FIRST_WINDOW_TUPLES = 256
+FIRST_WINDOW_TUPLES = 512
 
 
 class Wire(Protocol):
@@ -88,8 +88,7 @@ class Channel:
         self._wire = wire
         for _, pieces in self.session.resume(expected):
             wire.write(pieces)
-        if self.tuples_received or self.session.expected > 1:
-            self.state_now()
+        self.state_now()
 
     # -- sending ---------------------------------------------------------------------------
 
@@ -130,6 +129,11 @@ class Channel:
         expected = self.session.expected
         done = self.grant.tuples_done
         self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), siblings, done))
+
+    def state_soon(self) -> None:
+        """What the peer should know has changed."""
+        if self._wire is not None:
+            self._state_later(soon=False)
 
     def _state_later(self, soon: bool) -> None:
         if self._state_timer is not None:

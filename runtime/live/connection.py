@@ -170,7 +170,10 @@ class Connection(asyncio.Protocol):
             ]:
                 dialer = frames.unpack_id(dialer_fields)
                 listener = frames.unpack_id(listener_fields)
-            case [frames.HELLO, version, pipeline, *_]:
+            case [frames.HELLO, version, pipeline, *_] if (version, pipeline) != (
+                frames.VERSION,
+                self.home.pipeline,
+            ):
                 raise ChannelError(
                     f"hello to pipeline {pipeline!r}, version {version!r}; "
                     f"this is {self.home.pipeline!r}, version {frames.VERSION}"

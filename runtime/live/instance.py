@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Coroutine
 from typing import Any, assert_never
 
@@ -20,7 +20,7 @@ from anabranch.protocol import effects, events
 from anabranch.protocol.core import Core
 from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
-from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import Message
 from anabranch.protocol.states import preds_of, succs_of, waiting_for
 from anabranch.runtime.dead_letters import DeadLetterFile
@@ -94,6 +94,7 @@ class Instance:
         self.room.set()
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
+        self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
         self._late_error: Exception | None = None
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -167,7 +168,7 @@ class Instance:
                 self.pump.stop()
             case effects.SpawnInstances(n=n):
                 self.scaling.operation_began()
-                self.home.ask_for_children(n, self.scaling.heritage())
+                self.home.ask_for_children(n, self.scaling.heritage(n))
             case effects.ChangeRole(keeper=keeper):
                 self.home.note("keeper" if keeper else "no_keeper")
             case effects.Conclude(outcome=outcome, new=new):
@@ -190,6 +191,11 @@ class Instance:
         self.outbox.change_view(self.neighbourhood.channel_to(s) for s in sorted(succs))
         for pred in preds:
             self.neighbourhood.channel_to(pred)
+        counts = Counter(x.operator for x in succs | preds)
+        for neighbour in succs | preds:
+            if counts[neighbour.operator] != self._counted[neighbour.operator]:
+                self.neighbourhood.channel_to(neighbour).state_soon()
+        self._counted = counts
 
     def _conclude(self, outcome: str, new: frozenset[InstanceId]) -> None:
         self.scaling.operation_ended()
@@ -253,8 +259,8 @@ class Instance:
         self.neighbourhood.close_channel(channel)
 
     def siblings_seen_by(self, channel: Channel) -> int:
-        operator = channel.peer.operator
-        return sum(p.operator == operator for p in preds_of(self.core.state))
+        state, operator = self.core.state, channel.peer.operator
+        return sum(x.operator == operator for x in succs_of(state) | preds_of(state))
 
     # -- tuples ----------------------------------------------------------------------------
 

@@ -58,7 +58,9 @@ class Intake:
     def wake(self) -> None:
         self._news.set()
 
-    def adapt_windows(self, channels: Iterable[Channel], processed_per_s: float) -> None:
+    def adapt_windows(
+        self, channels: Iterable[Channel], processed_per_s: float, *, may_grow: bool
+    ) -> None:
         """Let each channel have its share of what is worked off (`flow.window_tuples`)."""
         grants = [c.grant for c in channels]
         if not grants:
@@ -66,4 +68,4 @@ class Intake:
         limit = self._limits.credit_tuples
         window = window_tuples(processed_per_s, len(grants), tuples_max=limit)
         for grant in grants:
-            grant.tuples_window = window
+            grant.tuples_window = window if may_grow else min(window, grant.tuples_window)

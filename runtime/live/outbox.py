@@ -16,9 +16,12 @@ from typing import Any
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.flow import least_waiting
+from anabranch.runtime.flow import held_tuples_max, least_waiting
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.payload import Encoder
+
+RATE_SHARE = 0.2
+"""How much a new measurement of the rate counts against the older ones."""
 
 
 class Branch:
@@ -81,6 +84,9 @@ class Outbox:
         self._encoder = Encoder(limits)
         self.waiting = False
         """Whether the last `send` left something for lack of credit."""
+        self._held_max = limits.outbox_tuples_max
+        self._sent = 0
+        self._sent_per_s = 0.0
 
     @property
     def held(self) -> int:
@@ -89,7 +95,7 @@ class Outbox:
 
     @property
     def full(self) -> bool:
-        return self.held >= self._limits.outbox_tuples_max
+        return self.held >= self._held_max
 
     @property
     def empty(self) -> bool:
@@ -98,6 +104,15 @@ class Outbox:
     def worth_sending(self) -> bool:
         """Whether a full batch is held."""
         return self.held >= self._limits.batch_tuples_max
+
+    def adapt(self, seconds: float) -> None:
+        """Fit the bound on what is held to what successors took in the last `seconds`; called
+        some times per second."""
+        self._sent_per_s += RATE_SHARE * (self._sent / seconds - self._sent_per_s)
+        self._sent = 0
+        self._held_max = self._limits.outbox_tuples_max
+        if self.waiting:
+            self._held_max = held_tuples_max(self._sent_per_s, tuples_max=self._held_max)
 
     def change_view(self, channels: Iterable[Channel]) -> None:
         by_operator: dict[OperatorName, list[Channel]] = {b.operator: [] for b in self.branches}
@@ -124,5 +139,7 @@ class Outbox:
         batches, dead = self._encoder.encode_batches(tuples)
         if dead:
             self._dead(dead)
+        if branch is self.branches[0]:
+            self._sent += n
         for count, payload in batches:
             self._send(channel, count, len(branch.channels), len(branch.held), born, payload)

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 TICK_S = 0.1
 FIXED = Scale(max_instances=1)
+SIBLINGS = "siblings"
 
 now = time.monotonic
 
 
 class Scaling:
-    def __init__(
-        self, instance: Instance, *, enabled: bool, heritage: dict[str, float]
-    ) -> None:
+    def __init__(self, instance: Instance, *, enabled: bool, heritage: dict[str, float]) -> None:
         operator = instance.operator
         self._instance = instance
         self._scale = operator.scale or FIXED
         self._policy = policy() if enabled and operator.scale else None
         self._memory = self._policy.born(heritage, now()) if self._policy else None
-        self._instances = 1
+        founded = instance.me.creator < 0
+        self._instances = int(operator.instances_at_start if founded else heritage.get(SIBLINGS, 2))
         self.meter = self._new_meter()
 
     def _new_meter(self) -> Meter:
@@ -54,9 +54,12 @@ class Scaling:
         """Active instances of this operator, this one included, as neighbours tell it."""
         return self._instances
 
-    def heritage(self) -> dict[str, float]:
-        """What a newcomer should know of what its creator has tried."""
-        return dict(self._policy.heritage(self._memory, now())) if self._policy else {}
+    def heritage(self, n: int) -> dict[str, float]:
+        """What each of `n` newcomers should know: how many they are, what was tried."""
+        known = {SIBLINGS: float(self._instances + n)}
+        if self._policy:
+            known.update(self._policy.heritage(self._memory, now()))
+        return known
 
     # -- what the instance tells -----------------------------------------------------------
 
@@ -98,13 +101,24 @@ class Scaling:
         while True:
             await asyncio.sleep(TICK_S)
             reading = self._read()
-            if reading.capacity is not None:
-                intake = self._instance.intake
-                intake.adapt_windows(self._instance.senders(), reading.capacity)
+            self._adapt(reading)
             self._decide(reading)
             if now() >= status_due:
                 status_due = now() + self._instance.limits.status_period_s
                 self._instance.home.send(self.status(reading))
+
+    def _adapt(self, reading: Reading) -> None:
+        """Let no more lie here than is worked off soon: windows and the outbox follow the speed,
+        which behind slow successors is theirs."""
+        instance = self._instance
+        instance.outbox.adapt(TICK_S)
+        instance.note_outbox()
+        blocked = instance.outbox.waiting
+        # What fills the pipeline in front of a slow successor looks like speed for a moment.
+        speed = reading.processed_per_s if blocked else reading.capacity
+        if speed is not None:
+            intake = instance.intake
+            intake.adapt_windows(instance.senders(), speed, may_grow=not blocked)
 
     def _read(self) -> Reading:
         instance, meter = self._instance, self.meter

@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.states import preds_of, succs_of
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.graph import Pipeline
@@ -198,3 +200,38 @@ async def test_a_tuple_that_cannot_be_unpacked_dies_alone(tmp_path: Path) -> Non
     assert kept.tuples == list(range(1, 100))
     assert network.unbalanced() == []
     assert sum(f.dead for f in network.final) == 1
+
+
+async def test_siblings_learn_how_many_they_are_without_any_tuple(tmp_path: Path) -> None:
+    pipeline, _ = chain(10**9)
+    pipeline.operators[OperatorName("numbers")] = replace(
+        pipeline.operators[OperatorName("numbers")], source=Silent()
+    )
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    (first,) = network.of("double")
+    first.decide("duplicate", 2)
+    await network.until(lambda: len(network.of("double")) == 3 and network.at_rest())
+    await network.until(lambda: {i.scaling.siblings for i in network.of("double")} == {3})
+    network.of("double")[-1].decide("leave", 1)
+    await network.until(lambda: len(network.of("double")) == 2)
+    await network.until(lambda: {i.scaling.siblings for i in network.of("double")} == {2})
+    for instance in network.of("numbers"):
+        instance.end_input()
+    await network.finish()
+
+
+class Silent(Numbers):
+    """Has a split that gives nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(10)
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return SilentReader(split, 1)
+
+
+class SilentReader(NumberReader):
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        await asyncio.sleep(1000)
+        return None

@@ -42,7 +42,7 @@ class ChannelUser(Protocol):
     ) -> None: ...
     def credit_came(self, channel: Channel) -> None: ...
     def channel_ended(self, channel: Channel) -> None: ...
-    def siblings_seen_by(self, channel: Channel) -> int: ...
+    def siblings_seen_by(self, channel: Channel) -> tuple[int, int]: ...
 
 
 class Channel:
@@ -61,6 +61,8 @@ class Channel:
         self.messages_sent = 0
         self.siblings_told = 0
         """How many instances of my operator the peer counts (`protocol.md` 2.5)."""
+        self.rank_told: int | None = None
+        """My place among them, in the order of ids."""
         self.held_told = 0
         """How many tuples the peer holds back for instances of my operator."""
         self.ended = False
@@ -128,7 +130,7 @@ class Channel:
         siblings = self._user.siblings_seen_by(self)
         expected = self.session.expected
         done = self.grant.tuples_done
-        self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), siblings, done))
+        self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), done, *siblings))
 
     def state_soon(self) -> None:
         """What the peer should know has changed."""
@@ -180,10 +182,19 @@ class Channel:
                     self.tuples_received += tuples
                     self.siblings_told, self.held_told = siblings, held
                     self._user.batch_came(self, tuples, float(born), payload)
-            case [frames.STATE, int(expected), int(tuples), int(size), int(siblings), int(done)]:
+            case [
+                frames.STATE,
+                int(expected),
+                int(tuples),
+                int(size),
+                int(done),
+                int(n),
+                int(rank),
+            ]:
                 self.session.acknowledge(expected)
                 self.allowance.note_done(done)
-                self.siblings_told = siblings or self.siblings_told
+                if n:
+                    self.siblings_told, self.rank_told = n, rank
                 self.allow(tuples, size)
             case [frames.MESSAGE, int(number), str(cause), kind, message_fields, addresses]:
                 self._state_later(soon=True)

@@ -6,15 +6,16 @@
     RESUME   [3, expected]
     BATCH    [4, number, tuples, siblings, held, born, payload]
     MESSAGE  [5, number, cause, type, fields, addresses]
-    STATE    [6, expected, tuples_allowed, bytes_allowed, siblings, tuples_done]
+    STATE    [6, expected, tuples_allowed, bytes_allowed, tuples_done, siblings, rank]
     BYE      [7, expected, reason]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
 the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME).
 BATCH and MESSAGE are numbered and repeated after a broken connection; STATE holds totals, so the
-newest is the truth and none needs repeating. `siblings` is the sender's count of instances of
-the receiver's operator; `held` is what the sender holds back for lack of credit; `tuples_done`
-is how many of the receiver's tuples the sender has worked off.
+newest is the truth and none needs repeating. `siblings` is the sender's count of instances of the
+receiver's operator, `rank` the receiver's place among them in the order of ids; `held` is what
+the sender holds back for lack of credit; `tuples_done` is how many of the receiver's tuples the
+sender has worked off.
 """
 
 from __future__ import annotations

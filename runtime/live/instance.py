@@ -258,9 +258,11 @@ class Instance:
     def channel_ended(self, channel: Channel) -> None:
         self.neighbourhood.close_channel(channel)
 
-    def siblings_seen_by(self, channel: Channel) -> int:
-        state, operator = self.core.state, channel.peer.operator
-        return sum(x.operator == operator for x in succs_of(state) | preds_of(state))
+    def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
+        """How many instances of the peer's operator I count, and the peer's place among them."""
+        state, peer = self.core.state, channel.peer
+        all_of_it = [x for x in succs_of(state) | preds_of(state) if x.operator == peer.operator]
+        return len(all_of_it), sum(x < peer for x in all_of_it)
 
     # -- tuples ----------------------------------------------------------------------------
 

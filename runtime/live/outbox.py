@@ -16,12 +16,9 @@ from typing import Any
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.flow import held_tuples_max, least_waiting
+from anabranch.runtime.flow import RATE_SHARE, held_tuples_max, least_waiting
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.payload import Encoder
-
-RATE_SHARE = 0.2
-"""How much a new measurement of the rate counts against the older ones."""
 
 
 class Branch:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
@@ -37,6 +38,7 @@ class Scaling:
         self._memory = self._policy.born(heritage, now()) if self._policy else None
         founded = instance.me.creator < 0
         self._instances = int(operator.instances_at_start if founded else heritage.get(SIBLINGS, 2))
+        self._rank: int | None = None
         self.meter = self._new_meter()
 
     def _new_meter(self) -> Meter:
@@ -70,6 +72,8 @@ class Scaling:
     def heard(self, channel: Channel) -> None:
         """A neighbour has said how many instances of my operator it counts; the newest word
         holds (`protocol.md` 2.5)."""
+        if channel.rank_told is not None:
+            self._rank = channel.rank_told
         if channel.siblings_told and channel.siblings_told != self._instances:
             self._instances = channel.siblings_told
             self.meter.instances(self._instances, now())
@@ -127,7 +131,9 @@ class Scaling:
             meter.cpu_wait(waited)
         state = instance.core.state
         keeper = isinstance(state, Active) and state.keeper
-        return meter.reading(now(), keeper=keeper)
+        reading = meter.reading(now(), keeper=keeper)
+        rank = self._rank if self._rank is not None and self._rank < reading.instances else None
+        return replace(reading, rank=rank)
 
     def _decide(self, reading: Reading) -> None:
         if self._policy is None or not isinstance(self._instance.core.state, Active):

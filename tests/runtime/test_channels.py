@@ -57,8 +57,8 @@ class Listener:
         self.home.close_channel(channel)
         self.news.set()
 
-    def siblings_seen_by(self, channel: Channel) -> int:
-        return 1
+    def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
+        return 1, 0
 
     async def until(self, condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(10):

@@ -213,6 +213,8 @@ async def test_siblings_learn_how_many_they_are_without_any_tuple(tmp_path: Path
     first.decide("duplicate", 2)
     await network.until(lambda: len(network.of("double")) == 3 and network.at_rest())
     await network.until(lambda: {i.scaling.siblings for i in network.of("double")} == {3})
+    ranks = sorted((i.me, i.scaling._rank) for i in network.of("double"))
+    assert [rank for _, rank in ranks] == [0, 1, 2]
     network.of("double")[-1].decide("leave", 1)
     await network.until(lambda: len(network.of("double")) == 2)
     await network.until(lambda: {i.scaling.siblings for i in network.of("double")} == {2})

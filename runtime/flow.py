@@ -18,6 +18,8 @@ WINDOW_S = 0.25
 WINDOW_TUPLES_MIN = 16
 HOLD_S = 1.0
 HOLD_TUPLES_MIN = 64
+RATE_SHARE = 0.2
+"""How much a new measurement of that rate counts against the older ones."""
 
 
 class Creditor(Protocol):

@@ -96,8 +96,7 @@ class Channel:
         self.retry_s = self.owner.world.limits.reconnect_first_s
         for _, frame in self.session.resume(expected):
             lane.write(frame, frame[2] if frame[0] == BATCH else 0)
-        if self.session.expected > 1:
-            self.state_now()
+        self.state_now()
 
     # -- sending ---------------------------------------------------------------------------
 
@@ -133,9 +132,14 @@ class Channel:
         self._state_due = False
         if self.lane is None or self.ended:
             return
-        siblings = self.owner.siblings_of.get(self.peer.operator, 0)
+        siblings = self.owner.siblings_of[self.peer.operator]
         done = self.grant.tuples_done
         self.lane.write((STATE, self.session.expected, *self.grant.state(), siblings, done))
+
+    def state_soon(self) -> None:
+        """What the peer should know has changed."""
+        if self.lane is not None:
+            self._state_later()
 
     def _state_later(self) -> None:
         if not self._state_due:

@@ -29,6 +29,8 @@ since lumps would make the load of each instance swing more than it does."""
 SAMPLES = 240
 """At most so many looks at the whole, evenly over the time."""
 SAMPLE_S_MIN = 0.25
+OFFERED_S = 1.0
+"""The load that is shown is the mean of so long: tuples are whole, and few in a short while."""
 SPREAD = 0.1
 """How much the cost of a slice of work varies, up and down."""
 START_S = 0.1
@@ -158,16 +160,16 @@ class Looks:
         self._courses = {str(name): Course() for name in world.models}
         self._found = Forecast(seed, seconds, [], [], self._courses, {}, {}, 0)
         self._taken: Counter[str] = Counter()
-        self._due = 0
         world.clock.at(self._every_s, self._look)
 
     def _look(self, _: None) -> None:
         world, found = self._world, self._found
         now_s = world.clock.now
-        due = sum(board.due(now_s) for board in world.boards.values())
+        over_s = min(now_s, max(self._every_s, OFFERED_S))
+        boards = world.boards.values()
+        came = sum(board.due(now_s) - board.due(now_s - over_s) for board in boards)
         found.t.append(round(now_s, 3))
-        found.offered.append(round((due - self._due) / self._every_s, 1))
-        self._due = due
+        found.offered.append(round(came / over_s, 1))
         for name, course in self._courses.items():
             self._look_at(name, course)
         world.clock.after(self._every_s, self._look)

@@ -6,7 +6,7 @@ is an `await` there is something that becomes due here.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import TYPE_CHECKING, assert_never
 
 from anabranch.protocol import effects, events
@@ -46,8 +46,8 @@ class Instance:
         self.core = Core(me, world.topology, trace_rows_max=world.trace_rows, table=world.table)
         self.succs: Ids = NONE
         self.preds: Ids = NONE
-        self.siblings_of: dict[str, int] = {}
-        """Predecessors by operator: what each of them is told about its siblings."""
+        self.siblings_of: Counter[str] = Counter()
+        """Neighbours by operator: what each of them is told about its siblings."""
         self.began = self.ended = self.exited = False
         self.deaf_until_s = 0.0
         """A fault: nothing is read before."""
@@ -125,11 +125,13 @@ class Instance:
     def _change_view(self, succs: Ids, preds: Ids) -> None:
         channel_to = self.neighbours.channel_to
         self.outbox.change_view([channel_to(s) for s in sorted(succs)])
-        counts: dict[str, int] = {}
         for pred in sorted(preds):
             channel_to(pred)
-            counts[pred.operator] = counts.get(pred.operator, 0) + 1
+        before, counts = self.siblings_of, Counter(x.operator for x in succs | preds)
         self.siblings_of = counts
+        for neighbour in sorted(succs | preds):
+            if counts[neighbour.operator] != before[neighbour.operator]:
+                channel_to(neighbour).state_soon()
 
     def _terminate(self, reason: str) -> None:
         self.ended = True

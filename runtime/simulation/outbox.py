@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.flow import least_waiting
+from anabranch.runtime.flow import RATE_SHARE, held_tuples_max, least_waiting
 from anabranch.runtime.simulation.channel import Channel, Items
 
 if TYPE_CHECKING:
@@ -54,7 +54,16 @@ class Outbox:
     """All branches of an instance. `held`: tuples held for the branch that is furthest behind.
     `waiting`: the last `send` left something for lack of credit."""
 
-    __slots__ = ("_batch_max", "_held_max", "_me", "branches", "held", "waiting")
+    __slots__ = (
+        "_batch_max",
+        "_held_max",
+        "_me",
+        "_sent",
+        "_sent_per_s",
+        "branches",
+        "held",
+        "waiting",
+    )
 
     def __init__(self, me: Instance, operators: Iterable[OperatorName]) -> None:
         self.branches = tuple([Branch(o) for o in operators])
@@ -63,6 +72,8 @@ class Outbox:
         self._me = me
         self._batch_max = me.world.limits.batch_tuples_max
         self._held_max = me.world.limits.outbox_tuples_max
+        self._sent = 0
+        self._sent_per_s = 0.0
 
     @property
     def full(self) -> bool:
@@ -74,6 +85,14 @@ class Outbox:
 
     def worth_sending(self) -> bool:
         return self.held >= self._batch_max
+
+    def adapt(self, seconds: float) -> None:
+        """Fit the bound on what is held to what successors took in the last `seconds`."""
+        self._sent_per_s += RATE_SHARE * (self._sent / seconds - self._sent_per_s)
+        self._sent = 0
+        self._held_max = self._me.world.limits.outbox_tuples_max
+        if self.waiting:
+            self._held_max = held_tuples_max(self._sent_per_s, tuples_max=self._held_max)
 
     def change_view(self, channels: Iterable[Channel]) -> None:
         by_operator: dict[OperatorName, list[Channel]] = {b.operator: [] for b in self.branches}
@@ -97,6 +116,7 @@ class Outbox:
                 if channel is None:
                     break
                 n = min(most, channel.allowance.tuples_left, branch.held)
+                self._sent += n if branch is self.branches[0] else 0
                 born_s, items = branch.take(n)
                 me.send_batch(channel, n, len(branch.channels), branch.held, born_s, items)
             held = max(held, branch.held)

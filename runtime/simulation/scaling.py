@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
 
 FIXED = Scale(max_instances=1)
+SIBLINGS = "siblings"
 
 
 class Scaling:
@@ -26,7 +27,8 @@ class Scaling:
         self._memory = self._policy.born(heritage, me.clock.now) if self._policy else None
         self.load = 0.0
         """At the last look; 1.0 is as much as the instance can do."""
-        self.siblings = 1
+        founded = me.me.creator < 0
+        self.siblings = int(me.world.founders[me.me.operator] if founded else heritage[SIBLINGS])
         """Active instances of this operator, this one included, as neighbours tell it."""
         self._cpu_wait_s = 0.0
         self.meter = self._new_meter()
@@ -40,9 +42,12 @@ class Scaling:
             is_source=not self.me.upstream,
         )
 
-    def heritage(self) -> dict[str, float]:
-        """What a newcomer should know of what its creator has tried."""
-        return self._policy.heritage(self._memory, self.me.clock.now) if self._policy else {}
+    def heritage(self, n: int) -> dict[str, float]:
+        """What each of `n` newcomers should know: how many they are, and what was tried."""
+        known = {SIBLINGS: float(self.siblings + n)}
+        if self._policy:
+            known.update(self._policy.heritage(self._memory, self.me.clock.now))
+        return known
 
     # -- what the instance tells -----------------------------------------------------------
 
@@ -87,7 +92,7 @@ class Scaling:
             return
         reading = self._read()
         self.load = measure(reading, self.scale).ratio or reading.busy
-        self._adapt_windows(reading)
+        self._adapt(reading)
         self._decide(reading)
         me.clock.after(me.world.knobs.tick_s, self._tick)
 
@@ -99,14 +104,19 @@ class Scaling:
         state = me.core.state
         return meter.reading(me.clock.now, keeper=isinstance(state, Active) and state.keeper)
 
-    def _adapt_windows(self, reading: Reading) -> None:
-        senders = self.me.senders()
-        if senders:
-            limit = self.me.world.limits.credit_tuples
-            speed = reading.capacity or reading.processed_per_s
-            window = window_tuples(speed, len(senders), tuples_max=limit)
+    def _adapt(self, reading: Reading) -> None:
+        """Let no more lie here than is worked off soon, which behind slow successors is theirs."""
+        me = self.me
+        me.outbox.adapt(me.world.knobs.tick_s)
+        me.note_outbox()
+        blocked = me.outbox.waiting
+        speed = reading.processed_per_s if blocked else reading.capacity
+        senders = me.senders()
+        if senders and speed is not None:
+            window = window_tuples(speed, len(senders), tuples_max=me.world.limits.credit_tuples)
             for channel in senders:
-                channel.grant.tuples_window = window
+                grant = channel.grant
+                grant.tuples_window = min(window, grant.tuples_window) if blocked else window
 
     def _decide(self, reading: Reading) -> None:
         me = self.me

@@ -79,6 +79,7 @@ class World:
         self.instances: dict[InstanceId, Instance] = {}
         self.of: dict[str, list[Instance]] = {name: [] for name in self.models}
         """Instances by operator, without those that have exited."""
+        self.founders: Counter[str] = Counter()
         self.active: Counter[str] = Counter()
         self.living = 0
         self.messages = 0
@@ -99,6 +100,7 @@ class World:
 
     def found(self, counts: Mapping[str, int]) -> None:
         """Begin with so many instances of each operator; number 0 is the keeper."""
+        self.founders.update(counts)
         for name in self.models:
             for _ in range(counts[name]):
                 self._make(name, -1, {})
@@ -129,7 +131,7 @@ class World:
             ready, reason = 0, "not ready within the deadline"
         elif chance < births.failing + births.few:
             ready, reason = n // 2, "not all were ready within the deadline"
-        birth = (creator, ready, reason, creator.scaling.heritage())
+        birth = (creator, ready, reason, creator.scaling.heritage(n))
         self.clock.after(delay_s, self._born, birth)
 
     def _born(self, birth: Birth) -> None:

@@ -127,7 +127,7 @@ class Instance:
         self.outbox.change_view([channel_to(s) for s in sorted(succs)])
         for pred in sorted(preds):
             channel_to(pred)
-        before, counts = self.siblings_of, Counter(x.operator for x in succs | preds)
+        before, counts = self.siblings_of, Counter[str](x.operator for x in succs | preds)
         self.siblings_of = counts
         for neighbour in sorted(succs | preds):
             if counts[neighbour.operator] != before[neighbour.operator]:

@@ -43,13 +43,8 @@ def test_with_noise_both_come_from_one_distribution() -> None:
     """Means of 20 runs with different draws, within four standard errors or 3 %."""
     load = brownian(SETUP, range(4))
     a, b = in_turn(SETUP, load, 0, noise=0.1), bulk(SETUP, load, 0, noise=0.1)
-    for of in (
-        lambda out: out.instances.mean(axis=-1),
-        lambda out: out.joins.mean(axis=-1),
-        lambda out: out.batches.mean(axis=-1),
-        lambda out: out.leaves.mean(axis=-1),
-    ):
-        ours, theirs = of(a).ravel(), of(b).ravel()
+    for name in ("instances", "joins", "batches", "leaves"):
+        ours, theirs = (getattr(out, name).mean(axis=-1).ravel() for out in (a, b))
         difference = ours - theirs  # the same loads, so in pairs
         error = difference.std(ddof=1) / np.sqrt(len(difference))
         assert abs(difference.mean()) <= max(4 * error, 0.03 * ours.mean())

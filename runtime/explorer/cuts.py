@@ -119,7 +119,7 @@ class Channel:
 
     def _submissions(self, state: State) -> Iterator[Found]:
         dialer, listener = state.dialer, state.listener
-        allowance = Allowance(dialer.allowed, 1, dialer.spent, 0)
+        allowance = Allowance(dialer.allowed, 1, tuples_sent=dialer.spent)
         if dialer.sent < self.scope.batches and allowance.open:
             allowance.spend(1, 0)
             sender, frame = _send(dialer)
@@ -166,7 +166,7 @@ class Channel:
                 session = _session(me)
                 if not session.connect(number):
                     return state
-                grant = Grant(self.scope.window, 1, me.done, 0, me.stated, 0)
+                grant = _grant(me, self.scope)
                 allowed, _ = grant.state()
                 me = me._replace(number=number, wire=0, stated=allowed)
                 welcome: Frame = ("WELCOME", me.expected, allowed)
@@ -215,7 +215,7 @@ class Channel:
             spent = 0
         if me.number > 1 and new_connection and not self.habits.states_on_connect:
             return me
-        allowance = Allowance(me.allowed, 0, spent, 0)
+        allowance = Allowance(me.allowed, tuples_sent=spent)
         allowance.allow(allowed, 0)
         return me._replace(allowed=allowance.tuples_allowed, spent=spent)
 
@@ -256,13 +256,13 @@ class Channel:
     def _own_work(self, state: State) -> Iterator[Found]:
         listener, dialer = state.listener, state.dialer
         if listener.done < len(listener.got):
-            grant = Grant(self.scope.window, 1, listener.done, 0, listener.stated, 0)
+            grant = _grant(listener, self.scope)
             grant.done(1, 0)
             owes = listener.owes or grant.worth_stating
             after = listener._replace(done=grant.tuples_done, owes=owes)
             yield "listener works off a tuple", state._replace(listener=after)
         if listener.owes and listener.wire:
-            grant = Grant(self.scope.window, 1, listener.done, 0, listener.stated, 0)
+            grant = _grant(listener, self.scope)
             allowed, _ = grant.state()
             frame: Frame = ("STATE", listener.expected, allowed)
             lines = _written(state, listener.wire, frame, False)
@@ -314,6 +314,10 @@ def _session(half: Half) -> Session[int]:
         session.receive(number)
     session.connect(half.number)
     return session
+
+
+def _grant(half: Half, scope: CutScope) -> Grant:
+    return Grant(scope.window, 1, tuples_done=half.done, tuples_stated=half.stated)
 
 
 def _send(half: Half) -> tuple[Half, Frame]:

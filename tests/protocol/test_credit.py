@@ -43,6 +43,14 @@ def test_an_older_statement_takes_nothing_back() -> None:
     assert (allowance.tuples_allowed, allowance.bytes_allowed) == (10, 100)
 
 
+def test_a_sender_knows_how_much_waits_at_the_receiver() -> None:
+    allowance = Allowance()
+    allowance.spend(5, 50)
+    allowance.note_done(3)
+    allowance.note_done(2)
+    assert allowance.tuples_waiting == 2, "an older statement takes nothing back"
+
+
 def test_credit_returns_only_for_what_has_been_worked_off() -> None:
     grant = Grant(8, 800)
     assert grant.state() == (8, 800)

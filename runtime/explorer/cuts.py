@@ -15,7 +15,7 @@ is delivered. F5 in the end nothing is kept.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from anabranch.protocol.credit import Allowance, Grant
@@ -349,54 +349,3 @@ def _written(
 
 def _said(frame: Frame) -> str:
     return " ".join(map(str, frame))
-
-
-@dataclass(slots=True)
-class CutVerdict:
-    scope: CutScope
-    states: int = 0
-    transitions: int = 0
-    quiescent: int = 0
-    fault: str = ""
-    story: tuple[str, ...] = ()
-
-
-def explore_cuts(scope: CutScope, habits: Habits = SOUND) -> CutVerdict:
-    """Search all interleavings of one channel, breadth first."""
-    model, verdict = Channel(scope, habits), CutVerdict(scope)
-    first = model.initial()
-    parents: dict[State, tuple[State, str] | None] = {first: None}
-    frontier = [first]
-    while frontier:
-        found: list[State] = []
-        for state in frontier:
-            quiet = True
-            for what, after in model.successors(state):
-                verdict.transitions += 1
-                quiet = quiet and what.startswith("connection")
-                if isinstance(after, str):
-                    return _finding(verdict, parents, state, after, what)
-                if after not in parents:
-                    parents[after] = (state, what)
-                    found.append(after)
-            verdict.quiescent += quiet
-            if quiet and (fault := model.unsettled(state)):
-                return _finding(verdict, parents, state, fault)
-        frontier = found
-    verdict.states = len(parents)
-    return verdict
-
-
-def _finding(
-    verdict: CutVerdict,
-    parents: dict[State, tuple[State, str] | None],
-    state: State,
-    fault: str,
-    last: str = "",
-) -> CutVerdict:
-    steps = [last] if last else []
-    at = state
-    while (parent := parents[at]) is not None:
-        at, what = parent
-        steps.append(what)
-    return replace(verdict, states=len(parents), fault=fault, story=tuple(reversed(steps)))

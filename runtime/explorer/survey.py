@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
-from anabranch.runtime.explorer.cuts import CutScope, explore_cuts
+from anabranch.runtime.explorer.cut_search import explore_cuts
+from anabranch.runtime.explorer.cuts import CutScope
 from anabranch.runtime.explorer.machine import Machine, Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import Verdict, explore

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.runtime.explorer.cuts import SOUND, CutScope, explore_cuts
+from anabranch.runtime.explorer.cut_search import explore_cuts
+from anabranch.runtime.explorer.cuts import SOUND, CutScope
 from anabranch.runtime.explorer.scopes import CUTS_SMALL
 
 

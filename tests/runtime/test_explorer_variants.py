@@ -7,7 +7,8 @@ import re
 import pytest
 
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.explorer.cuts import SOUND, explore_cuts
+from anabranch.runtime.explorer.cut_search import explore_cuts
+from anabranch.runtime.explorer.cuts import SOUND
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.mutants import (
     BLOCKING,

@@ -80,9 +80,10 @@ def compare(runs: dict[str, list[Figures]], lines: int, result: Result) -> None:
                 result.at_least(label, found, target)
             else:
                 result.add(label, "x", found)
-    for name, many in runs.items():
-        cpu = [1e6 * f["cpu_s"] / lines for f in many]
-        result.add(f"{name}: processor time", "us/line", cpu)
+    cpu = {name: [1e6 * f["cpu_s"] / lines for f in many] for name, many in runs.items()}
+    for name, took in cpu.items():
+        result.add(f"{name}: processor time", "us/line", took)
+    result.add("a/c, by processor time", "x", ratios(cpu[C], cpu[A]))
 
 
 def stage_table(name: str, spent: dict[str, dict[str, float]], lines: int) -> list[str]:

@@ -23,7 +23,7 @@ from anabranch.runtime.live.frames import Addresses, Pieces
 
 ACK_DELAY_S = 0.02
 """How long an acknowledgement may wait for something to travel with."""
-FIRST_WINDOW_TUPLES = 512
+FIRST_WINDOW_TUPLES = 2048
 
 
 class Wire(Protocol):

@@ -54,7 +54,7 @@ class Channel:
         self.peer = peer
         self.dialing = dialing
         self.allowance = Allowance()
-        self.grant = Grant(FIRST_WINDOW_TUPLES, limits.credit_bytes)
+        self.grant = Grant(min(FIRST_WINDOW_TUPLES, limits.credit_tuples), limits.credit_bytes)
         self.session: Session[Pieces] = Session(str(peer))
         self.tuples_sent = 0
         self.tuples_received = 0

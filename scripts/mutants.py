@@ -83,7 +83,7 @@ def _places(tree: ast.AST) -> Iterator[tuple[int, str, Change]]:
                 swap = SWAPS.get(type(operator))
                 if swap is not None:
                     what = f"{type(operator).__name__} becomes {swap.__name__}"
-                    yield node.lineno, what, Change(node, name, index, swap())
+                    yield getattr(node, "lineno", 0), what, Change(node, name, index, swap())
         if isinstance(node, ast.If | ast.IfExp):
             for truth in (True, False):
                 change = Change(node, "test", 0, ast.Constant(truth))

@@ -132,6 +132,8 @@ class _Drawing:
         self.latency_s = 0.0005 * 40 ** self.rng.random()
         self.policy = self.chance(0.3)
         self.ends = self.chance(0.4)
+        self.exodus = not self.policy and self.chance(0.15)
+        """Everybody wants to go, and roles change hands, while paths are clogged."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -148,7 +150,7 @@ class _Drawing:
             size=size.name,
             edges=edges,
             models=models,
-            counts={n: rng.choice(size.starting) for n in self.names},
+            counts={n: rng.choice(size.starting[2 if self.exodus else 0 :]) for n in self.names},
             hosts=tuple(self._host() for _ in range(rng.randint(1, 4))),
             net=self._net(),
             limits=self._limits(),
@@ -286,6 +288,8 @@ class _Drawing:
         most = self.size.decisions
         n = rng.randint(2, most) if not self.policy else rng.randint(0, most // 2)
         actions: tuple[Action, ...] = ("duplicate",) * 5 + ("leave",) * 6 + ("hand_over",) * 4
+        if self.exodus:
+            n, actions = most, ("leave", "leave", "hand_over")
         among: tuple[str, ...] = rng.choice(edges) if self.chance(0.5) else tuple(self.names)
         return tuple(
             Decision(
@@ -303,6 +307,8 @@ class _Drawing:
         rng = self.rng
         damages: tuple[Damage, ...] = ("cut", "cut", "hang_up", "clog", "deafen", "slow")
         n = 0 if self.chance(0.3) else rng.randint(1, self.size.troubles)
+        if self.exodus:
+            n, damages = self.size.troubles, ("clog", "deafen")
         return tuple(
             Trouble(
                 at_s=at_s,

@@ -31,6 +31,8 @@ def measure(settings: Settings) -> Result:
         samples: Samples = {}
         run_slowly(settings, seconds, samples, result)
         describe(samples, result)
+    if result.rows:
+        result.notes.append("resident: with what processes share, this bench's own part included")
     return result
 
 

@@ -14,6 +14,8 @@ from anabranch.protocol.credit import Allowance
 
 COMPARED_MAX = 8
 """Above so many successors two drawn at random are compared instead of all (P28)."""
+FIRST_WINDOW_TUPLES = 2048
+"""The window before anything is known of the receiver's speed."""
 WINDOW_S = 0.25
 WINDOW_TUPLES_MIN = 16
 HOLD_S = 1.0

@@ -18,12 +18,12 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
 from anabranch.protocol.session import Session
+from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.frames import Addresses, Pieces
 
 ACK_DELAY_S = 0.02
 """How long an acknowledgement may wait for something to travel with."""
-FIRST_WINDOW_TUPLES = 2048
 
 
 class Wire(Protocol):

@@ -62,7 +62,9 @@ class Channel:
         self.peer = peer
         self.dialing = dialing
         self.allowance = Allowance()
-        self.grant = Grant(owner.world.knobs.first_window_tuples, BYTES)
+        world = owner.world
+        window = min(world.knobs.first_window_tuples, world.limits.credit_tuples)
+        self.grant = Grant(window, BYTES)
         self.session: Session[Frame] = Session(str(peer))
         self.wire: Wire | None = None
         """The connection that is read."""

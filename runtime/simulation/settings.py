@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Knobs:
@@ -20,7 +22,7 @@ class Knobs:
     read_every_s: float = 0.01
     slice_s: float = 0.005
     ack_delay_s: float = 0.02
-    first_window_tuples: int = 256
+    first_window_tuples: int = FIRST_WINDOW_TUPLES
     broker: bool = False
 
 

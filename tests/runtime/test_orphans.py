@@ -78,7 +78,8 @@ WITH_A_HELPER = """
         if helper == 0:
             time.sleep(60)
             os._exit(0)
-        (instance.run_dir / "helper").write_text(str(helper))
+        (instance.run_dir / "half").write_text(str(helper))
+        (instance.run_dir / "half").rename(instance.run_dir / "helper")  # never seen half written
 
     fake.BEHAVIOUR["work"] = start_helper
 

@@ -4,6 +4,7 @@
     scripts/swarm.py --seeds 100000 --jobs 2          the small swarm
     scripts/swarm.py --minutes 10 --size large        as many large worlds as fit
     scripts/swarm.py --seeds 3000 --break F11         a broken rule must be found out
+    scripts/swarm.py --machines                       Hypothesis's state machines, profile `deep`
 
 Seeds that fail are kept with their worlds in a JSON file; `anabranch replay SEED` repeats one.
 Exit code: 0 all are valid or prove nothing, 1 some are invalid or nothing is proved, 2 wrong usage,
@@ -15,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -28,6 +30,8 @@ from anabranch.runtime.simulation.scene import SIZES, draw, plain
 from anabranch.runtime.simulation.swarm import Tally, swarm
 from anabranch.runtime.simulation.trial import Outcome, Verdict
 
+ROOT = Path(__file__).resolve().parent.parent
+MACHINES = "tests/protocol/test_machines.py"
 EVERY_S = 5.0
 """Between two lines of progress."""
 KEPT_MAX = 100
@@ -36,6 +40,8 @@ SHOWN_MAX = 10
 
 def main(arguments: Sequence[str]) -> int:
     args = parsed(arguments)
+    if args.machines:
+        return machines()
     try:
         patch = variant_named(args.rule).patch if args.rule else {}
     except ValueError as error:
@@ -59,11 +65,23 @@ def main(arguments: Sequence[str]) -> int:
     return telling.conclude()
 
 
+def machines() -> int:
+    """The state machines of the suite for minutes instead of seconds; pytest tells the progress,
+    and a failure prints the command that repeats it."""
+    environment = {**os.environ, "ANABRANCH_HYPOTHESIS": "deep"}
+    command = [sys.executable, "-m", "pytest", "-q", "-s", MACHINES, "--timeout", "0"]
+    try:
+        return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    except KeyboardInterrupt:
+        return 130
+
+
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--seeds", type=int, metavar="N")
+    parser.add_argument("--machines", action="store_true", help="state machines instead of seeds")
     parser.add_argument("--minutes", type=float, metavar="M", help="stop after so long")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
@@ -71,7 +89,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--break", dest="rule", metavar="RULE", help="with a broken rule")
     parser.add_argument("--keep", type=Path, default=Path("swarm-failing.json"), metavar="FILE")
     args = parser.parse_args(arguments)
-    if args.seeds is None and args.minutes is None:
+    if args.seeds is None and args.minutes is None and not args.machines:
         parser.error("say how many: --seeds N, --minutes M, or both")
     if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
         parser.error("--jobs and --seeds are 1 or more")

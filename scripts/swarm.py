@@ -66,8 +66,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def machines() -> int:
-    """The state machines of the suite for minutes instead of seconds; pytest tells the progress,
-    and a failure prints the command that repeats it."""
+    """The state machines of the suite for minutes instead of seconds; a line tells of every hundred
+    runs, and a failure prints the command that repeats it."""
     environment = {**os.environ, "ANABRANCH_HYPOTHESIS": "deep"}
     command = [sys.executable, "-m", "pytest", "-q", "-s", MACHINES, "--timeout", "0"]
     try:

@@ -6,8 +6,10 @@ What happens is drawn by Hypothesis. Profiles: `fast` (in every run of the tests
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
+import sys
 
 import pytest
 from hypothesis import note, settings
@@ -21,6 +23,16 @@ from anabranch.runtime.explorer.variants import VARIANTS
 from tests.protocol.fake_network import ACCIDENTS, DECISIONS, GRAPHS, KINDS, ROUTINE, Network
 from tests.protocol.replay import command, replay
 from tests.protocol.storm import storm
+
+DEEP = os.environ.get("ANABRANCH_HYPOTHESIS") == "deep"
+TOLD_EVERY = 100
+runs = itertools.count(1)
+
+
+def tell_progress() -> None:
+    """A line now and then where it takes minutes."""
+    if DEEP and (run := next(runs)) % TOLD_EVERY == 0:
+        print(f"{run:,} runs, nothing found", file=sys.stderr, flush=True)
 
 
 class Machines(RuleBasedStateMachine):
@@ -81,6 +93,7 @@ class Machines(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not hasattr(self, "network"):
             return
+        tell_progress()
         acts = len(self.network.history)
         try:
             self.network.settle()
@@ -99,7 +112,6 @@ PROFILES = {
     ),
 }
 
-DEEP = os.environ.get("ANABRANCH_HYPOTHESIS") == "deep"
 # Finding a short failure takes time.
 TestMachines = pytest.mark.timeout(0 if DEEP else 900)(Machines.TestCase)
 TestMachines.settings = PROFILES[os.environ.get("ANABRANCH_HYPOTHESIS", "fast")]

@@ -12,6 +12,13 @@ A driver's duties (it decides nothing else):
 6. After `StopIntake`, a source reads no more and gives back what it had claimed.
 7. After `SpawnInstances`, report `ChildrenReady` or `SpawnFailed`, once.
 8. After `Terminate`, keep the channels until all that was sent is acknowledged, then end.
+9. Of a keyed operator, process only tuples of groups that are owned and not frozen; keep the
+   others in their order. After `FreezeGroups`, report `GroupsFrozen` once, as soon as none of
+   these groups is processed and no result of theirs is held.
+10. After `TransferGroups`, send the state of these groups and the tuples that were kept, in their
+   order, on the channel to the new owner, and report `GroupsTransferred` once all is sent.
+11. Between `ExpectState` and `StateComplete` put in what that sender transfers, then process the
+   tuples that came along, and after them those that were kept here.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Ids, Message
+from anabranch.protocol.ownership import Group, Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,7 @@ class AcceptBatch:
 class ChangeView:
     succs: Ids
     preds: Ids
+    routes: Routes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,10 @@ class BeginProcessing:
 
 @dataclass(frozen=True, slots=True)
 class AwaitDrained:
-    pass
+    """`stream_ends`: nothing will ever come in again, so whatever waits for more is to be made
+    of what there is."""
+
+    stream_ends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +79,38 @@ class SpawnInstances:
 
 
 @dataclass(frozen=True, slots=True)
+class FreezeGroups:
+    """`heir`: the sibling that is to have them; None if it is a child that is not started yet."""
+
+    groups: frozenset[Group]
+    heir: InstanceId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransferGroups:
+    to: InstanceId
+    groups: frozenset[Group]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnGroups:
+    """From the beginning: their state is empty."""
+
+    groups: frozenset[Group]
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectState:
+    sender: InstanceId
+
+
+@dataclass(frozen=True, slots=True)
+class StateComplete:
+    sender: InstanceId
+    groups: frozenset[Group]
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeRole:
     keeper: bool
 
@@ -74,7 +118,7 @@ class ChangeRole:
 @dataclass(frozen=True, slots=True)
 class Conclude:
     """An operation of this instance has come to its end; `outcome` is one of `joined`,
-    `leaving`, `handed_over`, `refused`, `spawn_failed`."""
+    `moved`, `leaving`, `handed_over`, `refused`, `spawn_failed`."""
 
     outcome: str
     new: Ids = frozenset()
@@ -103,6 +147,11 @@ Effect = (
     | AwaitDrained
     | StopIntake
     | SpawnInstances
+    | FreezeGroups
+    | TransferGroups
+    | OwnGroups
+    | ExpectState
+    | StateComplete
     | ChangeRole
     | Conclude
     | Veto

@@ -6,15 +6,22 @@ from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Ids, Message
+from anabranch.protocol.ownership import Assignment, Group, Routes
 
 
 @dataclass(frozen=True, slots=True)
 class Founded:
-    """This instance belongs to those with which the run begins; nobody created it."""
+    """This instance belongs to those with which the run begins; nobody created it.
+
+    `routes`: the owners of the key groups downstream. `owned`: those of its own operator that
+    are its own.
+    """
 
     succs: Ids
     preds: Ids
     keeper: bool
+    routes: Routes = ()
+    owned: Routes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,22 @@ class DuplicateDecided:
 
 @dataclass(frozen=True, slots=True)
 class LeaveDecided:
-    """The policy, a script or the owner of the host wants this instance to go."""
+    """The policy, a script or the owner of the host wants this instance to go.
+
+    An owner of key groups asks for an heir through the neighbour `via`; `draw`: `AdoptOffer`.
+    """
+
+    via: InstanceId | None = None
+    draw: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MoveDecided:
+    """The policy or a script wants a sibling to have some key groups of this instance."""
+
+    groups: frozenset[Group]
+    via: InstanceId | None = None
+    draw: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +83,29 @@ class HandOverDecided:
 
 @dataclass(frozen=True, slots=True)
 class ChildrenReady:
-    """The processes asked for with `SpawnInstances` exist and listen."""
+    """The processes asked for with `SpawnInstances` exist and listen. `moved`: which of my key
+    groups each of them is to have."""
 
     new: Ids
+    moved: Assignment = ()
 
 
 @dataclass(frozen=True, slots=True)
 class SpawnFailed:
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsFrozen:
+    """Answer to `FreezeGroups`: no tuple of them is processed any more, and what was made of
+    those before has been sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsTransferred:
+    """Answer to `TransferGroups`: the state is on its way, complete."""
+
+    to: InstanceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +125,12 @@ Event = (
     | BatchReady
     | DuplicateDecided
     | LeaveDecided
+    | MoveDecided
     | HandOverDecided
     | ChildrenReady
     | SpawnFailed
+    | GroupsFrozen
+    | GroupsTransferred
     | InputEnded
     | Drained
 )
@@ -101,9 +141,12 @@ LOCAL_EVENT_TYPES: tuple[type[Event], ...] = (
     BatchReady,
     DuplicateDecided,
     LeaveDecided,
+    MoveDecided,
     HandOverDecided,
     ChildrenReady,
     SpawnFailed,
+    GroupsFrozen,
+    GroupsTransferred,
     InputEnded,
     Drained,
 )

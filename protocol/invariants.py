@@ -12,6 +12,9 @@ I9  JOIN, LEAVE and EOS come only from an id in my views, or I am Idle.
 I10 For each operator, tuples processed = tuples sent to it, at quiescence.
 I11 At termination queue, awaited set and unacknowledged session frames are empty.
 I12 Session sequence numbers are contiguous.
+K3  The owner to which a key group is routed is in succs.
+K4  Nobody leaves owning a key group.
+K5  A key group has at most one owner.
 
 I3, I4, I8 and I9 are checked where the input comes in (`table`, `rules`), I12 in `session`, I10
 in the ledger. Here are I2 for one instance, which every instance asserts after each change of its
@@ -24,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from anabranch.protocol.ids import InstanceId, Topology
+from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import (
     Active,
@@ -49,6 +53,9 @@ def broken_at(ctx: Context, state: State) -> str | None:
         for operator in ctx.topology.downstream(ctx.me.operator):
             if operator not in served:
                 return f"I2: {ctx.me} has no successor of operator {operator}"
+        for route in state.routes:
+            if route.owner not in state.succs:
+                return f"K3: {ctx.me} routes key group {route.group} to {route.owner}, no successor"
     return None
 
 
@@ -70,6 +77,10 @@ def broken_between(x: InstanceId, of_x: State, y: InstanceId, of_y: State) -> It
 
     A finished instance is past it all: its neighbours end before it hears of it.
     """
+    if isinstance(of_x, Active) and isinstance(of_y, Active) and x < y:
+        twice = groups_of(of_x.owned) & groups_of(of_y.owned)
+        if twice and x.operator == y.operator:
+            yield f"K5: key groups {sorted(twice)} belong to {x} and to {y}"
     if isinstance(of_x, Active | ClosingIn | Draining) and y in of_x.succs:
         if isinstance(of_y, Gone):
             yield f"I1: {x} counts {y} among its successors, which has terminated"

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ownership import Routes
 
 Ids = frozenset[InstanceId]
 NONE: Ids = frozenset()
@@ -17,23 +18,34 @@ NONE: Ids = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Initiator to every neighbour: these children of mine are about to start."""
+    """Initiator to every neighbour: these children of mine are about to start, and these key
+    groups of mine have other owners from now on. Either may be empty."""
 
     new: Ids
+    moved: Routes = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JoinAck:
-    """I count the children among my neighbours; what I tell from now on, I tell them too."""
+    """I count the children among my neighbours; what I tell from now on, I tell them too.
+
+    Marker, from a predecessor: no tuple of the moved groups follows on this channel. From a
+    successor: all that you sent before you stopped processing them is in.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Initiator to child: your neighbours; you are one of us now."""
+    """Initiator to child: your neighbours; you are one of us now.
+
+    `routes`: the owners of the key groups downstream. `heir`: state of key groups follows.
+    """
 
     succs: Ids
     preds: Ids
     keeper: bool = False
+    routes: Routes = ()
+    heir: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +108,37 @@ class Done:
     """Answer to `Fin`: all that you sent me has been processed and passed on."""
 
 
+@dataclass(frozen=True, slots=True)
+class AdoptOffer:
+    """Owner to a neighbour: find one of my siblings who takes over key groups of mine.
+
+    `draw`: which of those that the neighbour sees; drawn by chance, so that the load spreads.
+    """
+
+    draw: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Neighbour to a sibling of the owner: will you? Answer `origin` directly."""
+
+    origin: InstanceId
+
+
+@dataclass(frozen=True, slots=True)
+class AdoptResponse:
+    """If `ok`: I stay until your state has come."""
+
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StateMoved:
+    """Old owner to new owner. Marker: the state of these groups is complete; they are yours."""
+
+    owned: Routes
+
+
 Message = (
     Join
     | JoinAck
@@ -110,6 +153,10 @@ Message = (
     | OfferResponse
     | Fin
     | Done
+    | AdoptOffer
+    | Adopt
+    | AdoptResponse
+    | StateMoved
 )
 
 MESSAGE_TYPES: tuple[type[Message], ...] = (
@@ -126,5 +173,9 @@ MESSAGE_TYPES: tuple[type[Message], ...] = (
     OfferResponse,
     Fin,
     Done,
+    AdoptOffer,
+    Adopt,
+    AdoptResponse,
+    StateMoved,
 )
 """In the order of their numbers on the wire; append only."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids
+from anabranch.protocol.ownership import Group, Routes
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,26 @@ class Spawning:
 
 
 @dataclass(frozen=True, slots=True)
+class Seeking:
+    """Has asked for a sibling that takes over these key groups; `leave`: in order to go."""
+
+    groups: frozenset[Group]
+    leave: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Freezing:
+    """Brings the groups that are to move to rest; nobody else knows yet."""
+
+    new: Ids
+    moved: Routes
+    leave: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Joining:
-    """Has told all neighbours of its children and waits for their acknowledgements.
+    """Has told all neighbours of its children, and of the new owners of its key groups, and
+    waits for their acknowledgements.
 
     `late_succs`, `late_preds`: neighbours that left meanwhile and have told the children so;
     the children must know them in order to answer.
@@ -38,6 +57,18 @@ class Joining:
     late_succs: Ids = NONE
     late_preds: Ids = NONE
     migrate: bool = False
+    moved: Routes = ()
+    leave: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Transferring:
+    """Sends the state of moved groups to their new owners; `awaiting`: not complete yet."""
+
+    new: Ids
+    moved: Routes
+    awaiting: Ids
+    leave: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +83,7 @@ class Offering:
     """Has offered the keeper's role to a sibling and waits for the answer."""
 
 
-Own = Spawning | Joining | Migrating | Offering
+Own = Spawning | Seeking | Freezing | Joining | Transferring | Migrating | Offering
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +95,7 @@ class Idle:
     add_preds: Ids = NONE
     del_preds: Ids = NONE
     finished: Ids = NONE
+    routes: Routes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +103,8 @@ class Active:
     """Processes tuples. At most one operation of its own is under way.
 
     `finished`: predecessors that have sent FIN. `input_ended`: a source has read its last tuple.
+    `routes`: who owns the key groups of the operators downstream, as far as told. `owned`: the
+    key groups of its own operator that belong to it. `expects`: siblings whose state is to come.
     """
 
     succs: Ids
@@ -79,6 +113,9 @@ class Active:
     own: Own | None = None
     finished: Ids = NONE
     input_ended: bool = False
+    routes: Routes = ()
+    owned: Routes = ()
+    expects: Ids = NONE
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +125,7 @@ class ClosingIn:
     succs: Ids
     preds: Ids
     awaiting: Ids
+    routes: Routes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +133,7 @@ class Draining:
     """Its inputs are complete; works off its queue."""
 
     succs: Ids
+    routes: Routes = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +189,21 @@ def preds_of(state: State) -> Ids:
             return NONE
 
 
+def routes_of(state: State) -> Routes:
+    """Where an instance in this state sends the tuples of a key group."""
+    match state:
+        case Active(routes=r) | ClosingIn(routes=r) | Draining(routes=r):
+            return r
+        case _:
+            return ()
+
+
 def waiting_for(state: State) -> Ids:
     """Whose answer an instance in this state needs before it can go on."""
     match state:
         case Active(own=Joining(awaiting=a)) | ClosingIn(awaiting=a) | ClosingOut(awaiting=a):
+            return a
+        case Active(own=Transferring(awaiting=a)):
             return a
         case Active(own=Migrating(child=c)):
             return frozenset({c})

@@ -30,8 +30,8 @@ from anabranch.protocol import events, messages
 from anabranch.protocol.effects import AwaitDrained, Veto
 from anabranch.protocol.errors import RemoteProtocolError
 from anabranch.protocol.events import Event, MessageReceived
-from anabranch.protocol.rules import data, finish, join, keeper, leave
-from anabranch.protocol.rules.context import Context, Step, ended
+from anabranch.protocol.rules import data, finish, join, keeper, leave, move
+from anabranch.protocol.rules.context import Context, Step
 from anabranch.protocol.states import STATE_TYPES, Active, State
 
 
@@ -174,6 +174,38 @@ ROWS: dict[type, tuple[Cell, ...]] = {
         closing_out=ILLEGAL,
         finished=finish.count_done,
     ),
+    messages.AdoptOffer: _row(
+        idle=move.refuse_adoption,
+        active=move.relay_adoption,
+        closing_in=move.refuse_adoption,
+        draining=move.refuse_adoption,
+        closing_out=move.refuse_adoption,
+        finished=move.refuse_adoption,
+    ),
+    messages.Adopt: _row(
+        idle=move.decline_adoption,
+        active=move.answer_adoption,
+        closing_in=move.decline_adoption,
+        draining=move.decline_adoption,
+        closing_out=move.decline_adoption,
+        finished=move.decline_adoption,
+    ),
+    messages.AdoptResponse: _row(
+        idle=ILLEGAL,
+        active=move.conclude_adoption,
+        closing_in=ILLEGAL,
+        draining=ILLEGAL,
+        closing_out=ILLEGAL,
+        finished=ILLEGAL,
+    ),
+    messages.StateMoved: _row(
+        idle=ILLEGAL,
+        active=move.take_over,  # an heir stays active until the state has come
+        closing_in=ILLEGAL,
+        draining=ILLEGAL,
+        closing_out=ILLEGAL,
+        finished=ILLEGAL,
+    ),
     # -- data ------------------------------------------------------------------------------
     events.BatchReceived: _row(
         idle=data.buffer_batch,
@@ -218,6 +250,15 @@ ROWS: dict[type, tuple[Cell, ...]] = {
         finished=veto,
         gone=veto,
     ),
+    events.MoveDecided: _row(
+        idle=veto,
+        active=move.decide_to_move,
+        closing_in=veto,
+        draining=veto,
+        closing_out=veto,
+        finished=veto,
+        gone=veto,
+    ),
     events.HandOverDecided: _row(
         idle=veto,
         active=keeper.decide_to_hand_over,
@@ -238,6 +279,22 @@ ROWS: dict[type, tuple[Cell, ...]] = {
     events.SpawnFailed: _row(
         idle=ILLEGAL,
         active=join.give_up_children,
+        closing_in=ILLEGAL,
+        draining=ILLEGAL,
+        closing_out=ILLEGAL,
+        finished=ILLEGAL,
+    ),
+    events.GroupsFrozen: _row(
+        idle=ILLEGAL,
+        active=move.announce_owners,
+        closing_in=ILLEGAL,  # nobody leaves while key groups move
+        draining=ILLEGAL,
+        closing_out=ILLEGAL,
+        finished=ILLEGAL,
+    ),
+    events.GroupsTransferred: _row(
+        idle=ILLEGAL,
+        active=leave.go_on_leaving,
         closing_in=ILLEGAL,
         draining=ILLEGAL,
         closing_out=ILLEGAL,
@@ -289,10 +346,10 @@ def step(
     later, effects = cell(ctx, state, event)
     changed = later is not state  # batches come by the thousand and change nothing
     if changed and _waits_for_its_end(ctx, later) and not _waits_for_its_end(ctx, state):
-        effects = (*effects, AwaitDrained())
+        effects = (*effects, AwaitDrained(stream_ends=True))
     return later, effects
 
 
 def _waits_for_its_end(ctx: Context, state: State) -> bool:
     """E1 but for the queue; checked at the one exit, since many rules can make it true."""
-    return isinstance(state, Active) and state.own is None and ended(ctx, state)
+    return isinstance(state, Active) and finish.at_its_end(ctx, state)

@@ -42,6 +42,11 @@ def _field(name: str, value: Any) -> str:
         return f"{name}={value}"
     if isinstance(value, bool):
         return name if value else ("no" if name == "ok" else "")
+    if isinstance(value, tuple):
+        routes = " ".join(f"{r.group}->{r.owner}@{r.version}" for r in value)
+        return f"{name}={routes}" if routes else ""
+    if isinstance(value, int):
+        return f"{name}={value}" if value else ""
     return f"{name}={names(value)}" if value or name in ("succs", "preds") else ""
 
 
@@ -58,6 +63,12 @@ def tell(event: Event) -> str:
             return f"sends {counted(tuples)} to {to}"
         case events.DuplicateDecided(n):
             return f"decides to start {n} more"
+        case events.MoveDecided(groups):
+            return f"decides to give away {len(groups)} key groups"
+        case events.GroupsFrozen():
+            return "has brought the key groups that move to rest"
+        case events.GroupsTransferred(to):
+            return f"has sent the state of key groups to {to}"
         case events.LeaveDecided():
             return "decides to leave"
         case events.HandOverDecided(None):

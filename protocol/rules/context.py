@@ -9,7 +9,7 @@ from anabranch.protocol.effects import ChangeView, Effect, SendMessage
 from anabranch.protocol.errors import RemoteProtocolError
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.messages import Ids, Message
-from anabranch.protocol.states import Active, State, preds_of, succs_of
+from anabranch.protocol.states import Active, State, preds_of, routes_of, succs_of
 
 Step = tuple[State, tuple[Effect, ...]]
 
@@ -48,7 +48,7 @@ def created_by(child: InstanceId, parent: InstanceId) -> bool:
 
 
 def view_of(state: State) -> ChangeView:
-    return ChangeView(succs_of(state), preds_of(state))
+    return ChangeView(succs_of(state), preds_of(state), routes_of(state))
 
 
 def ended(ctx: Context, state: Active) -> bool:
@@ -56,6 +56,15 @@ def ended(ctx: Context, state: Active) -> bool:
     if ctx.is_source:
         return state.input_ended
     return bool(state.preds) and state.preds <= state.finished
+
+
+def why_not_now(ctx: Context, state: Active) -> str:
+    """Why this instance takes no decision of its own now; empty if it may."""
+    if state.own is not None:
+        return f"an operation of this instance is under way ({type(state.own).__name__})"
+    if ended(ctx, state):
+        return "the stream is ending"
+    return ""
 
 
 def require(condition: bool, what: str) -> None:

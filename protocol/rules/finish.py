@@ -18,9 +18,14 @@ def end_input(ctx: Context, state: Active, event: InputEnded) -> Step:
     return replace(state, input_ended=True), ()
 
 
+def at_its_end(ctx: Context, state: Active) -> bool:
+    """E1 but for the queue: nothing can come in, and nothing is under way."""
+    return state.own is None and not state.expects and ended(ctx, state)
+
+
 def finish(ctx: Context, state: Active, event: Drained) -> Step:
     """E1."""
-    if state.own is not None or not ended(ctx, state):
+    if not at_its_end(ctx, state):
         raise LocalProtocolError("drained, but the end of the stream has not come")
     later = Finished(state.succs, state.preds, state.keeper)
     finished, effects = _conclude(later)

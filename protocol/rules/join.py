@@ -16,6 +16,8 @@ from anabranch.protocol.effects import (
     ChangeRole,
     Conclude,
     Effect,
+    ExpectState,
+    OwnGroups,
     SendMessage,
     SpawnInstances,
     Veto,
@@ -27,8 +29,10 @@ from anabranch.protocol.events import (
     MessageReceived,
     SpawnFailed,
 )
-from anabranch.protocol.messages import Fin, Join, JoinAck, KeeperAck, Start
-from anabranch.protocol.rules.context import Context, Step, ended, require, tell, view_of
+from anabranch.protocol.messages import NONE, Fin, Ids, Join, JoinAck, KeeperAck, Start
+from anabranch.protocol.ownership import Routes, groups_of, merged, owners_of
+from anabranch.protocol.rules import move
+from anabranch.protocol.rules.context import Context, Step, require, tell, view_of, why_not_now
 from anabranch.protocol.states import (
     Active,
     ClosingIn,
@@ -43,8 +47,9 @@ from anabranch.protocol.states import (
 
 
 def found(ctx: Context, state: Idle, event: Founded) -> Step:
-    active = Active(event.succs, event.preds, event.keeper)
-    return active, (view_of(active), ChangeRole(event.keeper), BeginProcessing())
+    active = Active(event.succs, event.preds, event.keeper, routes=event.routes, owned=event.owned)
+    owning = (OwnGroups(groups_of(event.owned)),) if event.owned else ()
+    return active, (view_of(active), *owning, ChangeRole(event.keeper), BeginProcessing())
 
 
 def decide_to_duplicate(ctx: Context, state: Active, event: DuplicateDecided) -> Step:
@@ -60,6 +65,10 @@ def announce_children(ctx: Context, state: Active, event: ChildrenReady) -> Step
     """R1, second half."""
     require(isinstance(state.own, Spawning), "children were delivered that nobody asked for")
     assert isinstance(state.own, Spawning)
+    if event.moved:
+        require(not state.own.migrate, "a new keeper gets its key groups when the old one goes")
+        require({x for _, x in event.moved} <= event.new, "key groups go to children that are none")
+        return move.freeze(state, event.new, event.moved)
     neighbours = state.succs | state.preds
     own = Joining(event.new, awaiting=neighbours, migrate=state.own.migrate)
     joining = replace(state, own=own)
@@ -91,11 +100,18 @@ def start_children(state: Active) -> Step:
     """R3': all neighbours know the children; give them the view that I have now."""
     own = state.own
     assert isinstance(own, Joining)
-    start = Start(state.succs | own.late_succs, state.preds | own.late_preds, own.migrate)
+    start = Start(
+        state.succs | own.late_succs, state.preds | own.late_preds, own.migrate, state.routes
+    )
     if own.migrate:
         (child,) = own.new
         return replace(state, own=Migrating(child)), tell(own.new, start)
-    return replace(state, own=None), (*tell(own.new, start), Conclude("joined", own.new))
+    heirs = owners_of(own.moved)
+    starts = (*tell(own.new - heirs, start), *tell(own.new & heirs, replace(start, heir=True)))
+    if not own.moved:
+        return replace(state, own=None), (*starts, Conclude("joined", own.new))
+    later, transfers = move.transfer(state, own.new, own.moved, own.leave)
+    return later, (*starts, *transfers)
 
 
 def start(ctx: Context, state: Idle, event: MessageReceived) -> Step:
@@ -107,12 +123,16 @@ def start(ctx: Context, state: Idle, event: MessageReceived) -> Step:
         preds=(message.preds | state.add_preds) - state.del_preds,
         keeper=message.keeper,
         finished=state.finished,
+        routes=merged(message.routes, state.routes),
+        expects=frozenset({event.sender}) if message.heir else NONE,
     )
     effects: tuple[Effect, ...] = (
         view_of(active),
         ChangeRole(message.keeper),
         BeginProcessing(),
     )
+    if message.heir:
+        effects = (ExpectState(event.sender), *effects)
     if message.keeper:
         effects += (SendMessage(event.sender, KeeperAck()),)
     return active, effects
@@ -122,7 +142,8 @@ def remember_join(ctx: Context, state: Idle, event: MessageReceived) -> Step:
     """R2 while idle."""
     new = _new(event)
     if ctx.is_downstream(event.sender):
-        later: State = replace(state, add_succs=state.add_succs | new)
+        routes = merged(state.routes, _moved(event))
+        later: State = replace(state, add_succs=state.add_succs | new, routes=routes)
     else:
         later = replace(state, add_preds=state.add_preds | new)
     return later, (SendMessage(event.sender, JoinAck()),)
@@ -133,7 +154,8 @@ def accept_join(ctx: Context, state: Active, event: MessageReceived) -> Step:
     new = _new(event)
     if ctx.is_downstream(event.sender):
         require(event.sender in state.succs, f"JOIN from {event.sender}, unknown to me (I9)")
-        later = replace(state, succs=state.succs | new)
+        routes = merged(state.routes, _moved(event))
+        later = replace(state, succs=state.succs | new, routes=routes)
     else:
         require(event.sender in state.preds, f"JOIN from {event.sender}, unknown to me (I9)")
         later = replace(state, preds=state.preds | new)
@@ -149,7 +171,8 @@ def accept_join_while_leaving(
     if not ctx.is_downstream(event.sender):
         require(isinstance(state, ClosingIn), f"JOIN from {event.sender} after its LEAVE_ACK (I9)")
         return state, (ack,)
-    later = replace(state, succs=state.succs | _new(event))
+    routes = merged(state.routes, _moved(event))
+    later = replace(state, succs=state.succs | _new(event), routes=routes)
     return later, (view_of(later), ack)
 
 
@@ -168,15 +191,17 @@ def accept_join_when_finished(ctx: Context, state: Finished, event: MessageRecei
     return later, (view_of(later), ack, *tell(new - state.succs, Fin()))
 
 
-def why_not_now(ctx: Context, state: Active) -> str:
-    """Why this instance takes no decision of its own now; empty if it may."""
-    if state.own is not None:
-        return f"an operation of this instance is under way ({type(state.own).__name__})"
-    if ended(ctx, state):
-        return "the stream is ending"
-    return ""
-
-
-def _new(event: MessageReceived) -> frozenset:  # type: ignore[type-arg]
+def _new(event: MessageReceived) -> Ids:
     assert isinstance(event.message, Join)
     return event.message.new
+
+
+def _moved(event: MessageReceived) -> Routes:
+    """New owners of key groups, all of the sender's operator, or somebody lies."""
+    assert isinstance(event.message, Join)
+    for route in event.message.moved:
+        require(
+            route.owner.operator == event.sender.operator,
+            f"{event.sender} gives a key group of another operator to {route.owner}",
+        )
+    return event.message.moved

@@ -11,9 +11,18 @@ from dataclasses import replace
 from anabranch.protocol.effects import ChangeRole, Conclude, SendMessage, SpawnInstances, Veto
 from anabranch.protocol.events import HandOverDecided, MessageReceived
 from anabranch.protocol.messages import BecomeKeeper, Offer, OfferResponse
-from anabranch.protocol.rules.context import Context, Step, require
-from anabranch.protocol.rules.join import why_not_now
-from anabranch.protocol.states import Active, Joining, Migrating, Offering, Spawning, State
+from anabranch.protocol.rules.context import Context, Step, require, why_not_now
+from anabranch.protocol.rules.move import wants_to_go
+from anabranch.protocol.states import (
+    Active,
+    Freezing,
+    Joining,
+    Migrating,
+    Offering,
+    Spawning,
+    State,
+    Transferring,
+)
 
 
 def decide_to_hand_over(ctx: Context, state: Active, event: HandOverDecided) -> Step:
@@ -52,9 +61,9 @@ def answer_nomination(ctx: Context, state: Active, event: MessageReceived) -> St
     own = state.own
     ok = (
         own is None
-        or (isinstance(own, Joining) and not own.migrate)
-        or (isinstance(own, Spawning) and not own.migrate)
-    )
+        or (isinstance(own, Joining | Spawning) and not own.migrate)
+        or isinstance(own, Freezing | Transferring)
+    ) and not wants_to_go(state)
     answer = SendMessage(message.origin, OfferResponse(ok))
     if not ok:
         return state, (answer,)

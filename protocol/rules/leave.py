@@ -18,11 +18,19 @@ from anabranch.protocol.effects import (
     Terminate,
     Veto,
 )
-from anabranch.protocol.events import LeaveDecided, MessageReceived
+from anabranch.protocol.events import GroupsTransferred, LeaveDecided, MessageReceived
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Eos, EosAck, Ids, Leave, LeaveAck
-from anabranch.protocol.rules.context import Context, Step, require, tell_each_its_own, view_of
-from anabranch.protocol.rules.join import why_not_now
+from anabranch.protocol.ownership import groups_of
+from anabranch.protocol.rules import move
+from anabranch.protocol.rules.context import (
+    Context,
+    Step,
+    require,
+    tell_each_its_own,
+    view_of,
+    why_not_now,
+)
 from anabranch.protocol.states import (
     Active,
     ClosingIn,
@@ -42,8 +50,31 @@ def decide_to_leave(ctx: Context, state: Active, event: LeaveDecided) -> Step:
         return state, (Veto("the keeper of an operator stays (it can hand the role over)"),)
     if reason := why_not_now(ctx, state):
         return state, (Veto(reason),)
+    if state.expects:
+        return state, (Veto("it has promised to take over key groups, and stays until they come"),)
+    if state.owned:
+        return move.seek_heir(state, groups_of(state.owned), event.via, event.draw, leave=True)
+    return _begin_to_leave(state)
+
+
+def go_on_leaving(ctx: Context, state: Active, event: GroupsTransferred) -> Step:
+    """The state of moved groups is out. Who gave them away in order to go does so now, unless it
+    has no need to, or no right any more."""
+    wants_to_go = move.wants_to_go(state)
+    later, effects = move.hand_over_state(ctx, state, event)
+    assert isinstance(later, Active)
+    if not wants_to_go or later.own is not None:
+        return later, effects
+    if later.expects or later.owned or why_not_now(ctx, later):
+        return later, effects
+    leaving, more = _begin_to_leave(later)
+    return leaving, (*effects, *more)
+
+
+def _begin_to_leave(state: Active) -> Step:
     effects = (Conclude("leaving"), StopIntake(), *tell_each_its_own(state.preds, Leave))
-    return _close_in(ClosingIn(state.succs, state.preds, awaiting=state.preds), effects)
+    closing = ClosingIn(state.succs, state.preds, awaiting=state.preds, routes=state.routes)
+    return _close_in(closing, effects)
 
 
 def remember_leave(ctx: Context, state: Idle, event: MessageReceived) -> Step:
@@ -86,7 +117,7 @@ def count_leave_ack(ctx: Context, state: ClosingIn, event: MessageReceived) -> S
 
 
 def _close_in(state: ClosingIn, effects: tuple[Effect, ...]) -> Step:
-    later: State = state if state.awaiting else Draining(state.succs)
+    later: State = state if state.awaiting else Draining(state.succs, state.routes)
     waiting = () if state.awaiting else (AwaitDrained(),)
     return later, (*effects, view_of(later), *waiting)
 

@@ -115,6 +115,14 @@ class Driver:
                     node = Node(node.state, reading=False)
                 case fx.ChangeView() | fx.ChangeRole() | fx.Conclude():
                     pass
+                case (
+                    fx.FreezeGroups()
+                    | fx.TransferGroups()
+                    | fx.OwnGroups()
+                    | fx.ExpectState()
+                    | fx.StateComplete()
+                ):
+                    raise AssertionError("no operator here has key groups")
                 case _ as unknown:
                     assert_never(unknown)
         return Outcome(node, tuple(sends), spawn, veto)

@@ -17,14 +17,17 @@ from anabranch.protocol.states import (
     ClosingOut,
     Draining,
     Finished,
+    Freezing,
     Gone,
     Idle,
     Joining,
     Migrating,
     Offering,
     Own,
+    Seeking,
     Spawning,
     State,
+    Transferring,
 )
 from anabranch.runtime.explorer.node import Node, Tuple
 from anabranch.runtime.explorer.scope import Scope
@@ -133,5 +136,5 @@ class Ranking:
                 return self._joining(len(new))
             case Migrating():
                 return 1
-            case Offering() | None:
+            case Offering() | Seeking() | Freezing() | Transferring() | None:
                 return 0

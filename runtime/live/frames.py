@@ -31,6 +31,7 @@ from anabranch.protocol import messages
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import MESSAGE_TYPES, Message
+from anabranch.protocol.ownership import Route, Routes, owners_of
 
 VERSION = 1
 HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE = range(8)
@@ -103,11 +104,11 @@ def read_message(kind: Any, fields: Any, addresses: Any) -> tuple[Message, Addre
 
 def _named_to_dial(message: Message) -> frozenset[InstanceId]:
     match message:
-        case messages.Join(new=new):
-            return new
+        case messages.Join(new=new, moved=moved):
+            return new | owners_of(moved)
         case messages.Start(succs=succs):
             return succs
-        case messages.BecomeKeeper(origin=origin):
+        case messages.BecomeKeeper(origin=origin) | messages.Adopt(origin=origin):
             return frozenset({origin})
         case _:
             return frozenset()
@@ -117,36 +118,68 @@ def _ids(ids: frozenset[InstanceId]) -> list[Any]:
     return [pack_id(x) for x in sorted(ids)]
 
 
+def _pack_routes(routes: Routes) -> list[Any]:
+    """Owners once each, with their groups and versions."""
+    return [
+        [pack_id(owner), [[r.group, r.version] for r in routes if r.owner == owner]]
+        for owner in sorted(owners_of(routes))
+    ]
+
+
+def _unpack_routes(fields: Any) -> Routes:
+    routes = []
+    for owner, groups in fields:
+        identity = unpack_id(owner)
+        for group, version in groups:
+            if not (isinstance(group, int) and isinstance(version, int)):
+                raise ChannelError(f"not a key group and its version: {[group, version]!r}")
+            routes.append(Route(identity, group, version))
+    return tuple(sorted(routes, key=lambda r: (r.owner.operator, r.group)))
+
+
 def _fields(message: Message) -> list[Any]:
     match message:
-        case messages.Join(new=new):
-            return [_ids(new)]
-        case messages.Start(succs=succs, preds=preds, keeper=keeper):
-            return [_ids(succs), _ids(preds), keeper]
+        case messages.Join(new=new, moved=moved):
+            return [_ids(new), _pack_routes(moved)]
+        case messages.Start(succs, preds, keeper, routes, heir):
+            return [_ids(succs), _ids(preds), keeper, _pack_routes(routes), heir]
         case messages.Leave(told=told) | messages.Eos(told=told):
             return [_ids(told)]
-        case messages.BecomeKeeper(origin=origin):
+        case messages.BecomeKeeper(origin=origin) | messages.Adopt(origin=origin):
             return [pack_id(origin)]
-        case messages.OfferResponse(ok=ok):
+        case messages.OfferResponse(ok=ok) | messages.AdoptResponse(ok=ok):
             return [ok]
+        case messages.AdoptOffer(draw=draw):
+            return [draw]
+        case messages.StateMoved(owned=owned):
+            return [_pack_routes(owned)]
         case _:
             return []
 
 
 def _build(kind: type[Message], fields: Any) -> Message:
-    if kind is messages.Join or kind is messages.Leave or kind is messages.Eos:
+    if kind is messages.Join:
+        new, moved = fields
+        return messages.Join(frozenset(map(unpack_id, new)), _unpack_routes(moved))
+    if kind is messages.Leave or kind is messages.Eos:
         (ids,) = fields
         return kind(frozenset(map(unpack_id, ids)))
     if kind is messages.Start:
-        succs, preds, keeper = fields
+        succs, preds, keeper, routes, heir = fields
         known = frozenset(map(unpack_id, succs)), frozenset(map(unpack_id, preds))
-        return messages.Start(*known, keeper=bool(keeper))
-    if kind is messages.BecomeKeeper:
+        return messages.Start(*known, bool(keeper), _unpack_routes(routes), bool(heir))
+    if kind is messages.BecomeKeeper or kind is messages.Adopt:
         (origin,) = fields
-        return messages.BecomeKeeper(unpack_id(origin))
-    if kind is messages.OfferResponse:
+        return kind(unpack_id(origin))
+    if kind is messages.OfferResponse or kind is messages.AdoptResponse:
         (ok,) = fields
-        return messages.OfferResponse(bool(ok))
+        return kind(bool(ok))
+    if kind is messages.AdoptOffer:
+        (draw,) = fields
+        return messages.AdoptOffer(int(draw))
+    if kind is messages.StateMoved:
+        (owned,) = fields
+        return messages.StateMoved(_unpack_routes(owned))
     () = fields
     return kind()  # type: ignore[call-arg]
 

@@ -182,6 +182,14 @@ class Instance:
                     self._ended.set_result(reason)
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the payload is: batch_came, _send_batch
+            case (
+                effects.FreezeGroups()
+                | effects.TransferGroups()
+                | effects.OwnGroups()
+                | effects.ExpectState()
+                | effects.StateComplete()
+            ):
+                raise AssertionError("no operator here has key groups")
             case _:
                 assert_never(effect)
 

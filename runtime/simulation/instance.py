@@ -113,6 +113,14 @@ class Instance:
                 self._terminate(reason)
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the tuples are: batch_came, send_batch
+            case (
+                effects.FreezeGroups()
+                | effects.TransferGroups()
+                | effects.OwnGroups()
+                | effects.ExpectState()
+                | effects.StateComplete()
+            ):
+                raise AssertionError("no operator here has key groups")
             case _:
                 assert_never(effect)
 

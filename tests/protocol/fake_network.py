@@ -144,6 +144,14 @@ class Network:
                     self.line(one.me, to)  # credit must come before the first batch can go
             case fx.ChangeRole() | fx.Conclude() | fx.Veto():
                 pass
+            case (
+                fx.FreezeGroups()
+                | fx.TransferGroups()
+                | fx.OwnGroups()
+                | fx.ExpectState()
+                | fx.StateComplete()
+            ):
+                raise AssertionError("no operator here has key groups")
             case _ as unknown:
                 assert_never(unknown)
 

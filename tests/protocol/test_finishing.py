@@ -60,7 +60,7 @@ ENDED = active(preds=(A0, A1), finished=ids(A0, A1))
 def test_e1_a_source_has_seen_the_end_with_its_last_tuple() -> None:
     after, effects = play(SOURCE, InputEnded(), me=A0)
     assert after == active((B0,), (), input_ended=True)
-    assert effects == (AwaitDrained(),)
+    assert effects == (AwaitDrained(stream_ends=True),)
 
 
 def test_e1_only_a_source_reads_an_input() -> None:
@@ -79,7 +79,7 @@ def test_e1_the_end_of_the_input_is_no_news_to_who_is_leaving_or_finished(state:
 def test_e2_the_end_has_come_when_every_predecessor_has_said_so() -> None:
     state, effects = hear(active(preds=(A0, A1)), A0, Fin())
     assert (state, effects) == (active(preds=(A0, A1), finished=ids(A0)), ())
-    assert hear(state, A1, Fin()) == (ENDED, (AwaitDrained(),))
+    assert hear(state, A1, Fin()) == (ENDED, (AwaitDrained(stream_ends=True),))
 
 
 def test_e2_an_idle_newcomer_remembers_the_end() -> None:
@@ -87,14 +87,14 @@ def test_e2_an_idle_newcomer_remembers_the_end() -> None:
     assert (state, effects) == (Idle(finished=ids(A0)), ())
     started, effects = hear(state, B0, Start(ids(C0), ids(A0)))
     assert started == active(finished=ids(A0))
-    assert effects[-1] == AwaitDrained()
+    assert effects[-1] == AwaitDrained(stream_ends=True)
 
 
 def test_e2_the_end_comes_too_when_the_last_one_who_has_not_finished_leaves() -> None:
     state = active(preds=(A0, A1), finished=ids(A0))
     assert hear(state, A1, Eos()) == (
         active(finished=ids(A0)),
-        (view(), send(A1, EosAck()), AwaitDrained()),
+        (view(), send(A1, EosAck()), AwaitDrained(stream_ends=True)),
     )
 
 
@@ -112,9 +112,9 @@ def test_a_leave_under_way_is_completed_instead() -> None:
 def test_e1_an_own_join_is_completed_before_the_end_is_passed_on() -> None:
     joining = active(finished=ids(), own=Joining(ids(CHILD), awaiting=ids(C0)))
     state, effects = hear(joining, A0, Fin())
-    assert AwaitDrained() not in effects
+    assert AwaitDrained(stream_ends=True) not in effects
     _, effects = hear(state, C0, JoinAck())
-    assert effects[-2:] == (Conclude("joined", ids(CHILD)), AwaitDrained())
+    assert effects[-2:] == (Conclude("joined", ids(CHILD)), AwaitDrained(stream_ends=True))
 
 
 @pytest.mark.parametrize("decision", [DuplicateDecided(1), LeaveDecided(), HandOverDecided()])

@@ -1,0 +1,211 @@
+"""Key groups change their owner: to children, to an heir, or to balance the load.
+
+One way for all three (`protocol.md` 5). The owner brings the groups to rest, tells all neighbours
+the new owners in a round of JOIN, and sends the state when all have answered:
+
+    FreezeGroups ─▶ GroupsFrozen ─▶ JOIN(new, moved) ─▶ all JOIN_ACKs ─▶ [START] ─▶ state
+
+Why nothing is lost, doubled or out of order. A predecessor's answer follows its last tuple of
+those groups, and a successor's answer follows all that the owner had made of them: the new owner
+begins when the inputs of the old one are complete and its outputs have arrived. What comes in
+between waits in its order, at the old owner and at the new one, and is processed in that order.
+Versions make every table agree, whatever crosses on the way (`anabranch.protocol.ownership`).
+
+A new owner may not go before the state has come: a child learns that from START, an heir has
+promised it. Whoever wants to go promises nothing, so nobody waits in a circle.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.protocol.effects import (
+    Conclude,
+    Effect,
+    ExpectState,
+    FreezeGroups,
+    SendMessage,
+    StateComplete,
+    TransferGroups,
+    Veto,
+)
+from anabranch.protocol.errors import LocalProtocolError
+from anabranch.protocol.events import (
+    GroupsFrozen,
+    GroupsTransferred,
+    MessageReceived,
+    MoveDecided,
+)
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.messages import (
+    NONE,
+    Adopt,
+    AdoptOffer,
+    AdoptResponse,
+    Ids,
+    Join,
+    StateMoved,
+)
+from anabranch.protocol.ownership import (
+    Assignment,
+    Group,
+    Routes,
+    belonging_to,
+    groups_of,
+    merged,
+    owners_of,
+    reassigned,
+    without,
+)
+from anabranch.protocol.rules.context import Context, Step, ended, require, tell, why_not_now
+from anabranch.protocol.states import (
+    Active,
+    Freezing,
+    Joining,
+    Seeking,
+    State,
+    Transferring,
+)
+
+# -- finding an heir -----------------------------------------------------------------------
+
+
+def decide_to_move(ctx: Context, state: Active, event: MoveDecided) -> Step:
+    """M1: some of my groups are to go to a sibling."""
+    if reason := why_not_now(ctx, state):
+        return state, (Veto(reason),)
+    if not event.groups or not event.groups <= groups_of(state.owned):
+        return state, (Veto("only key groups of its own can be given away, at least one"),)
+    return seek_heir(state, event.groups, event.via, event.draw, leave=False)
+
+
+def seek_heir(
+    state: Active, groups: frozenset[Group], via: InstanceId | None, draw: int, *, leave: bool
+) -> Step:
+    if via is None or via not in state.succs | state.preds:
+        return state, (Veto(f"its key groups need an heir, and {via} is not a neighbour to ask"),)
+    return replace(state, own=Seeking(groups, leave)), (SendMessage(via, AdoptOffer(draw)),)
+
+
+def relay_adoption(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """M2: at the neighbour: pass it on to another instance of the owner's operator."""
+    message, owner = event.message, event.sender
+    assert isinstance(message, AdoptOffer)
+    side = state.succs if ctx.is_downstream(owner) else state.preds
+    require(owner in side, f"ADOPT_OFFER from {owner}, unknown to me (I9)")
+    siblings = sorted(x for x in side if x.operator == owner.operator and x != owner)
+    if not siblings:
+        return state, (SendMessage(owner, AdoptResponse(ok=False)),)
+    return state, (SendMessage(siblings[message.draw % len(siblings)], Adopt(owner)),)
+
+
+def refuse_adoption(ctx: Context, state: State, event: MessageReceived) -> Step:
+    """M2: an instance which is idle, leaving or finished relays nothing (F8)."""
+    return state, (SendMessage(event.sender, AdoptResponse(ok=False)),)
+
+
+def answer_adoption(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """M3: promise to stay until the state has come; not if I want to go, or the end has come."""
+    message = event.message
+    assert isinstance(message, Adopt)
+    if wants_to_go(state) or ended(ctx, state):
+        return state, (SendMessage(message.origin, AdoptResponse(ok=False)),)
+    later = replace(state, expects=state.expects | {message.origin})
+    return later, (ExpectState(message.origin), SendMessage(message.origin, AdoptResponse(ok=True)))
+
+
+def decline_adoption(ctx: Context, state: State, event: MessageReceived) -> Step:
+    """M3 in any other state."""
+    message = event.message
+    assert isinstance(message, Adopt)
+    return state, (SendMessage(message.origin, AdoptResponse(ok=False)),)
+
+
+def conclude_adoption(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """M4: an heir is found, or everything stays as it is."""
+    message, own, heir = event.message, state.own, event.sender
+    assert isinstance(message, AdoptResponse)
+    require(isinstance(own, Seeking), f"an answer from {heir} to no offer of key groups (I4)")
+    assert isinstance(own, Seeking)
+    if not message.ok:
+        return replace(state, own=None), (Conclude("refused"),)
+    assignment = tuple((g, heir) for g in sorted(own.groups))
+    return freeze(state, NONE, assignment, heir=heir, leave=own.leave)
+
+
+def wants_to_go(state: Active) -> bool:
+    own = state.own
+    return isinstance(own, Seeking | Freezing | Joining | Transferring) and own.leave
+
+
+# -- the round -----------------------------------------------------------------------------
+
+
+def freeze(
+    state: Active,
+    new: Ids,
+    assignment: Assignment,
+    *,
+    heir: InstanceId | None = None,
+    leave: bool = False,
+) -> Step:
+    try:
+        moved = reassigned(state.owned, assignment)
+    except KeyError as error:
+        raise LocalProtocolError(f"key group {error} is to move, but is not owned") from None
+    later = replace(state, own=Freezing(new, moved, leave))
+    return later, (FreezeGroups(groups_of(moved), heir),)
+
+
+def announce_owners(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
+    """M5: nothing of the groups is in work or held; tell everybody, children included."""
+    own = state.own
+    require(isinstance(own, Freezing), "key groups are frozen that nobody froze")
+    assert isinstance(own, Freezing)
+    neighbours = state.succs | state.preds
+    joining = Joining(own.new, awaiting=neighbours, moved=own.moved, leave=own.leave)
+    return replace(state, own=joining), tell(neighbours, Join(own.new, own.moved))
+
+
+def transfer(state: Active, new: Ids, moved: Routes, leave: bool) -> Step:
+    """M6: all have answered: what moves is no longer mine, and its state goes out."""
+    receivers = owners_of(moved)
+    later = replace(
+        state,
+        own=Transferring(new, moved, receivers, leave),
+        owned=without(state.owned, groups_of(moved)),
+    )
+    return later, tuple(
+        TransferGroups(to, groups_of(belonging_to(moved, to))) for to in sorted(receivers)
+    )
+
+
+def hand_over_state(ctx: Context, state: Active, event: GroupsTransferred) -> Step:
+    """M7: the last word behind the state of a new owner."""
+    own = state.own
+    require(
+        isinstance(own, Transferring) and event.to in own.awaiting,
+        f"state was transferred to {event.to}, which was to have none",
+    )
+    assert isinstance(own, Transferring)
+    last_word = SendMessage(event.to, StateMoved(belonging_to(own.moved, event.to)))
+    rest = replace(own, awaiting=own.awaiting - {event.to})
+    if rest.awaiting:
+        return replace(state, own=rest), (last_word,)
+    outcome = Conclude("joined", own.new) if own.new else Conclude("moved", owners_of(own.moved))
+    return replace(state, own=None), (last_word, outcome)
+
+
+def take_over(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """M8: the state has come."""
+    message, sender = event.message, event.sender
+    assert isinstance(message, StateMoved)
+    require(sender in state.expects, f"state from {sender}, which was not expected (I4)")
+    require(owners_of(message.owned) <= {ctx.me}, f"state from {sender} for somebody else")
+    groups = groups_of(message.owned)
+    require(not groups & groups_of(state.owned), f"state from {sender} of groups of mine (K5)")
+    later = replace(
+        state, owned=merged(state.owned, message.owned), expects=state.expects - {sender}
+    )
+    effects: tuple[Effect, ...] = (StateComplete(sender, groups),)
+    return later, effects

@@ -1,10 +1,12 @@
 """The ledger of a run: what went in equals what came out, what died and what is on its way.
 
-Pure: from the final counts of all instances to a verdict. Three statements must hold, each of
+Pure: from the final counts of all instances to a verdict. Four statements must hold, each of
 which would be broken by one way of losing or doubling a tuple:
 
 - per channel, sent = received;
-- per instance, received = processed + dead + queued (and for a sink, processed = accepted);
+- per instance, received + handed in = processed + dead + queued + handed out (and for a sink,
+  processed = accepted); tuples are handed from sibling to sibling with their key groups;
+- per operator, handed out = handed in;
 - per instance and downstream operator, results made = results sent to its instances.
 """
 
@@ -23,7 +25,8 @@ FAULTS_MAX = 100
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
-    """One operator: received = processed + dead + queued."""
+    """One operator: received = processed + dead + queued, if all that was handed from sibling to
+    sibling has come in."""
 
     name: str
     received: int
@@ -90,6 +93,8 @@ def settle(
     channels = _compare_channels(counts, missing, faults)
     for final in counts.values():
         _compare_within(final, downstream[final.operator], final.operator in sources, faults)
+    for name in operators:
+        _compare_handed(name, counts.values(), missing, faults)
     for instance in missing:
         faults.say(f"{instance} ended without an account of its tuples")
     rows: list[FinalCount | Status] = list(counts.values())
@@ -135,9 +140,10 @@ def _compare_within(
     if not is_source:
         words = f"{final.id} counts {final.tuples_in:,} in, its channels {received:,}"
         faults.compare(received, final.tuples_in, words)
-    handled = final.processed + final.dead + final.queued
-    words = f"{final.id} took {final.tuples_in:,} in, but accounts for {handled:,}"
-    faults.compare(final.tuples_in, handled, words)
+    taken = final.tuples_in + final.handed_in
+    handled = final.processed + final.dead + final.queued + final.handed_out
+    words = f"{final.id} took {taken:,} in, but accounts for {handled:,}"
+    faults.compare(taken, handled, words)
     if not downstream:
         words = f"{final.id} wrote {final.processed:,}, its target has {final.tuples_out:,}"
         faults.compare(final.processed, final.tuples_out, words)
@@ -147,6 +153,22 @@ def _compare_within(
     for name in downstream:
         words = f"{final.id} made {final.tuples_out:,} results, sent {sent[name]:,} to {name}"
         faults.compare(final.tuples_out, sent[name], words)
+
+
+def _compare_handed(
+    name: str,
+    finals: Iterable[FinalCount],
+    missing: Mapping[str, Status | None],
+    faults: _Faults,
+) -> None:
+    """What siblings hand each other stays within their operator."""
+    own = [final for final in finals if final.operator == name]
+    out, taken = sum(f.handed_out for f in own), sum(f.handed_in for f in own)
+    if out > taken and any(operator_of(instance) == name for instance in missing):
+        faults.in_flight += out - taken
+    else:
+        words = f"instances of {name} handed {out:,} to siblings, which took over {taken:,}"
+        faults.compare(out, taken, words)
 
 
 def _balance(name: str, finals: Iterable[FinalCount]) -> Balance:

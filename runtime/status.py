@@ -66,6 +66,10 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     sent: dict[str, int] = msgspec.field(default_factory=dict)
     received: dict[str, int] = msgspec.field(default_factory=dict)
     queued: int = 0
+    handed_out: int = 0
+    """Received, and passed on unprocessed to a sibling with the key groups that they belong to."""
+    handed_in: int = 0
+    """Taken over unprocessed from siblings; not part of `tuples_in`."""
     messages: int = 0
     joins: int = 0
     """Instances that this one added."""

@@ -143,6 +143,67 @@ def test_what_is_still_queued_keeps_the_ledger_open() -> None:
     assert (found.in_flight, found.lost, found.balanced) == (1, 0, False)
 
 
+def siblings(*, out: int = 4, taken: int = 4, **second: int) -> dict[str, FinalCount]:
+    """The chain with a second instance of `work`, to which the first hands tuples."""
+    finals = changed(
+        counts(out=6 + taken),
+        "work",
+        handed_out=out,
+        processed=6,
+        tuples_out=6,
+        sent={"out.0": 6},
+    )
+    finals["second"] = FinalCount(
+        id="work.1",
+        operator="work",
+        handed_in=taken,
+        processed=taken,
+        tuples_out=taken,
+        sent={"out.0": taken},
+    )
+    received = {"work.0": 6, "work.1": taken}
+    return changed(changed(finals, "out", received=received), "second", **second)
+
+
+def test_tuples_handed_to_a_sibling_are_accounted_for_by_both() -> None:
+    found = ledger(siblings())
+    assert (found.balanced, found.tuples_out, found.faults) == (True, 10, [])
+    assert all(b.balanced for b in found.operators)
+
+
+def test_a_tuple_lost_on_its_way_to_a_sibling_is_lost() -> None:
+    found = ledger(siblings(taken=3))
+    assert (found.lost, found.duplicated, found.balanced) == (1, 0, False)
+    assert found.faults == ["instances of work handed 4 to siblings, which took over 3"]
+    assert not found.operators[1].balanced
+
+
+def test_a_tuple_that_comes_twice_to_a_sibling_is_duplicated() -> None:
+    found = ledger(siblings(taken=5))
+    assert (found.lost, found.duplicated, found.balanced) == (0, 1, False)
+
+
+def test_a_tuple_both_processed_and_handed_on_is_duplicated() -> None:
+    found = ledger(changed(siblings(), "work", processed=7))
+    assert (found.duplicated, found.balanced) == (1, False)
+    assert "work.0 took 10 in, but accounts for 11" in found.faults
+
+
+def test_a_tuple_taken_over_and_forgotten_is_lost() -> None:
+    found = ledger(siblings(processed=3))
+    assert (found.lost, found.balanced) == (1, False)
+    assert "work.1 took 4 in, but accounts for 3" in found.faults
+
+
+def test_what_a_sibling_without_account_was_handed_is_in_flight_not_lost() -> None:
+    finals = siblings()
+    del finals["second"]
+    finals = changed(finals, "out", received={"work.0": 6}, tuples_in=6, processed=6, tuples_out=6)
+    found = ledger(finals, {"work.1": None})
+    assert (found.in_flight, found.lost, found.duplicated) == (4, 0, 0)
+    assert not found.balanced
+
+
 @given(
     st.integers(1, 3).flatmap(
         lambda n: st.lists(

@@ -1,0 +1,67 @@
+"""What is done with the tuples of one key: the interface between the keeping of state and its use.
+
+A `Handler` is made once per instance. It gets the state of a key, a tuple, and the time, and gives
+back results. Everything that must survive a change of owner is in the state or in timers.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+
+class Timer(NamedTuple):
+    """A time that was asked for. `processing`: on the clock of the host, else in event time."""
+
+    name: str
+    at: float
+    processing: bool = False
+
+
+class KeyTime(ABC):
+    """Time, as the tuple or the timer in work meets it, and timers of its key."""
+
+    watermark: float
+    """No tuple with an earlier event time is expected; -inf before the first is known, +inf at the
+    end of the stream."""
+    now: float
+    """Processing time, seconds since the epoch."""
+
+    @abstractmethod
+    def set_timer(self, at: float, name: str = "", *, processing: bool = False) -> None:
+        """Be called when event time, or the clock, has reached `at`. A key has one timer of each
+        name and kind: setting it again moves it."""
+
+    @abstractmethod
+    def cancel_timer(self, name: str = "", *, processing: bool = False) -> None: ...
+
+    @abstractmethod
+    def late(self, item: Any, by_s: float) -> None:
+        """The tuple in work is too late to count. It leaves the stream as its operator says, and
+        is counted."""
+
+
+class Handler(ABC):
+    @abstractmethod
+    def new_state(self, key: Any) -> Any:
+        """The state of a key that was never seen, or was forgotten."""
+
+    @abstractmethod
+    def on_tuple(
+        self, key: Any, state: Any, item: Any, side: int, time: KeyTime
+    ) -> tuple[Any, Iterable[Any]]:
+        """The state afterwards (the same object, if it was changed in place) and the results.
+        `side`: 1 for tuples of the right stream of a join, else 0."""
+
+    def on_timer(
+        self, key: Any, state: Any, timer: Timer, time: KeyTime
+    ) -> tuple[Any, Iterable[Any]]:
+        return state, ()
+
+    def is_empty(self, state: Any) -> bool:
+        """Whether nothing in it is worth keeping, so that the key may be forgotten."""
+        return False
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """The instance ends."""

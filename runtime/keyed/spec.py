@@ -1,0 +1,52 @@
+"""How a keyed operator is described in a pipeline: values, fixed before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from anabranch.runtime.keyed.handler import Handler
+
+LateRule = Literal["bury", "emit", "drop"]
+LATE_RULES: tuple[LateRule, ...] = ("bury", "emit", "drop")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedEdge:
+    """How tuples of one upstream operator find their key. `side`: 1 for the right side of a join."""
+
+    key: Callable[[Any], Any]
+    side: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """What a keyed operator does. `make`: its handler, called once in each instance's process.
+
+    `folds`: the handler is a plain fold (state, tuple) -> state that emits (key, state) for each
+    tuple, which the processor does in a loop of its own. `late`: what becomes of late tuples.
+    `what`: for people, such as `fold` or `window 60 s`.
+    """
+
+    what: str
+    make: Callable[[], Handler]
+    folds: bool = False
+    late: LateRule = "bury"
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """How event time is read from the tuples of a stream.
+
+    `fn`: seconds, of one tuple. `disorder_s`: how far a tuple may be behind the latest one.
+    `device`: who sent it; each device has its own latest time, and the slowest one counts.
+    `idle_s`: a device that has sent nothing for so long is not waited for; None: always waited
+    for. `ahead_s`: a time further ahead of this host's clock does not count (P38); None: any does.
+    """
+
+    fn: Callable[[Any], float]
+    disorder_s: float = 0.0
+    device: Callable[[Any], Any] | None = None
+    idle_s: float | None = 60.0
+    ahead_s: float | None = None

@@ -1,5 +1,4 @@
-"""State by key: what instances of one operator keep for each key, and how it moves between them.
+"""What an operator keeps by key: state, timers, windows, and event time.
 
-Keys fall into key groups, groups belong to instances. Everything here is a value or pure of input
-and output; the drivers, live and simulated, decide when groups move and carry what is exported.
+Values and pure logic only; drivers are in `runtime.live` and `runtime.simulation`.
 """

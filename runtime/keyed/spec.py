@@ -1,24 +1,20 @@
-"""What an operator of the graph says about keys and event time. Values without behaviour."""
+"""How a keyed operator is described in a pipeline: values, fixed before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from anabranch.runtime.keyed.handler import Handler
+from anabranch.runtime.keyed.handler import Handler
 
-LatePolicy = Literal["bury", "emit", "drop"]
-LATE_POLICIES: tuple[LatePolicy, ...] = ("bury", "emit", "drop")
-
-GROUPS_MAX = 32_768
-GROUPS_DEFAULT = 256
+LateRule = Literal["bury", "emit", "drop"]
+LATE_RULES: tuple[LateRule, ...] = ("bury", "emit", "drop")
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedEdge:
-    """How tuples of one upstream operator get their key, and on which side of a join they are."""
+    """How tuples of one upstream operator find their key. `side`: 1 for the right side of a join."""
 
     key: Callable[[Any], Any]
     side: int = 0
@@ -26,29 +22,31 @@ class KeyedEdge:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """The work of a keyed operator. `make_handler` is called in the process of each instance.
+    """What a keyed operator does. `make`: its handler, called once in each instance's process.
 
-    `kind` is one word for lists: fold, reduce, process, window, join, sink. `does`: what stands
-    beside it there. `late`: what becomes of tuples that the handler finds late.
+    `folds`: the handler is a plain fold (state, tuple) -> state that emits (key, state) for each
+    tuple, which the processor does in a loop of its own. `late`: what becomes of late tuples.
+    `what`: for people, such as `fold` or `window 60 s`.
     """
 
-    kind: str
-    make_handler: Callable[[], Handler]
-    does: str = ""
-    late: LatePolicy = "bury"
+    what: str
+    make: Callable[[], Handler]
+    folds: bool = False
+    late: LateRule = "bury"
 
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """How instances that emit a stream read event time from it, and when they state watermarks.
+    """How event time is read from the tuples of a stream.
 
-    `fn`: a tuple's event time in seconds. `disorder_s`: by how much a tuple may be older than one
-    before it, per `device` if given. A device that was silent for `idle_s` is not waited for.
-    Times more than `ahead_s` ahead of the wall clock do not move the watermark.
+    `fn`: seconds, of one tuple. `disorder_s`: how far a tuple may be behind the latest one.
+    `device`: who sent it; each device has its own latest time, and the slowest one counts.
+    `idle_s`: a device that has sent nothing for so long is not waited for; None: always waited
+    for. `ahead_s`: a time further ahead of this host's clock does not count (P38); None: any does.
     """
 
     fn: Callable[[Any], float]
     disorder_s: float = 0.0
     device: Callable[[Any], Any] | None = None
-    idle_s: float = 60.0
+    idle_s: float | None = 60.0
     ahead_s: float | None = None

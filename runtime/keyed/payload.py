@@ -36,5 +36,3 @@ def decode_keyed(
     if letters:  # MessagePack that is no MessagePack: nothing of it can be trusted
         return [], [], letters[:count]
     return flat[0::2], flat[1::2], []
-
-

@@ -11,15 +11,22 @@ import inspect
 import math
 import numbers
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime.ends import Sink, Source
+from anabranch.runtime.keyed.spec import EventTime, Keyed, KeyedEdge
+
+if TYPE_CHECKING:
+    from anabranch.runtime.keyed.streams import KeyedStream
 
 StepKind = Literal["map", "flat_map", "filter"]
+
+GROUPS_DEFAULT = 256
+GROUPS_MAX = 32_768
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
@@ -28,7 +35,7 @@ class PipelineError(ValueError):
     """The pipeline as written cannot run. The message names the operator and what to do."""
 
 
-def _check_number(what: str, value: object, *, whole: bool = False) -> None:
+def check_number(what: str, value: object, *, whole: bool = False) -> None:
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
         raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
@@ -60,7 +67,7 @@ class Scale:
         for f in fields(self):
             value = getattr(self, f.name)
             if value is not None or f.name != "capacity":
-                _check_number(f"scale: {f.name}", value, whole=f.type == "int")
+                check_number(f"scale: {f.name}", value, whole=f.type == "int")
         if not 0 < self.low <= self.target <= self.high <= 1:
             raise PipelineError(
                 "scale: expected 0 < low <= target <= high <= 1, "
@@ -97,8 +104,8 @@ class Retry:
     backoff_s: float = 0.0
 
     def __post_init__(self) -> None:
-        _check_number("retry: attempts", self.attempts, whole=True)
-        _check_number("retry: backoff_s", self.backoff_s)
+        check_number("retry: attempts", self.attempts, whole=True)
+        check_number("retry: backoff_s", self.backoff_s)
         if self.attempts < 0 or self.backoff_s < 0:
             raise PipelineError("retry: attempts and backoff_s must be 0 or more")
 
@@ -127,7 +134,8 @@ def step(kind: StepKind, fn: Callable[..., Any], name: str | None, batch: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A node of the graph. Exactly one of `source`, `steps`, `sink` says what it does."""
+    """A node of the graph. Exactly one of `source`, `steps`, `keyed`, `sink` says what it does;
+    only a sink whose tuples come by key has both, and its `keyed` passes them on as they are."""
 
     name: OperatorName
     upstream: tuple[OperatorName, ...]
@@ -139,6 +147,11 @@ class Operator:
     retry: Retry = Retry()
     in_flight: int = 16
     """Calls of an async operator that may be open at the same time."""
+    keyed: Keyed | None = None
+    edges: Mapping[OperatorName, KeyedEdge] = field(default_factory=dict, hash=False)
+    """How tuples get their keys, by upstream operator; empty unless `keyed`."""
+    timing: EventTime | None = None
+    """How its instances read event time from the results that they emit, if they do."""
 
     @property
     def can_scale(self) -> bool:
@@ -156,14 +169,22 @@ class Pipeline:
 
     `dead_letters`: JSON lines file for tuples that failed for good
     (default: `<name>.dead.jsonl` in the working directory; made only when needed).
+    `groups`: key groups of every keyed operator, the smallest part of its state that moves, and so
+    the most instances that it can use.
     """
 
     name: str
     dead_letters: str | Path | None = None
     operators: dict[OperatorName, Operator] = field(default_factory=dict)
+    groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
+        check_number(f"pipeline {self.name!r}: groups", self.groups, whole=True)
+        if not 1 <= self.groups <= GROUPS_MAX:
+            raise PipelineError(
+                f"pipeline {self.name!r}: groups must be 1 to {GROUPS_MAX:,}, got {self.groups}"
+            )
 
     def source(self, name: str, source: Source, *, scale: Scale | None = None) -> Stream:
         """Where tuples come from. Raises `PipelineError` if `source` cannot be split to scale."""
@@ -172,7 +193,7 @@ class Pipeline:
                 f"source {name!r}: expected a source such as ab.files('texts/*.txt'), "
                 f"got {source!r}"
             )
-        return self._add(Operator(OperatorName(name), (), source=source, scale=scale))
+        return self.add(Operator(OperatorName(name), (), source=source, scale=scale))
 
     def merge(self, *streams: Stream) -> Stream:
         """One stream of the tuples of all; the next operator has them all as predecessors."""
@@ -211,7 +232,7 @@ class Pipeline:
         name = self._known(operator)
         old = self.operators[name]
         scale = (old.scale or Scale(max_instances=1)).with_setting(setting, value)
-        self.operators[name] = _checked(replace(old, scale=scale))
+        self.operators[name] = self._checked(replace(old, scale=scale))
 
     def _known(self, operator: str) -> OperatorName:
         if operator in self.operators:
@@ -220,12 +241,22 @@ class Pipeline:
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.operators)}"
         raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {hint}")
 
-    def _add(self, operator: Operator) -> Stream:
+    def add(self, operator: Operator) -> Stream:
+        """Take in a new operator; what comes out of it. Users call the methods of streams."""
         check_name("operator", operator.name)
         if operator.name in self.operators:
             raise PipelineError(f"operator {operator.name!r} is defined twice; names are unique")
-        self.operators[operator.name] = _checked(operator)
+        self.operators[operator.name] = self._checked(operator)
         return Stream(self, (operator.name,))
+
+    def _checked(self, operator: Operator) -> Operator:
+        _check(operator)
+        if operator.keyed and operator.scale and operator.scale.max_instances > self.groups:
+            raise PipelineError(
+                f"operator {operator.name!r}: {operator.scale.max_instances} instances cannot "
+                f"share {self.groups} key groups; lower max_instances, or raise groups"
+            )
+        return operator
 
 
 @dataclass(frozen=True)
@@ -269,10 +300,10 @@ class Stream:
             self.operators,
             steps=steps,
             scale=scale,
-            retry=_retry(retry),
+            retry=as_retry(retry),
             in_flight=in_flight,
         )
-        return self.pipeline._add(operator)
+        return self.pipeline.add(operator)
 
     def sink(self, name: str, sink: Sink, *, scale: Scale | None = None) -> None:
         """Where tuples go. A stream may have several sinks: each gets every tuple."""
@@ -280,10 +311,45 @@ class Stream:
             raise PipelineError(
                 f"sink {name!r}: expected a sink such as ab.jsonl('out.jsonl'), got {sink!r}"
             )
-        self.pipeline._add(Operator(OperatorName(name), self.operators, sink=sink, scale=scale))
+        self.pipeline.add(Operator(OperatorName(name), self.operators, sink=sink, scale=scale))
 
     def merge(self, *others: Stream) -> Stream:
         return self.pipeline.merge(self, *others)
+
+    def key_by(self, fn: Callable[[Any], Any]) -> KeyedStream:
+        """The same tuples, by key: `fn(tuple) -> key`. What is done with it keeps state per key.
+
+        A key is None, a bool, int, float, str, bytes, or a tuple of these; equal keys are one.
+        """
+        from anabranch.runtime.keyed.streams import KeyedStream
+
+        return KeyedStream(self, fn)
+
+    def event_time(
+        self,
+        fn: Callable[[Any], float],
+        *,
+        disorder_s: float = 0.0,
+        device: Callable[[Any], Any] | None = None,
+        idle_s: float | None = 60.0,
+        ahead_s: float | None = None,
+    ) -> Stream:
+        """The same stream; windows behind it close as time goes on in its tuples.
+
+        `fn(tuple)`: when it happened, in seconds. `disorder_s`: by how much a tuple may be older
+        than the newest before it; older ones are late. `device(tuple)`: who sent it, where each
+        sender has a clock of its own: the slowest counts, unless it was silent for `idle_s`.
+        `ahead_s`: times further ahead of this host's clock do not count.
+        """
+        timing = EventTime(fn, disorder_s, device, idle_s, ahead_s)
+        _check_timing(timing)
+        operators = self.pipeline.operators
+        for name in self.operators:
+            if operators[name].timing is not None:
+                raise PipelineError(f"event_time: operator {name!r} has it already; give it once")
+        for name in self.operators:
+            operators[name] = replace(operators[name], timing=timing)
+        return self
 
     def _step(
         self,
@@ -307,12 +373,12 @@ def check_name(what: str, name: str) -> None:
         )
 
 
-def _checked(operator: Operator) -> Operator:
+def _check(operator: Operator) -> None:
     if operator.scale is not None and not isinstance(operator.scale, Scale):
         raise PipelineError(
             f"operator {operator.name!r}: scale must be ab.Scale(...), got {operator.scale!r}"
         )
-    _check_number(f"operator {operator.name!r}: in_flight", operator.in_flight, whole=True)
+    check_number(f"operator {operator.name!r}: in_flight", operator.in_flight, whole=True)
     if operator.in_flight < 1:
         raise PipelineError(f"operator {operator.name!r}: in_flight must be 1 or more")
     if operator.scale and operator.scale.max_instances > 1 and not operator.can_scale:
@@ -320,10 +386,23 @@ def _checked(operator: Operator) -> Operator:
             f"operator {operator.name!r} cannot have several instances: "
             f"{operator.source or operator.sink!r} cannot be shared; leave out its scale"
         )
-    return operator
 
 
-def _retry(retry: Retry | int) -> Retry:
+def _check_timing(timing: EventTime) -> None:
+    for what, fn in (("a function of a tuple", timing.fn), ("device: a function", timing.device)):
+        if not callable(fn) and (fn is not None or fn is timing.fn):
+            raise PipelineError(f"event_time: expected {what}, got {fn!r}")
+    for what in ("disorder_s", "idle_s", "ahead_s"):
+        seconds = getattr(timing, what)
+        if seconds is None and what != "disorder_s":
+            continue
+        check_number(f"event_time: {what}", seconds)
+        if seconds < 0 or (what == "idle_s" and seconds == 0):
+            least = "above 0" if what == "idle_s" else "0 or more"
+            raise PipelineError(f"event_time: {what} must be {least}, got {seconds}")
+
+
+def as_retry(retry: Retry | int) -> Retry:
     return retry if isinstance(retry, Retry) else Retry(retry)
 
 

@@ -105,10 +105,14 @@ def refuse_adoption(ctx: Context, state: State, event: MessageReceived) -> Step:
 
 
 def answer_adoption(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """M3: promise to stay until the state has come; not if I want to go, or the end has come."""
+    """M3: promise to stay until the state has come; not if I want to go, or the end has come.
+
+    Nor while state of the same owner is still to come: the relay can be faster than the owner's
+    last word, and two promises would be kept by the first state.
+    """
     message = event.message
     assert isinstance(message, Adopt)
-    if wants_to_go(state) or ended(ctx, state):
+    if wants_to_go(state) or ended(ctx, state) or message.origin in state.expects:
         return state, (SendMessage(message.origin, AdoptResponse(ok=False)),)
     later = replace(state, expects=state.expects | {message.origin})
     return later, (ExpectState(message.origin), SendMessage(message.origin, AdoptResponse(ok=True)))
@@ -153,6 +157,8 @@ def freeze(
         moved = reassigned(state.owned, assignment)
     except KeyError as error:
         raise LocalProtocolError(f"key group {error} is to move, but is not owned") from None
+    if len(groups_of(moved)) < len(moved):
+        raise LocalProtocolError("a key group is to move to two instances at once (K5)")
     later = replace(state, own=Freezing(new, moved, leave))
     return later, (FreezeGroups(groups_of(moved), heir),)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime import wording
 from anabranch.runtime.explorer.judge import names
 from anabranch.runtime.explorer.node import Item, Tuple
 from anabranch.runtime.explorer.sites import Move, Parcel, Processed, Read, Sent, Sites
@@ -70,23 +69,7 @@ def say(item: Item) -> str:
     """A message as it would be called in the text of the protocol."""
     if isinstance(item, Tuple):
         return "tuple"
-    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(item).__name__).upper()
-    details = [
-        shown
-        for field in dataclasses.fields(item)
-        if (shown := _field(field.name, getattr(item, field.name)))
-    ]
-    return f"{name}({', '.join(details)})" if details else name
-
-
-def _field(name: str, value: Any) -> str:
-    if isinstance(value, InstanceId):
-        return f"{name}={value}"
-    if isinstance(value, bool):
-        return name if value else ("no" if name == "ok" else "")
-    if isinstance(value, frozenset):
-        return f"{name}={names(value)}" if value or name in ("succs", "preds") else ""
-    return f"{name}={value}"
+    return wording.say(item)
 
 
 def _text(what: Any, born: list[InstanceId]) -> str:

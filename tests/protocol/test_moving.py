@@ -1,0 +1,455 @@
+"""M1 to M8: key groups come to rest, everybody hears of the new owner, the state follows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from anabranch.protocol.effects import (
+    AwaitDrained,
+    Conclude,
+    ExpectState,
+    FreezeGroups,
+    StateComplete,
+    StopIntake,
+    TransferGroups,
+    Veto,
+)
+from anabranch.protocol.errors import LocalProtocolError
+from anabranch.protocol.events import (
+    ChildrenReady,
+    GroupsFrozen,
+    GroupsTransferred,
+    LeaveDecided,
+    MessageReceived,
+    MoveDecided,
+)
+from anabranch.protocol.messages import (
+    Adopt,
+    AdoptOffer,
+    AdoptResponse,
+    Fin,
+    Join,
+    JoinAck,
+    Leave,
+    Start,
+    StateMoved,
+)
+from anabranch.protocol.ownership import Route
+from anabranch.protocol.states import (
+    Active,
+    ClosingIn,
+    ClosingOut,
+    Draining,
+    Finished,
+    Freezing,
+    Idle,
+    Joining,
+    Migrating,
+    Offering,
+    Own,
+    Seeking,
+    Spawning,
+    State,
+    Transferring,
+)
+from tests.protocol.playbook import (
+    A0,
+    A1,
+    B0,
+    C0,
+    CHILD,
+    CHILD2,
+    ME,
+    active,
+    hear,
+    ids,
+    instance,
+    play,
+    refused,
+    send,
+    view,
+)
+
+B4, B5 = instance("b.4"), instance("b.5")
+MINE = (Route(ME, 0), Route(ME, 1, 4))
+TO_B0 = (Route(B0, 1, 5),)
+REST = (Route(ME, 0),)
+
+
+def owner(**more: object) -> Active:
+    """An owner of the key groups 0 and 1; the second has changed hands four times."""
+    return active(**{"owned": MINE, **more})
+
+
+def groups(*members: int) -> frozenset[int]:
+    return frozenset(members)
+
+
+def vetoed(state: State, event: MoveDecided | LeaveDecided) -> bool:
+    after, effects = play(state, event)
+    return after == state and [type(e) for e in effects] == [Veto]
+
+
+# -- M1: an heir is looked for ---------------------------------------------------------------
+
+
+def test_m1_who_moves_key_groups_asks_a_neighbour_for_an_heir() -> None:
+    assert play(owner(), MoveDecided(groups(1), via=A0, draw=3)) == (
+        owner(own=Seeking(groups(1), leave=False)),
+        (send(A0, AdoptOffer(draw=3)),),
+    )
+
+
+@pytest.mark.parametrize("given", [groups(), groups(2), groups(1, 2)])
+def test_m1_only_own_key_groups_can_be_given_away(given: frozenset[int]) -> None:
+    assert vetoed(owner(), MoveDecided(given, via=A0))
+
+
+@pytest.mark.parametrize("via", [None, A1, B0])
+def test_m1_only_a_neighbour_can_be_asked(via: object) -> None:
+    assert vetoed(owner(), MoveDecided(groups(1), via=via))  # type: ignore[arg-type]
+    assert vetoed(owner(), LeaveDecided(via=via))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        Spawning(1),
+        Seeking(groups(0), leave=False),
+        Freezing(ids(), TO_B0),
+        Joining(ids(CHILD), ids(A0)),
+        Transferring(ids(), TO_B0, ids(B0)),
+        Migrating(CHILD),
+        Offering(),
+    ],
+)
+def test_m1_one_operation_at_a_time(own: Own) -> None:
+    assert vetoed(owner(own=own), MoveDecided(groups(1), via=A0))
+    assert vetoed(owner(own=own), LeaveDecided(via=A0))
+
+
+def test_m1_nothing_moves_any_more_when_the_stream_ends() -> None:
+    assert vetoed(owner(finished=ids(A0)), MoveDecided(groups(1), via=A0))
+
+
+def test_m1_an_owner_that_wants_to_leave_looks_for_an_heir_of_all_its_key_groups() -> None:
+    assert play(owner(), LeaveDecided(via=C0, draw=1)) == (
+        owner(own=Seeking(groups(0, 1), leave=True)),
+        (send(C0, AdoptOffer(draw=1)),),
+    )
+
+
+def test_m1_whoever_expects_state_stays() -> None:
+    assert vetoed(active(expects=ids(B0)), LeaveDecided())
+
+
+# -- M2 and M3: the neighbour relays, the sibling answers ------------------------------------
+
+
+@pytest.mark.parametrize(("draw", "heir"), [(0, B0), (1, B4), (2, B5), (3, B0)])
+def test_m2_the_neighbour_asks_the_sibling_that_has_been_drawn(draw: int, heir: object) -> None:
+    relay = active(succs=(), preds=(B0, ME, B4, B5))
+    assert hear(relay, ME, AdoptOffer(draw), me=C0) == (relay, (send(heir, Adopt(ME)),))  # type: ignore[arg-type]
+
+
+def test_m2_a_neighbour_that_knows_no_sibling_says_so() -> None:
+    relay = active(succs=(ME,), preds=())
+    assert hear(relay, ME, AdoptOffer(), me=A0) == (relay, (send(ME, AdoptResponse(ok=False)),))
+
+
+@pytest.mark.parametrize(
+    "relay",
+    [
+        Idle(),
+        ClosingIn(ids(ME, B0), ids(), ids()),
+        Draining(ids(ME, B0)),
+        ClosingOut(ids(ME, B0)),
+        Finished(ids(ME, B0), ids()),
+    ],
+)
+def test_m2_who_is_not_active_relays_nothing(relay: State) -> None:
+    """A message to a sibling could reach it after its end (F8)."""
+    assert hear(relay, ME, AdoptOffer(), me=A0) == (relay, (send(ME, AdoptResponse(ok=False)),))
+
+
+def test_m2_an_offer_of_a_stranger_is_refused() -> None:
+    refused(active(succs=(B0,), preds=()), MessageReceived(ME, AdoptOffer()), "I9", me=A0)
+
+
+ACCEPTED = (ExpectState(B0), send(B0, AdoptResponse(ok=True)))
+DECLINED = (send(B0, AdoptResponse(ok=False)),)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        None,
+        Spawning(1),
+        Seeking(groups(0), leave=False),
+        Freezing(ids(CHILD), TO_B0),
+        Joining(ids(CHILD), ids(A0)),
+        Transferring(ids(), TO_B0, ids(B0)),
+        Migrating(CHILD),
+        Offering(),
+    ],
+)
+def test_m3_an_heir_promises_to_stay_until_the_state_has_come(own: Own | None) -> None:
+    assert hear(owner(own=own), A0, Adopt(B0)) == (owner(own=own, expects=ids(B0)), ACCEPTED)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        Seeking(groups(0, 1), leave=True),
+        Freezing(ids(), TO_B0, leave=True),
+        Joining(ids(), ids(A0), moved=TO_B0, leave=True),
+        Transferring(ids(), TO_B0, ids(B0), leave=True),
+    ],
+)
+def test_m3_who_wants_to_go_promises_nothing(own: Own) -> None:
+    assert hear(owner(own=own), A0, Adopt(B0)) == (owner(own=own), DECLINED)
+
+
+def test_m3_at_the_end_of_the_stream_nobody_promises_anything() -> None:
+    state = owner(finished=ids(A0))
+    assert hear(state, A0, Adopt(B0)) == (state, DECLINED)
+
+
+def test_m3_one_promise_at_a_time_to_the_same_owner() -> None:
+    """The relay can be faster than the owner's last word about what it gave before."""
+    state = owner(expects=ids(B0))
+    assert hear(state, A0, Adopt(B0)) == (state, DECLINED)
+    after, effects = hear(state, A0, Adopt(B4))
+    assert after == owner(expects=ids(B0, B4))
+    assert effects == (ExpectState(B4), send(B4, AdoptResponse(ok=True)))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        Idle(),
+        ClosingIn(ids(C0), ids(A0), ids(A0)),
+        Draining(ids(C0)),
+        ClosingOut(ids(C0)),
+        Finished(ids(C0), ids(A0)),
+    ],
+)
+def test_m3_who_is_not_active_takes_over_nothing(state: State) -> None:
+    assert hear(state, A0, Adopt(B0)) == (state, DECLINED)
+
+
+# -- M4 and M5: bring to rest, then tell everybody -------------------------------------------
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_m4_with_an_heir_the_key_groups_are_brought_to_rest(leave: bool) -> None:
+    state = owner(own=Seeking(groups(1), leave))
+    assert hear(state, B0, AdoptResponse(ok=True)) == (
+        owner(own=Freezing(ids(), TO_B0, leave)),
+        (FreezeGroups(groups(1), heir=B0),),
+    )
+
+
+def test_m4_without_an_heir_everything_stays_as_it_is() -> None:
+    state = owner(own=Seeking(groups(1), leave=True))
+    assert hear(state, A0, AdoptResponse(ok=False)) == (owner(), (Conclude("refused"),))
+
+
+def test_m4_an_answer_that_nobody_waits_for_is_refused() -> None:
+    refused(owner(), MessageReceived(B0, AdoptResponse(ok=True)), "I4")
+
+
+def test_m4_children_get_key_groups_in_the_same_way() -> None:
+    ready = ChildrenReady(ids(CHILD, CHILD2), moved=((1, CHILD),))
+    moved = (Route(CHILD, 1, 5),)
+    assert play(owner(own=Spawning(2)), ready) == (
+        owner(own=Freezing(ids(CHILD, CHILD2), moved)),
+        (FreezeGroups(groups(1)),),
+    )
+
+
+def test_m4_a_fresh_keeper_gets_no_key_groups() -> None:
+    ready = ChildrenReady(ids(CHILD), moved=((1, CHILD),))
+    refused(owner(own=Spawning(1, migrate=True)), ready, "when the old one goes")
+
+
+def test_m4_key_groups_go_to_children_of_this_birth_only() -> None:
+    refused(owner(own=Spawning(1)), ChildrenReady(ids(CHILD), moved=((1, B0),)), "are none")
+
+
+@pytest.mark.parametrize("moved", [((7, CHILD),), ((1, CHILD), (1, CHILD2))])
+def test_m4_what_is_not_owned_or_given_twice_is_an_error_here(moved: object) -> None:
+    ready = ChildrenReady(ids(CHILD, CHILD2), moved=moved)  # type: ignore[arg-type]
+    with pytest.raises(LocalProtocolError, match="is to move"):
+        play(owner(own=Spawning(2)), ready)
+
+
+def test_m5_at_rest_all_neighbours_hear_of_children_and_new_owners_at_once() -> None:
+    state = owner(own=Freezing(ids(CHILD), (Route(CHILD, 1, 5),), leave=False))
+    join = Join(ids(CHILD), (Route(CHILD, 1, 5),))
+    after, effects = play(state, GroupsFrozen())
+    assert after == owner(own=Joining(ids(CHILD), ids(A0, C0), moved=join.moved))
+    assert effects == (send(A0, join), send(C0, join))
+
+
+def test_m5_what_nobody_froze_cannot_be_frozen() -> None:
+    refused(owner(), GroupsFrozen(), "nobody froze")
+
+
+def test_m5_a_router_switches_before_it_acknowledges() -> None:
+    """No tuple of the moved groups follows the marker."""
+    before = active(succs=(ME, B0), preds=(), routes=MINE)
+    after, effects = hear(before, ME, Join(ids(), TO_B0), me=A0)
+    assert after == replace(before, routes=(Route(ME, 0), *TO_B0))
+    assert effects == (
+        replace(view((ME, B0), ()), routes=(Route(ME, 0), *TO_B0)),
+        send(ME, JoinAck()),
+    )
+
+
+@pytest.mark.parametrize(
+    "router",
+    [
+        ClosingIn(ids(ME, B0), ids(), ids(), MINE),
+        Draining(ids(ME, B0), MINE),
+    ],
+)
+def test_m5_a_leaver_that_still_sends_switches_too(router: State) -> None:
+    after, _ = hear(router, ME, Join(ids(), TO_B0), me=A0)
+    assert after == replace(router, routes=(Route(ME, 0), *TO_B0))  # type: ignore[type-var]
+
+
+def test_m5_an_idle_router_remembers_the_newer_statement_against_start() -> None:
+    idle, _ = hear(Idle(), ME, Join(ids(), TO_B0), me=A1)
+    start = Start(ids(ME, B0), ids(), routes=MINE)
+    after, _ = hear(idle, A0, start, me=A1)
+    assert isinstance(after, Active)
+    assert after.routes == (Route(ME, 0), *TO_B0)
+
+
+def test_m5_an_older_statement_changes_nothing() -> None:
+    before = active(succs=(ME, B0), preds=(), routes=TO_B0)
+    after, _ = hear(before, ME, Join(ids(), (Route(ME, 1, 4),)), me=A0)
+    assert after == before
+
+
+def test_m5_nobody_gives_away_key_groups_of_another_operator() -> None:
+    before = active(succs=(ME, B0), preds=())
+    refused(before, MessageReceived(ME, Join(ids(), (Route(C0, 1, 5),))), "another", me=A0)
+
+
+# -- M6 and M7: when all have answered, the state goes out -----------------------------------
+
+
+def test_m6_the_state_goes_out_when_the_last_neighbour_has_answered() -> None:
+    """A predecessor's answer follows its last tuple, a successor's all that was made of them."""
+    state = owner(own=Joining(ids(), ids(A0, C0), moved=TO_B0))
+    state_then, effects = hear(state, A0, JoinAck())
+    assert effects == ()
+    assert hear(state_then, C0, JoinAck()) == (
+        owner(own=Transferring(ids(), TO_B0, ids(B0)), owned=REST),
+        (TransferGroups(B0, groups(1)),),
+    )
+
+
+def test_m6_children_are_started_first_and_told_whether_state_follows() -> None:
+    moved = (Route(CHILD, 1, 5),)
+    state = owner(own=Joining(ids(CHILD, CHILD2), ids(A0), moved=moved))
+    start = Start(ids(C0), ids(A0))
+    assert hear(state, A0, JoinAck()) == (
+        owner(own=Transferring(ids(CHILD, CHILD2), moved, ids(CHILD)), owned=REST),
+        (
+            send(CHILD2, start),
+            send(CHILD, replace(start, heir=True)),
+            TransferGroups(CHILD, groups(1)),
+        ),
+    )
+
+
+def test_m7_the_last_word_follows_the_state() -> None:
+    state = owner(own=Transferring(ids(), TO_B0, ids(B0)), owned=REST)
+    assert play(state, GroupsTransferred(B0)) == (
+        owner(owned=REST),
+        (send(B0, StateMoved(TO_B0)), Conclude("moved", ids(B0))),
+    )
+
+
+def test_m7_a_join_ends_when_every_child_has_its_state() -> None:
+    moved = (Route(CHILD, 0, 1), Route(CHILD2, 1, 5))
+    both = Transferring(ids(CHILD, CHILD2), moved, ids(CHILD, CHILD2))
+    state, effects = play(owner(own=both, owned=()), GroupsTransferred(CHILD2))
+    assert effects == (send(CHILD2, StateMoved((Route(CHILD2, 1, 5),))),)
+    after, effects = play(state, GroupsTransferred(CHILD))
+    assert after == active()
+    assert effects[-1] == Conclude("joined", ids(CHILD, CHILD2))
+
+
+def test_m7_state_goes_only_to_those_who_are_to_have_it() -> None:
+    state = owner(own=Transferring(ids(), TO_B0, ids(B0)))
+    refused(state, GroupsTransferred(B4), "was to have none")
+    refused(owner(), GroupsTransferred(B0), "was to have none")
+
+
+def test_m7_who_gave_all_away_in_order_to_go_goes_behind_its_last_word() -> None:
+    moved = (Route(B0, 0, 1), *TO_B0)
+    state = owner(own=Transferring(ids(), moved, ids(B0), leave=True), owned=())
+    assert play(state, GroupsTransferred(B0)) == (
+        ClosingIn(ids(C0), ids(A0), awaiting=ids(A0)),
+        (
+            send(B0, StateMoved(moved)),
+            Conclude("moved", ids(B0)),
+            Conclude("leaving"),
+            StopIntake(),
+            send(A0, Leave()),
+            view(),
+        ),
+    )
+
+
+def test_m7_at_the_end_of_the_stream_it_finishes_instead() -> None:
+    own = Transferring(ids(), TO_B0, ids(B0), leave=True)
+    after, effects = play(owner(own=own, owned=(), finished=ids(A0)), GroupsTransferred(B0))
+    assert after == active(finished=ids(A0))
+    assert effects[-1] == AwaitDrained(stream_ends=True)
+
+
+# -- M8: the new owner -----------------------------------------------------------------------
+
+
+def test_m8_with_the_last_word_the_key_groups_are_owned() -> None:
+    came = StateMoved((Route(ME, 2, 3),))
+    assert hear(owner(expects=ids(B0, B4)), B0, came) == (
+        owner(owned=(*MINE, Route(ME, 2, 3)), expects=ids(B4)),
+        (StateComplete(B0, groups(2)),),
+    )
+
+
+def test_m8_a_child_expects_state_from_its_start_on() -> None:
+    state, effects = hear(Idle(), ME, Start(ids(C0), ids(A0), heir=True), me=CHILD)
+    assert state == active(expects=ids(ME))
+    assert effects[0] == ExpectState(ME)
+    after, _ = hear(state, ME, StateMoved((Route(CHILD, 1, 5),)), me=CHILD)
+    assert after == active(owned=(Route(CHILD, 1, 5),))
+
+
+def test_m8_an_heir_at_the_end_of_the_stream_waits_for_the_state_before_it_finishes() -> None:
+    state, effects = hear(active(preds=(A0,), expects=ids(B0)), A0, Fin())
+    assert effects == ()
+    _, effects = hear(state, B0, StateMoved((Route(ME, 2, 3),)))
+    assert effects == (StateComplete(B0, groups(2)), AwaitDrained(stream_ends=True))
+
+
+@pytest.mark.parametrize(
+    ("state", "owned", "words"),
+    [
+        (owner(), (Route(ME, 2, 3),), "not expected .I4."),
+        (owner(expects=ids(B0)), (Route(B4, 2, 3),), "for somebody else"),
+        (owner(expects=ids(B0)), (Route(ME, 1, 3),), "groups of mine .K5."),
+    ],
+)
+def test_m8_state_that_cannot_be_mine_is_refused(
+    state: State, owned: tuple[Route, ...], words: str
+) -> None:
+    refused(state, MessageReceived(B0, StateMoved(owned)), words)

@@ -42,6 +42,7 @@ class Part:
 
     `dead` of them died and `taken - dead` were processed. `letters` may be more than `dead`:
     behind the first `flat_map` of a fused operator, tuples die that were not input.
+    `pended`: tuples of key groups on the move, kept for later and not among those taken.
     `tag`, `last`: the batch that they belong to, and whether it is done with this part.
     `busy_s`: working time; for asynchronous functions time times the used share of `in_flight`.
     `waited_s`: pauses of retries, not part of it.
@@ -53,6 +54,7 @@ class Part:
         "dead",
         "last",
         "letters",
+        "pended",
         "per_step",
         "results",
         "tag",
@@ -65,6 +67,7 @@ class Part:
         self.dead = 0
         self.results: list[Any] = []
         self.letters: list[DeadLetter] = []
+        self.pended = 0
         self.tag: Any = None
         self.last = True
         self.busy_s = 0.0

@@ -10,6 +10,7 @@ for repetition is bounded by the credit, plus the few messages of the protocol.
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
@@ -38,8 +39,15 @@ class ChannelUser(Protocol):
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None: ...
     def message_came(
-        self, channel: Channel, message: Message, addresses: Addresses, cause: str
+        self,
+        channel: Channel,
+        message: Message,
+        addresses: Addresses,
+        cause: str,
+        watermark: float,
     ) -> None: ...
+    def watermark_came(self, channel: Channel, watermark: float, idle: bool) -> None: ...
+    def state_came(self, channel: Channel, chunk: bytes) -> None: ...
     def credit_came(self, channel: Channel) -> None: ...
     def channel_ended(self, channel: Channel) -> None: ...
     def siblings_seen_by(self, channel: Channel) -> tuple[int, int]: ...
@@ -94,9 +102,11 @@ class Channel:
 
     # -- sending ---------------------------------------------------------------------------
 
-    def send_message(self, message: Message, cause: str, book: Addresses) -> None:
+    def send_message(
+        self, message: Message, cause: str, book: Addresses, watermark: float = -math.inf
+    ) -> None:
         number = self.session.next_number
-        self._send(frames.message_frame(number, cause, message, book))
+        self._send(frames.message_frame(number, cause, message, book, watermark))
         self.messages_sent += 1
 
     def send_batch(
@@ -107,6 +117,21 @@ class Channel:
         self._send(frames.batch_frame(number, tuples, siblings, held, born, payload))
         self.allowance.spend(tuples, len(payload))
         self.tuples_sent += tuples
+
+    def send_watermark(self, watermark: float, idle: bool) -> None:
+        number = self.session.next_number
+        self._send(frames.frame(frames.WATERMARK, number, watermark, idle))
+
+    def send_state(self, chunk: bytes) -> None:
+        """A piece of the state of key groups. It needs no credit; the caller sends no more than a
+        few before they are acknowledged."""
+        number = self.session.next_number
+        self._send(frames.frame(frames.STATE_OF, number, chunk))
+
+    @property
+    def unacknowledged(self) -> int:
+        """Frames under way."""
+        return self.session.next_number - self.session.first_kept
 
     def _send(self, pieces: Pieces) -> None:
         self.session.send(pieces)
@@ -196,11 +221,27 @@ class Channel:
                 if n:
                     self.siblings_told, self.rank_told = n, rank
                 self.allow(tuples, size)
-            case [frames.MESSAGE, int(number), str(cause), kind, message_fields, addresses]:
+            case [
+                frames.MESSAGE,
+                int(number),
+                str(cause),
+                kind,
+                message_fields,
+                addresses,
+                float(watermark),
+            ]:
                 self._state_later(soon=True)
                 message, book = frames.read_message(kind, message_fields, addresses)
                 if self.session.receive(number):
-                    self._user.message_came(self, message, book, cause)
+                    self._user.message_came(self, message, book, cause, watermark)
+            case [frames.WATERMARK, int(number), float(watermark), bool(idle)]:
+                self._state_later(soon=False)
+                if self.session.receive(number):
+                    self._user.watermark_came(self, watermark, idle)
+            case [frames.STATE_OF, int(number), bytes(chunk)]:
+                self._state_later(soon=True)
+                if self.session.receive(number):
+                    self._user.state_came(self, chunk)
             case [frames.BYE, int(expected), str()]:
                 self.session.acknowledge(expected)
                 self.ended = True

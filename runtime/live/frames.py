@@ -5,23 +5,28 @@
     WELCOME  [2, proof, expected, tuples_allowed, bytes_allowed]
     RESUME   [3, expected]
     BATCH    [4, number, tuples, siblings, held, born, payload]
-    MESSAGE  [5, number, cause, type, fields, addresses]
+    MESSAGE  [5, number, cause, type, fields, addresses, watermark]
     STATE    [6, expected, tuples_allowed, bytes_allowed, tuples_done, siblings, rank]
     BYE      [7, expected, reason]
+    WATERMARK[8, number, watermark, idle]
+    STATE_OF [9, number, chunk]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
 the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME).
-BATCH and MESSAGE are numbered and repeated after a broken connection; STATE holds totals, so the
-newest is the truth and none needs repeating. `siblings` is the sender's count of instances of the
-receiver's operator, `rank` the receiver's place among them in the order of ids; `held` is what
-the sender holds back for lack of credit; `tuples_done` is how many of the receiver's tuples the
-sender has worked off.
+BATCH, MESSAGE, WATERMARK and STATE_OF are numbered and repeated after a broken connection; STATE
+holds totals, so the newest is the truth and none needs repeating. `siblings` is the sender's count
+of instances of the receiver's operator, `rank` the receiver's place among them in the order of
+ids; `held` is what the sender holds back for lack of credit; `tuples_done` is how many of the
+receiver's tuples the sender has worked off. WATERMARK says that no tuple with an earlier event
+time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's own.
+STATE_OF is a piece of the state of key groups, from their old owner to the new one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import struct
 from typing import Any
 
@@ -34,7 +39,7 @@ from anabranch.protocol.messages import MESSAGE_TYPES, Message
 from anabranch.protocol.ownership import Route, Routes, owners_of
 
 VERSION = 1
-HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE = range(8)
+HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE, WATERMARK, STATE_OF = range(10)
 
 Addresses = dict[InstanceId, str]
 Pieces = tuple[bytes, ...]
@@ -82,12 +87,14 @@ def unpack_id(fields: Any) -> InstanceId:
     raise ChannelError(f"not the id of an instance: {fields!r}")
 
 
-def message_frame(number: int, cause: str, message: Message, book: Addresses) -> Pieces:
+def message_frame(
+    number: int, cause: str, message: Message, book: Addresses, watermark: float = -math.inf
+) -> Pieces:
     """MESSAGE, together with the addresses of the instances that it names."""
     kind = MESSAGE_TYPES.index(type(message))
     named = _named_to_dial(message)
     addresses = [[pack_id(x), book[x]] for x in sorted(named) if x in book]
-    return frame(MESSAGE, number, cause, kind, _fields(message), addresses)
+    return frame(MESSAGE, number, cause, kind, _fields(message), addresses, watermark)
 
 
 def read_message(kind: Any, fields: Any, addresses: Any) -> tuple[Message, Addresses]:

@@ -10,31 +10,38 @@ Tuples pass beside the core: channel ▶ intake ▶ pump ▶ outbox ▶ channel.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections import Counter, deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, assert_never
 
-from anabranch.protocol import effects, events
+from anabranch.protocol import effects, events, messages
 from anabranch.protocol.core import Core
 from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import Message
-from anabranch.protocol.states import preds_of, succs_of, waiting_for
+from anabranch.protocol.ownership import Routes, belonging_to, founding, groups_of
+from anabranch.protocol.states import Active, Spawning, preds_of, succs_of, waiting_for
 from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.keyed.placement import balanced
+from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Counts
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.home import Home
-from anabranch.runtime.live.intake import Intake
+from anabranch.runtime.live.intake import Intake, Said
+from anabranch.runtime.live.keyed_pump import KeyedPump
 from anabranch.runtime.live.neighbourhood import Neighbourhood
 from anabranch.runtime.live.outbox import Outbox
 from anabranch.runtime.live.pumps import Pump, SourcePump, make_pump
-from anabranch.runtime.live.scaling import Scaling
+from anabranch.runtime.live.scaling import WATERMARK, Scaling
+from anabranch.runtime.live.watermarks import Watermarks
 from anabranch.runtime.status import FinalCount
 
 now = time.monotonic
@@ -82,18 +89,23 @@ class Instance:
         )
         self.intake = Intake(limits)
         self.outbox = Outbox(
-            topology.downstream(me.operator),
+            [self._branch(o) for o in topology.downstream(me.operator)],
             limits=limits,
             rng=self.rng,
             send=self._send_batch,
             dead=self._dead_results,
         )
+        self.gate = Gate((heritage or {}).get(WATERMARK, -math.inf))
+        stamps = self.operator.timing is not None
+        self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
         self.scaling = Scaling(self, enabled=scaling, heritage=heritage or {})
         self.began = asyncio.Event()
         self.room = asyncio.Event()
         self.room.set()
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
+        self._progress = asyncio.Event()
+        self._heir_watermark = -math.inf
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
         self._late_error: Exception | None = None
@@ -109,6 +121,7 @@ class Instance:
         """Until the protocol lets this instance go; returns why. Raises what made it fail."""
         reason = await self._ended
         await self.pump.close()
+        self.watermarks.close()
         self.dead_letters.close()
         for task in self._tasks:
             task.cancel()
@@ -154,14 +167,17 @@ class Instance:
         match effect:
             case effects.SendMessage(to=to, message=message):
                 channel = self.neighbourhood.channel_to(to)
-                channel.send_message(message, self.core.last_event, self.neighbourhood.book)
-            case effects.ChangeView(succs=succs, preds=preds):
-                self._change_view(succs, preds)
+                book, watermark = self.neighbourhood.book, self.gate.output
+                channel.send_message(message, self.core.last_event, book, watermark)
+            case effects.ChangeView(succs=succs, preds=preds, routes=routes):
+                self._change_view(succs, preds, routes)
             case effects.BeginProcessing():
                 self.began.set()
                 self.home.note("started")
-            case effects.AwaitDrained():
+            case effects.AwaitDrained(stream_ends=stream_ends):
                 self._awaits_drained = True
+                if stream_ends and isinstance(self.pump, KeyedPump):
+                    self.pump.must_end()
                 self.intake.wake()
                 self.check_drained()
             case effects.StopIntake():
@@ -182,21 +198,73 @@ class Instance:
                     self._ended.set_result(reason)
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the payload is: batch_came, _send_batch
-            case (
-                effects.FreezeGroups()
-                | effects.TransferGroups()
-                | effects.OwnGroups()
-                | effects.ExpectState()
-                | effects.StateComplete()
-            ):
-                raise AssertionError("no operator here has key groups")
+            case effects.OwnGroups(groups=groups):
+                self.groups.own(groups)
+            case effects.FreezeGroups(groups=groups, heir=heir):
+                catch_up = self._heir_watermark if heir is not None else -math.inf
+                self.groups.freeze(groups, catch_up)
+            case effects.TransferGroups(to=to, groups=groups):
+                self.groups.transfer(to, groups)
+            case effects.ExpectState(sender=sender):
+                self.gate.hold(sender)  # W3
+                self.groups.expect(sender)
+            case effects.StateComplete(sender=sender):
+                self.groups.complete(sender, lambda: self._state_is_in(sender))
             case _:
                 assert_never(effect)
 
-    def _change_view(self, succs: frozenset[InstanceId], preds: frozenset[InstanceId]) -> None:
+    @property
+    def groups(self) -> KeyedPump:
+        """Who has the key groups of this instance."""
+        if not isinstance(self.pump, KeyedPump):
+            raise TypeError(f"{self.me} has no key groups")
+        return self.pump
+
+    def groups_at_rest(self) -> None:
+        """Groups that are to move are frozen: report it once their results are sent (duty 9)."""
+        self.gate.hold("freezing")  # W5
+        waiting = len(self.outbox.branches)
+
+        def sent(_branch: Branch) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting <= 0:
+                asyncio.get_running_loop().call_soon(self._announce_owners)
+
+        if waiting:
+            self.outbox.after_held(sent)
+            self.pump.send()
+        else:
+            self._announce_owners()
+
+    def _announce_owners(self) -> None:
+        self.feed(events.GroupsFrozen())
+        self.gate.release("freezing")
+        self.watermarks.pass_on()
+
+    def _state_is_in(self, sender: InstanceId) -> None:
+        self.gate.release(sender)
+        self.watermarks.pass_on()
+        self.check_drained()
+
+    def _branch(self, downstream: OperatorName) -> Branch:
+        edge = self.pipeline.operators[downstream].edges.get(self.me.operator)
+        if edge is None:
+            return SharedBranch(downstream, self.limits)
+        from anabranch.runtime.live.keyed_branch import KeyedBranch
+
+        return KeyedBranch(downstream, edge.key, self.pipeline.groups, self.limits)
+
+    def _change_view(
+        self, succs: frozenset[InstanceId], preds: frozenset[InstanceId], routes: Routes
+    ) -> None:
         """Route to these from now on. Channels to successors are dialled at once, so that the
         first tuple finds one open."""
-        self.outbox.change_view(self.neighbourhood.channel_to(s) for s in sorted(succs))
+        self.outbox.change_view([self.neighbourhood.channel_to(s) for s in sorted(succs)], routes)
+        self.watermarks.change_view(succs, preds)
+        if self.began.is_set() and not self.outbox.empty:
+            self.outbox.send()  # what is held may have another owner now, who has credit
+            self.note_outbox()
         for pred in preds:
             self.neighbourhood.channel_to(pred)
         counts = Counter(x.operator for x in succs | preds)
@@ -214,7 +282,8 @@ class Instance:
 
     def _related(self, peer: InstanceId) -> bool:
         state = self.core.state
-        return peer in succs_of(state) | preds_of(state) | waiting_for(state)
+        partners = succs_of(state) | preds_of(state) | waiting_for(state)
+        return peer in partners or (isinstance(state, Active) and peer in state.expects)
 
     # -- what the agent says ---------------------------------------------------------------
 
@@ -225,11 +294,70 @@ class Instance:
             case "duplicate":
                 self.feed(events.DuplicateDecided(n))
             case "leave":
-                self.feed(events.LeaveDecided())
+                self.leave()
+            case "move":
+                self.move()
             case "hand_over":
                 self.feed(events.HandOverDecided(self._any_neighbour()))
             case _:
                 raise ValueError(f"an unknown decision: {action!r}")
+
+    def leave(self) -> None:
+        self.feed(events.LeaveDecided(self._somebody(), self.rng.randrange(2**16)))
+
+    def move(self) -> None:
+        """Give the hottest key groups, up to an even share, to a sibling."""
+        owned = self._owned()
+        if owned:
+            heat = self.groups.processor.heat()
+            (given,) = balanced({g: heat[g] for g in owned}, 1)
+            draw = self.rng.randrange(2**16)
+            self.feed(events.MoveDecided(frozenset(given), self._somebody(), draw))
+
+    def _somebody(self) -> InstanceId | None:
+        """A neighbour who may know an heir."""
+        state = self.core.state
+        neighbours = sorted(succs_of(state) | preds_of(state))
+        return self.rng.choice(neighbours) if neighbours else None
+
+    def _owned(self) -> frozenset[int]:
+        state = self.core.state
+        return groups_of(state.owned) if isinstance(state, Active) else frozenset()
+
+    def found(
+        self,
+        succs: frozenset[InstanceId],
+        preds: frozenset[InstanceId],
+        siblings: Iterable[InstanceId],
+        *,
+        keeper: bool,
+    ) -> None:
+        """Begin among the first instances; `siblings`: this one included."""
+        groups, operators = self.pipeline.groups, self.pipeline.operators
+        routes = [
+            route
+            for name in sorted({s.operator for s in succs})
+            if operators[name].edges
+            for route in founding(name, succs, groups)
+        ]
+        owned: Routes = ()
+        if self.operator.edges:
+            owned = belonging_to(founding(self.me.operator, siblings, groups), self.me)
+        self.feed(events.Founded(succs, preds, keeper, tuple(routes), owned))
+
+    def children_ready(self, children: frozenset[InstanceId]) -> None:
+        """The processes asked for are there; each gets its share of the key groups."""
+        state, owned = self.core.state, self._owned()
+        own = state.own if isinstance(state, Active) else None
+        moved: list[tuple[int, InstanceId]] = []
+        if owned and not (isinstance(own, Spawning) and own.migrate):
+            heat = self.groups.processor.heat()
+            shares = self._shares({g: heat[g] for g in owned}, len(children))
+            moved = [(g, c) for c, s in zip(sorted(children), shares, strict=True) for g in s]
+        self.feed(events.ChildrenReady(children, tuple(sorted(moved))))
+
+    def _shares(self, loads: dict[int, float], children: int) -> list[set[int]]:
+        return balanced(loads, children)
 
     def _any_neighbour(self) -> InstanceId | None:
         """Who may know a sibling; None: hand over to a fresh instance."""
@@ -251,12 +379,38 @@ class Instance:
         self.scaling.received(channel, tuples)
 
     def message_came(
-        self, channel: Channel, message: Message, addresses: Addresses, cause: str
+        self,
+        channel: Channel,
+        message: Message,
+        addresses: Addresses,
+        cause: str,
+        watermark: float,
     ) -> None:
         self.neighbourhood.book.update(addresses)
+        match message:
+            case messages.Eos() | messages.LeaveAck():
+                self.intake.put_said(self.watermarks.leaving(channel.peer))
+            case messages.Fin():
+                self.intake.put_said(Said(channel.peer, math.inf))
+            case messages.AdoptResponse():
+                self._heir_watermark = watermark  # W4
+            case _:
+                pass
         self.feed(events.MessageReceived(channel.peer, message), cause)
 
+    def watermark_came(self, channel: Channel, watermark: float, idle: bool) -> None:
+        self.intake.put_said(Said(channel.peer, watermark, idle))
+
+    def state_came(self, channel: Channel, chunk: bytes) -> None:
+        self.groups.install(chunk)
+
+    async def next_progress(self) -> None:
+        """Until a neighbour has acknowledged something."""
+        self._progress.clear()
+        await self._progress.wait()
+
     def credit_came(self, channel: Channel) -> None:
+        self._progress.set()
         self.scaling.heard(channel)
         if self.outbox.waiting:
             self.outbox.send()
@@ -288,6 +442,7 @@ class Instance:
         """Duty 5: report `Drained` once nothing is queued, in work or held."""
         if self._awaits_drained and self.pump.drained and self.outbox.empty:
             self._awaits_drained = False
+            self.watermarks.close()
             self.feed(events.Drained())
 
     def senders(self) -> list[Channel]:
@@ -315,6 +470,15 @@ class Instance:
         self.counts.note_dead(letters)
         self.dead_letters.write(letters)
 
+    @property
+    def kept(self) -> int:
+        """Tuples of key groups on the move."""
+        return self.pump.kept if isinstance(self.pump, KeyedPump) else 0
+
+    @property
+    def handed_in(self) -> int:
+        return self.pump.processor.pended_in if isinstance(self.pump, KeyedPump) else 0
+
     def final_count(self) -> FinalCount:
         counts, neighbourhood = self.counts, self.neighbourhood
         return FinalCount(
@@ -327,7 +491,9 @@ class Instance:
             dead_upstream=counts.dead_beside,
             sent=neighbourhood.sent,
             received=neighbourhood.received,
-            queued=self.intake.tuples,
+            queued=self.intake.tuples + self.kept,
+            handed_in=self.handed_in,
+            handed_out=counts.handed_out,
             messages=neighbourhood.messages_sent,
             joins=counts.joins,
             leaves=counts.leaves,

@@ -109,7 +109,7 @@ def _wire(home: Home, instance: Instance) -> None:
         children = {id_from_wire(i): address for i, address in answer.children}
         instance.neighbourhood.book.update(children)
         if children:
-            instance.feed(events.ChildrenReady(frozenset(children)))
+            instance.children_ready(frozenset(children))
         else:
             instance.feed(events.SpawnFailed(answer.reason))
             home.note("spawn_failed", answer.reason)
@@ -148,7 +148,9 @@ def _found(instance: Instance, task: Assign) -> None:
     succs = {id_from_wire(i): address for i, address in genesis.succs}
     instance.neighbourhood.book.update(succs)
     preds = frozenset(map(id_from_wire, genesis.preds))
-    instance.feed(events.Founded(frozenset(succs), preds, genesis.keeper))
+    me = instance.me
+    siblings = [InstanceId(me.operator, n) for n in range(instance.operator.instances_at_start)]
+    instance.found(frozenset(succs), preds, siblings, keeper=genesis.keeper)
 
 
 def _reason(error: Exception) -> str:

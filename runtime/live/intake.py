@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.live.channel import Channel
@@ -24,12 +25,25 @@ class Queued:
     payload: bytes
 
 
+@dataclass(slots=True)
+class Said:
+    """What a predecessor has said between two batches: a watermark, or that it has left."""
+
+    peer: InstanceId
+    watermark: float
+    idle: bool = False
+    left: bool = False
+
+
+Errand = Callable[[], None]
+
+
 class Intake:
     def __init__(self, limits: Limits) -> None:
         self.tuples = 0
         self.total = 0
         self._limits = limits
-        self._queue: deque[Queued] = deque()
+        self._queue: deque[Queued | Said | Errand] = deque()
         self._news = asyncio.Event()
 
     def __len__(self) -> int:
@@ -41,7 +55,16 @@ class Intake:
         self.total += tuples
         self._news.set()
 
-    def pop(self) -> Queued | None:
+    def put_said(self, said: Said) -> None:
+        self._queue.append(said)
+        self._news.set()
+
+    def put_errand(self, errand: Errand) -> None:
+        """Something to be done when all that is queued now is processed."""
+        self._queue.append(errand)
+        self._news.set()
+
+    def pop(self) -> Queued | Said | Errand | None:
         return self._queue.popleft() if self._queue else None
 
     def done(self, item: Queued) -> None:

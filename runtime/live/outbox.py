@@ -1,61 +1,27 @@
 """What an instance has produced and not sent yet, and to whom it goes next.
 
 Results wait here, bound to nobody: only when a batch is sent is a successor chosen, the one with
-the fewest tuples waiting. So a leaving successor takes nothing along, a slow one gets less, and
-batches grow while credit is short (large when busy, small when idle). Each downstream operator
-gets every tuple; behind a fan-out the branches wait for their own credit.
+the fewest tuples waiting (`branch.SharedBranch`), or the owner of the key (`keyed_branch`). So a
+leaving successor takes nothing along, a slow one gets less, and batches grow while credit is
+short (large when busy, small when idle). Each downstream operator gets every tuple; behind a
+fan-out the branches wait for their own credit.
 """
 
 from __future__ import annotations
 
 import random
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
+from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.flow import RATE_SHARE, held_tuples_max, least_waiting
+from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
+from anabranch.runtime.live.branch import Branch
 from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.payload import Encoder
 
-
-class Branch:
-    """The way to one downstream operator: held tuples, and the channels that lead there."""
-
-    def __init__(self, operator: OperatorName) -> None:
-        self.operator = operator
-        self.channels: tuple[Channel, ...] = ()
-        self.held: list[Any] = []
-        self._born: deque[tuple[int, float]] = deque()
-
-    def hold(self, tuples: list[Any], born: float) -> None:
-        self.held += tuples
-        self._born.append((len(tuples), born))
-
-    def take(self, n: int) -> tuple[list[Any], float]:
-        """The first `n` held tuples, and when the oldest of them was read."""
-        if n >= len(self.held):
-            taken, self.held = self.held, []
-            born = self._born[0][1]
-            self._born.clear()
-            return taken, born
-        taken = self.held[:n]
-        del self.held[:n]
-        born = self._born[0][1]
-        while n:
-            count, when = self._born[0]
-            if count > n:
-                self._born[0] = (count - n, when)
-                return taken, born
-            self._born.popleft()
-            n -= count
-        return taken, born
-
-    def best(self, rng: random.Random) -> Channel | None:
-        """The successor to send to next; None if none has credit."""
-        return least_waiting(self.channels, rng)
+Send = Callable[[Channel, int, int, int, float, bytes], None]
 
 
 class Outbox:
@@ -66,19 +32,18 @@ class Outbox:
 
     def __init__(
         self,
-        operators: Iterable[OperatorName],
+        branches: Sequence[Branch],
         *,
         limits: Limits,
         rng: random.Random,
-        send: Callable[[Channel, int, int, int, float, bytes], None],
+        send: Send,
         dead: Callable[[list[DeadLetter]], None],
     ) -> None:
-        self.branches = tuple(Branch(o) for o in operators)
+        self.branches = tuple(branches)
         self._limits = limits
         self._rng = rng
         self._send = send
         self._dead = dead
-        self._encoder = Encoder(limits)
         self.waiting = False
         """Whether the last `send` left something for lack of credit."""
         self._held_max = limits.outbox_tuples_max
@@ -88,7 +53,7 @@ class Outbox:
     @property
     def held(self) -> int:
         """Tuples held for the branch that is furthest behind."""
-        return max((len(b.held) for b in self.branches), default=0)
+        return max((b.held for b in self.branches), default=0)
 
     @property
     def full(self) -> bool:
@@ -111,32 +76,40 @@ class Outbox:
         if self.waiting:
             self._held_max = held_tuples_max(self._sent_per_s, tuples_max=self._held_max)
 
-    def change_view(self, channels: Iterable[Channel]) -> None:
+    def change_view(self, channels: Iterable[Channel], routes: Routes = ()) -> None:
         by_operator: dict[OperatorName, list[Channel]] = {b.operator: [] for b in self.branches}
         for channel in channels:
             by_operator[channel.peer.operator].append(channel)
         for branch in self.branches:
-            branch.channels = tuple(by_operator[branch.operator])
+            ways = tuple(r for r in routes if r.owner.operator == branch.operator)
+            branch.change_view(tuple(by_operator[branch.operator]), ways)
 
     def hold(self, tuples: list[Any], born: float) -> None:
         if tuples:
             for branch in self.branches:
-                branch.hold(tuples, born)
+                if dead := branch.hold(tuples, born):
+                    self._dead(dead)
+
+    def after_held(self, act: Callable[[Branch], None]) -> None:
+        """Call `act` for each branch as soon as what it holds now is sent, and before anything
+        that comes later."""
+        for branch in self.branches:
+            branch.epochs.after(act, branch)
 
     def send(self) -> None:
         """Send what credit allows."""
         for branch in self.branches:
-            while branch.held and (channel := branch.best(self._rng)) is not None:
+            while (channel := branch.next_channel(self._rng)) is not None:
                 self._send_batch(branch, channel)
         self.waiting = not self.empty
 
     def _send_batch(self, branch: Branch, channel: Channel) -> None:
         n = min(self._limits.batch_tuples_max, channel.allowance.tuples_left)
-        tuples, born = branch.take(n)
-        batches, dead = self._encoder.encode_batches(tuples)
-        if dead:
-            self._dead(dead)
+        taken = branch.take(channel, n)
+        if taken.dead:
+            self._dead(taken.dead)
         if branch is self.branches[0]:
-            self._sent += n
-        for count, payload in batches:
-            self._send(channel, count, len(branch.channels), len(branch.held), born, payload)
+            self._sent += taken.tuples
+        for count, payload in taken.batches:
+            self._send(channel, count, len(branch.channels), branch.held, taken.born, payload)
+        branch.epochs.settle(branch)

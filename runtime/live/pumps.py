@@ -1,7 +1,7 @@
 """The work of an instance, one tuple source for each kind of operator.
 
     SourcePump    board ▶ reader ▶ outbox
-    OperatorPump  intake ▶ processor ▶ outbox
+    OperatorPump  intake ▶ processor ▶ outbox         (by key: keyed_pump.KeyedPump)
     SinkPump      intake ▶ writer
 
 A pump stops for lack of room in the outbox, and so backpressure travels up. It gives the loop a
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
 from anabranch.runtime.ends import DeadLetter, Reader, Split
-from anabranch.runtime.live.intake import Queued
+from anabranch.runtime.keyed.watermarks import Stamper
+from anabranch.runtime.live.intake import Queued, Said
 from anabranch.runtime.operators import Part, make_processor
 from anabranch.runtime.salvage import decode_batch
 
@@ -34,6 +35,8 @@ class Pump(ABC):
         self._sent_at = now()
         self._turn_at = now()
         self._linger: asyncio.TimerHandle | None = None
+        timing = instance.operator.timing
+        self.stamper = Stamper(timing, floor=instance.gate.value) if timing else None
 
     @property
     @abstractmethod
@@ -61,6 +64,9 @@ class Pump(ABC):
         instance = self.instance
         instance.outbox.hold(results, born)
         instance.counts.tuples_out += len(results)
+        if self.stamper is not None:
+            self.stamper.note(results, now(), time.time())
+            instance.watermarks.state(self.stamper.watermark(now()), idle=False)
         if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:
             self.send()
         elif self._linger is None:
@@ -103,17 +109,42 @@ class QueuePump(Pump):
     async def work(self) -> None:
         intake = self.instance.intake
         while True:
+            await self.before_next()
             item = intake.pop()
             if item is None:
                 await self.rest()
                 continue
             self._working = True
-            tuples, unreadable = decode_batch(item.payload, item.tuples)
-            if unreadable:
-                self._bury_unreadable(unreadable)
-            await self.take(item, tuples)
+            if isinstance(item, Said):
+                await self._hear(item)
+            elif isinstance(item, Queued):
+                await self.process(item)
+            else:
+                item()
             self._working = False
             await self.give_turn()
+
+    async def process(self, item: Queued) -> None:
+        """Do everything that is to be done with one batch."""
+        tuples, unreadable = decode_batch(item.payload, item.tuples)
+        if unreadable:
+            self._bury_unreadable(unreadable)
+        await self.take(item, tuples)
+
+    async def _hear(self, said: Said) -> None:
+        """A predecessor has spoken of event time. What is made of that goes out before it."""
+        instance = self.instance
+        before = instance.gate.value
+        instance.watermarks.heard(said)
+        if instance.gate.value > before:
+            await self.advance(instance.gate.value)
+        instance.watermarks.pass_on()
+
+    async def before_next(self) -> None:
+        """Between two batches."""
+
+    async def advance(self, watermark: float) -> None:
+        """No tuple with an earlier event time will come."""
 
     def _bury_unreadable(self, letters: list[DeadLetter]) -> None:
         """Tuples that came in and cannot be unpacked here."""
@@ -128,15 +159,26 @@ class QueuePump(Pump):
         if self.instance.awaits_drained:
             await self.commit()
             self.instance.check_drained()
-        await self.instance.intake.wait()
+        self.before_rest()
+        await self.wait()
+        await self.after_rest()
         self._turn_at = now()
+
+    async def wait(self) -> None:
+        await self.instance.intake.wait()
+
+    def before_rest(self) -> None:
+        """The queue is empty, and everything is sent."""
+
+    async def after_rest(self) -> None:
+        """There is news."""
 
     async def commit(self) -> None:
         """Before the end of an instance: make safe what was taken."""
 
     @abstractmethod
     async def take(self, item: Queued, tuples: list[Any]) -> None:
-        """Do everything that is to be done with one batch."""
+        """Process the tuples of one batch."""
 
 
 class OperatorPump(QueuePump):
@@ -151,6 +193,10 @@ class OperatorPump(QueuePump):
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         await self._processor.run(tuples, item)
+
+    async def advance(self, watermark: float) -> None:
+        """Calls that are open have begun before."""
+        await self._processor.drain()
 
     async def _turn(self) -> None:
         await asyncio.sleep(0)
@@ -291,6 +337,11 @@ class SourcePump(Pump):
 
 def make_pump(instance: Instance) -> Pump:
     operator = instance.operator
+    if operator.edges:
+        # Imported here: most instances keep nothing by key, and must start fast.
+        from anabranch.runtime.live.keyed_pump import KeyedPump, KeyedSinkPump
+
+        return KeyedSinkPump(instance) if operator.sink is not None else KeyedPump(instance)
     if operator.source is not None:
         return SourcePump(instance)
     if operator.sink is not None:

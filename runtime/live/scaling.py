@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 FIXED = Scale(max_instances=1)
 SIBLINGS = "siblings"
+WATERMARK = "watermark"
+"""Event time as its creator knows it: a newcomer gets nothing older (`runtime.live.watermarks`)."""
 
 now = time.monotonic
 
@@ -58,7 +60,7 @@ class Scaling:
 
     def heritage(self, n: int) -> dict[str, float]:
         """What each of `n` newcomers should know: how many they are, what was tried."""
-        known = {SIBLINGS: float(self._instances + n)}
+        known = {SIBLINGS: float(self._instances + n), WATERMARK: self._instance.gate.value}
         if self._policy:
             known.update(self._policy.heritage(self._memory, now()))
         return known
@@ -92,7 +94,7 @@ class Scaling:
 
     def _culprit(self) -> str:
         """The successor that leaves us least credit on the branch that is furthest behind."""
-        branch = max(self._instance.outbox.branches, key=lambda b: len(b.held))
+        branch = max(self._instance.outbox.branches, key=lambda b: b.held)
         worst = min(branch.channels, key=lambda c: c.allowance.tuples_left, default=None)
         return str(worst.peer) if worst else str(branch.operator)
 
@@ -146,7 +148,7 @@ class Scaling:
                 self._instance.feed(events.DuplicateDecided(n))
             case Leave():
                 self._instance.home.note("decided", decision.text)
-                self._instance.feed(events.LeaveDecided())
+                self._instance.leave()
             case Hold():
                 pass
 

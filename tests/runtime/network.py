@@ -14,7 +14,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.invariants import broken_in
 from anabranch.protocol.limits import Limits
@@ -126,7 +125,7 @@ class Network:
         children = [await self._make(creator.operator, creator.number) for _ in range(n)]
         parent = self.instances[creator]
         parent.neighbourhood.book.update({c: self._addresses[c] for c in children})
-        parent.feed(events.ChildrenReady(frozenset(children)))
+        parent.children_ready(frozenset(children))
 
     async def _make(self, operator: OperatorName, creator: int) -> InstanceId:
         me = InstanceId(operator, self._numbers[operator], creator)
@@ -164,7 +163,7 @@ class Network:
             preds = frozenset(x for o in topology.upstream(name) for x in members[o])
             for me in ids:
                 self.instances[me].neighbourhood.book.update(self._addresses)
-                self.instances[me].feed(events.Founded(succs, preds, me.number == 0))
+                self.instances[me].found(succs, preds, ids, keeper=me.number == 0)
 
     def of(self, operator: str) -> list[Instance]:
         """Instances of an operator which have not gone."""
@@ -232,8 +231,9 @@ class Network:
         words = []
         by_name = {f.id: f for f in self.final}
         for f in self.final:
-            if f.tuples_in != f.processed + f.dead:
-                words.append(f"{f.id}: {f.tuples_in} in, {f.processed} + {f.dead} done")
+            taken, done = f.tuples_in + f.handed_in, f.processed + f.dead + f.handed_out
+            if taken != done or f.queued:
+                words.append(f"{f.id}: {taken} taken, {done} done, {f.queued} queued")
             for peer, n in f.sent.items():
                 if by_name[peer].received.get(f.id) != n:
                     words.append(f"{f.id} -> {peer}: {n} != {by_name[peer].received.get(f.id)}")

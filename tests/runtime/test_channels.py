@@ -31,6 +31,8 @@ class Listener:
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
         self.messages: list[Message] = []
+        self.watermarks: list[tuple[float, bool]] = []
+        self.chunks: list[bytes] = []
         self.ended: list[InstanceId] = []
         self.news = asyncio.Event()
         self.home: Neighbourhood | None = None
@@ -41,9 +43,22 @@ class Listener:
         self.news.set()
 
     def message_came(
-        self, channel: Channel, message: Message, addresses: Addresses, cause: str
+        self,
+        channel: Channel,
+        message: Message,
+        addresses: Addresses,
+        cause: str,
+        watermark: float,
     ) -> None:
         self.messages.append(message)
+        self.news.set()
+
+    def watermark_came(self, channel: Channel, watermark: float, idle: bool) -> None:
+        self.watermarks.append((watermark, idle))
+        self.news.set()
+
+    def state_came(self, channel: Channel, chunk: bytes) -> None:
+        self.chunks.append(chunk)
         self.news.set()
 
     def credit_came(self, channel: Channel) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 from anabranch.protocol import messages
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Route
 from anabranch.runtime.live import frames
 
 
@@ -33,6 +36,13 @@ MESSAGES = [
     messages.OfferResponse(ok=True),
     messages.Fin(),
     messages.Done(),
+    messages.Join(frozenset(), moved=(Route(A, 3, 1), Route(A, 4, 7), Route(B, 5, 2))),
+    messages.Start(frozenset({A}), frozenset(), routes=(Route(A, 0),), heir=True),
+    messages.AdoptOffer(draw=17),
+    messages.Adopt(A),
+    messages.AdoptResponse(ok=True),
+    messages.AdoptResponse(ok=False),
+    messages.StateMoved((Route(A, 3, 1),)),
 ]
 
 
@@ -47,8 +57,9 @@ def test_every_message_type_is_tried() -> None:
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda m: type(m).__name__)
 def test_a_message_comes_out_as_it_went_in(message: messages.Message) -> None:
     (body,) = bodies(b"".join(frames.message_frame(3, "a.1#5", message, ADDRESSES)))
-    kind, number, cause, *rest = frames.read(body)
+    kind, number, cause, *rest, watermark = frames.read(body)
     assert (kind, number, cause) == (frames.MESSAGE, 3, "a.1#5")
+    assert watermark == -math.inf
     read, addresses = frames.read_message(*rest)
     assert read == message
     assert set(addresses.items()) <= set(ADDRESSES.items())
@@ -57,7 +68,7 @@ def test_a_message_comes_out_as_it_went_in(message: messages.Message) -> None:
 def test_those_who_must_be_dialled_come_with_their_addresses() -> None:
     join = messages.Join(frozenset({A}))
     (body,) = bodies(b"".join(frames.message_frame(1, "", join, ADDRESSES)))
-    assert frames.read_message(*frames.read(body)[3:])[1] == {A: ADDRESSES[A]}
+    assert frames.read_message(*frames.read(body)[3:6])[1] == {A: ADDRESSES[A]}
 
 
 def test_a_batch_frame_is_an_ordinary_array() -> None:

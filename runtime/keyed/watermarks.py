@@ -1,0 +1,122 @@
+"""Event time: read from tuples (`Stamper`), and put together from predecessors (`Gate`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.keyed.spec import EventTime
+
+_ALL = object()
+
+
+class Stamper:
+    """The watermark of an instance that reads event time from its own results.
+
+    Each device (the whole stream, if no device is told apart) has its latest time; the slowest
+    device that is not idle counts, less the allowed disorder. What is too far ahead of the clock
+    does not count (P38). `floor`: where it begins; it never goes back.
+    """
+
+    def __init__(self, spec: EventTime, *, floor: float = -math.inf) -> None:
+        self.ahead = 0
+        """Tuples from too far in the future."""
+        self._spec = spec
+        self._floor = floor
+        self._latest: dict[Any, float] = {}
+        self._heard: dict[Any, float] = {}
+
+    def note(self, tuples: Iterable[Any], now: float, wall: float) -> None:
+        """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch."""
+        spec, latest = self._spec, self._latest
+        most = math.inf if spec.ahead_s is None else wall + spec.ahead_s
+        device: Any = _ALL
+        for one in tuples:
+            try:
+                at = float(spec.fn(one))
+                if spec.device is not None:
+                    device = spec.device(one)
+            except Exception:
+                continue  # who needs its time will say so
+            self._heard[device] = now
+            if at > most:
+                self.ahead += 1
+            elif at > latest.get(device, -math.inf):
+                latest[device] = at
+
+    def watermark(self, now: float) -> float:
+        idle_s = self._spec.idle_s
+        awake = [
+            at
+            for device, at in self._latest.items()
+            if idle_s is None or now - self._heard[device] < idle_s
+        ]
+        if awake:
+            self._floor = max(self._floor, min(awake) - self._spec.disorder_s)
+        return self._floor
+
+    def idle(self, now: float) -> bool:
+        """Whether nobody has sent anything for long."""
+        idle_s = self._spec.idle_s
+        if idle_s is None or not self._heard:
+            return False
+        return all(now - heard >= idle_s for heard in self._heard.values())
+
+
+class Gate:
+    """What all predecessors have said: `value`, the least of it, which never goes back; those that
+    are idle are not waited for. `output`: what this instance may say itself, which stays where it
+    is while anybody holds it."""
+
+    def __init__(self, floor: float = -math.inf) -> None:
+        self.value = floor
+        self._said: dict[InstanceId, float] = {}
+        self._idle: set[InstanceId] = set()
+        self._holds: dict[Hashable, float] = {}
+
+    @property
+    def output(self) -> float:
+        return min((self.value, *self._holds.values()))
+
+    @property
+    def idle(self) -> bool:
+        return bool(self._said) and self._idle.issuperset(self._said)
+
+    def set_preds(self, preds: Iterable[InstanceId]) -> None:
+        """These and no others. A new one begins with what its creator has said, if that is among
+        them, else with what all have said."""
+        before = self._said
+        self._said = {p: before.get(p, self._inherited(p)) for p in preds}
+        self._idle &= self._said.keys()
+        self._look()
+
+    def _inherited(self, new: InstanceId) -> float:
+        for pred, said in self._said.items():
+            if pred.operator == new.operator and pred.number == new.creator:
+                return said
+        return self.value
+
+    def heard(self, pred: InstanceId, watermark: float, idle: bool = False) -> None:
+        if pred not in self._said:
+            return
+        self._said[pred] = max(self._said[pred], watermark)
+        (self._idle.add if idle else self._idle.discard)(pred)
+        self._look()
+
+    def forget(self, pred: InstanceId) -> None:
+        self._said.pop(pred, None)
+        self._idle.discard(pred)
+        self._look()
+
+    def _look(self) -> None:
+        awake = [said for pred, said in self._said.items() if pred not in self._idle]
+        if awake:
+            self.value = max(self.value, min(awake))
+
+    def hold(self, token: Hashable) -> None:
+        self._holds.setdefault(token, self.output)
+
+    def release(self, token: Hashable) -> None:
+        self._holds.pop(token, None)

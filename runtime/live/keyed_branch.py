@@ -1,0 +1,164 @@
+"""The way to a keyed operator: every tuple goes to the owner of its key group.
+
+Results wait in one queue for each owner. When a group changes its owner, what is held of it moves
+to the end of the new owner's queue, where nothing of that group lies yet: so its order is kept.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.limits import Limits
+from anabranch.protocol.ownership import Routes
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.keyed.payload import KeyedEncoder
+from anabranch.runtime.live.branch import Branch, Epoch, Segments, Taken
+from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.payload import describe
+
+
+class OwnerQueue:
+    """What is held for one owner: keys and tuples side by side. `channel` is None until the owner
+    is in the view."""
+
+    def __init__(self) -> None:
+        self.keys: list[Any] = []
+        self.tuples: list[Any] = []
+        self.segments = Segments()
+        self.channel: Channel | None = None
+        self.noted = 0
+        """How many of the tuples are in `segments`."""
+
+    def note(self, born: float, epoch: Epoch) -> None:
+        """Note what was added since the last time."""
+        if (n := len(self.tuples) - self.noted) > 0:
+            self.segments.add(n, born, epoch)
+            self.noted += n
+
+    def take(self, n: int) -> tuple[list[tuple[Any, Any]], float]:
+        pairs = list(zip(self.keys[:n], self.tuples[:n], strict=True))
+        del self.keys[:n]
+        del self.tuples[:n]
+        self.noted -= len(pairs)
+        return pairs, self.segments.take(len(pairs))
+
+
+class KeyedBranch(Branch):
+    def __init__(
+        self, operator: OperatorName, key: Callable[[Any], Any], groups: int, limits: Limits
+    ) -> None:
+        super().__init__(operator)
+        self._key = key
+        self._group_of = GroupCache(groups)
+        self._queues: dict[InstanceId, OwnerQueue] = {}
+        self._by_group: list[OwnerQueue] = [OwnerQueue()] * groups
+        self._routes: Routes = ()
+        self._encoder = KeyedEncoder(limits)
+        self._held = 0
+        self._turn = 0
+
+    @property
+    def held(self) -> int:
+        return self._held
+
+    def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
+        dead: list[DeadLetter] = []
+        try:
+            keys = list(map(self._key, tuples))
+            groups = [self._group_of[key] for key in keys]
+        except Exception:
+            tuples, keys, groups, dead = self._the_sound(tuples)
+        by_group = self._by_group
+        for key, one, group in zip(keys, tuples, groups, strict=True):
+            queue = by_group[group]
+            queue.keys.append(key)
+            queue.tuples.append(one)
+        self._held += len(tuples)
+        self._note(born)
+        return dead
+
+    def _note(self, born: float) -> None:
+        for queue in self._queues.values():
+            queue.note(born, self.epochs.present)
+
+    def _the_sound(
+        self, tuples: list[Any]
+    ) -> tuple[list[Any], list[Any], list[int], list[DeadLetter]]:
+        """Sort out the tuples that have no key."""
+        sound: list[Any] = []
+        keys: list[Any] = []
+        groups: list[int] = []
+        dead: list[DeadLetter] = []
+        for one in tuples:
+            try:
+                key = self._key(one)
+                group = self._group_of[key]
+            except Exception as error:
+                reason = f"has no key for operator {self.operator!r}: {describe(error)}"
+                dead.append(DeadLetter(reason, one))
+            else:
+                sound.append(one)
+                keys.append(key)
+                groups.append(group)
+        return sound, keys, groups, dead
+
+    def change_view(self, channels: tuple[Channel, ...], routes: Routes) -> None:
+        self.channels = channels
+        if routes != self._routes:
+            self._change_owners(routes)
+        by_peer = {channel.peer: channel for channel in channels}
+        for owner, queue in self._queues.items():
+            queue.channel = by_peer.get(owner)
+
+    def _change_owners(self, routes: Routes) -> None:
+        self._routes = routes
+        old = self._queues
+        owners = {route.owner for route in routes}
+        self._queues = {o: old.get(o) or OwnerQueue() for o in sorted(owners)}
+        for route in routes:
+            self._by_group[route.group] = self._queues[route.owner]
+        for queue in old.values():
+            self._sort_out(queue)
+
+    def _sort_out(self, queue: OwnerQueue) -> None:
+        """Move what is held of other owners' groups to them, keeping its epoch."""
+        group_of, by_group = self._group_of, self._by_group
+        groups = [group_of[key] for key in queue.keys]
+        if all(by_group[g] is queue for g in groups):
+            return
+        keys, tuples, segments = queue.keys, queue.tuples, queue.segments
+        queue.keys, queue.tuples, queue.segments, queue.noted = [], [], Segments(), 0
+        at = 0
+        for tuples_of_it, born, epoch in segments.parts():
+            epoch.held -= tuples_of_it
+            for i in range(at, at + tuples_of_it):
+                target = by_group[groups[i]]
+                target.keys.append(keys[i])
+                target.tuples.append(tuples[i])
+            at += tuples_of_it
+            for target in {id(q): q for q in (*self._queues.values(), queue)}.values():
+                target.note(born, epoch)
+
+    def next_channel(self, rng: random.Random) -> Channel | None:
+        """Owners take turns, as far as they have credit."""
+        if not self._held:
+            return None
+        queues: Sequence[OwnerQueue] = list(self._queues.values())
+        for i in range(len(queues)):
+            queue = queues[(self._turn + i) % len(queues)]
+            if queue.tuples and queue.channel is not None and queue.channel.allowance.open:
+                self._turn += i + 1
+                return queue.channel
+        return None
+
+    def take(self, channel: Channel, n: int) -> Taken:
+        pairs, born = self._queues[channel.peer].take(n)
+        self._held -= len(pairs)
+        batches, dead = self._encoder.encode_batches(pairs)
+        dead = [replace(letter, tuple=letter.tuple[1]) for letter in dead]
+        return Taken(len(pairs), batches, dead, born)

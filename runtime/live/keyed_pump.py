@@ -1,0 +1,308 @@
+"""The work of an instance of a keyed operator, and how its key groups come and go.
+
+    intake ▶ processor ▶ outbox, or the writer of a sink
+    errands: what the core wants done with key groups, in its order, between two slices
+
+The processor keeps the state; the core says which groups are this instance's. What is asked of
+key groups is done by the pump's own task, so that it never meets a tuple half way. Only sending
+state is a task of its own: frozen groups lie still, and other keys go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ownership import Group
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.keyed.payload import decode_keyed
+from anabranch.runtime.keyed.processor import KeyedProcessor
+from anabranch.runtime.live.intake import Queued
+from anabranch.runtime.live.pumps import QueuePump
+from anabranch.runtime.steps import Part
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.instance import Instance
+
+now = time.monotonic
+
+CHUNK_BYTES = 128 * 1024
+CHUNKS_UNDER_WAY_MAX = 16
+"""Pieces of state that are sent and not acknowledged yet."""
+KEPT_TUPLES_MAX = 65_536
+"""Above so many tuples of groups on the move their credit is not given back any more."""
+
+Errand = Callable[[], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Freeze:
+    """Groups to bring to rest once my watermark has reached that of their heir."""
+
+    groups: frozenset[Group]
+    watermark: float
+
+
+class KeyedPump(QueuePump):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        operator = instance.operator
+        self.processor = KeyedProcessor(
+            operator,
+            groups=instance.pipeline.groups,
+            slice_s=instance.limits.slice_s,
+            emit=self._emit,
+            turn=self._turn,
+        )
+        self._edges = operator.edges
+        self._errands: deque[Errand] = deque()
+        self._attending = False
+        self._freeze: Freeze | None = None
+        self._unpaid: list[Queued] = []
+        self._must_end = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    # -- what the core asks for ------------------------------------------------------------
+
+    def own(self, groups: frozenset[Group]) -> None:
+        self.processor.own(groups)
+
+    def freeze(self, groups: frozenset[Group], watermark: float) -> None:
+        """Duty 9; `watermark`: that of the heir, behind which I may not stay."""
+
+        async def errand() -> None:
+            self._freeze = Freeze(groups, watermark)
+            self._freeze_if_due()
+
+        self._add(errand)
+
+    def transfer(self, to: InstanceId, groups: frozenset[Group]) -> None:
+        """Duty 10. What came before the last acknowledgement may still be in the intake: its
+        tuples of these groups are to be kept first, so this takes its turn behind them."""
+        work = self._transfer(to, groups)
+        self.instance.intake.put_errand(lambda: self.instance.spawn_task(work, f"state to {to}"))
+
+    def expect(self, sender: InstanceId) -> None:
+        self.processor.expect(sender)
+
+    def install(self, chunk: bytes) -> None:
+        """Duty 11: a piece of state has come."""
+
+        async def errand() -> None:
+            await self.processor.install(chunk)
+
+        self._add(errand)
+
+    def complete(self, sender: InstanceId, then: Callable[[], None]) -> None:
+        """All pieces have come; call `then` when they are in and what was kept is processed."""
+
+        async def errand() -> None:
+            self.processor.all_came(sender)
+            then()
+
+        self._add(errand)
+
+    def must_end(self) -> None:
+        """The stream ends: what waits for more is to be made of what there is."""
+        self._must_end = True
+
+    def _add(self, errand: Errand) -> None:
+        self._errands.append(errand)
+        self.instance.intake.wake()
+
+    async def _attend(self) -> None:
+        """Do the errands; within one, others wait."""
+        if self._attending:
+            return
+        self._attending = True
+        try:
+            while self._errands:
+                errand = self._errands.popleft()
+                await errand()
+        finally:
+            self._attending = False
+        self._pay()
+
+    def _freeze_if_due(self) -> None:
+        freeze = self._freeze
+        if freeze is None or self.instance.gate.value < freeze.watermark:
+            return
+        self._freeze = None
+        self.processor.freeze(freeze.groups)
+        self.instance.groups_at_rest()
+
+    async def _transfer(self, to: InstanceId, groups: frozenset[Group]) -> None:
+        instance = self.instance
+        channel = instance.neighbourhood.channel_to(to)
+        before = self.processor.pended_out
+        chunks: Iterator[bytes] = self.processor.export(groups, CHUNK_BYTES)
+        for chunk in chunks:
+            channel.send_state(chunk)
+            await asyncio.sleep(0)
+            while channel.unacknowledged > CHUNKS_UNDER_WAY_MAX:
+                await instance.next_progress()
+        instance.counts.handed_out += self.processor.pended_out - before
+        self._pay()
+        instance.feed(events.GroupsTransferred(to))
+
+    # -- tuples ----------------------------------------------------------------------------
+
+    @property
+    def drained(self) -> bool:
+        return super().drained and not self._errands and not self._attending and not self._must_end
+
+    @property
+    def kept(self) -> int:
+        """Tuples of groups on the move."""
+        return self.processor.pended
+
+    async def process(self, item: Queued) -> None:
+        keys, tuples, unreadable = decode_keyed(item.payload, item.tuples)
+        if unreadable:
+            self._bury_unreadable(unreadable)
+        edge = self._edges[item.channel.peer.operator]
+        await self.processor.run(keys, tuples, edge.side, item)
+
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        raise AssertionError("a keyed batch is taken whole")
+
+    async def before_next(self) -> None:
+        if self._errands:
+            await self._attend()
+
+    async def advance(self, watermark: float) -> None:
+        self.processor.advance(watermark)
+        self._freeze_if_due()
+
+    async def commit(self) -> None:
+        if self._must_end:
+            self.processor.advance(math.inf)
+            self._must_end = False
+            self.send()
+
+    async def wait(self) -> None:
+        if not self._errands:
+            await super().wait()
+
+    def before_rest(self) -> None:
+        """Processing time passes while nothing comes in."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.processor.next_due()
+        if due is not None:
+            delay_s = max(0.0, due - time.time())
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(delay_s, self.instance.intake.wake)
+
+    async def after_rest(self) -> None:
+        due = self.processor.next_due()
+        if due is not None and due <= time.time():
+            self.processor.fire_due(time.time())
+
+    async def _turn(self) -> None:
+        await asyncio.sleep(0)
+        await self.before_next()
+        await self.wait_for_room()
+
+    def _emit(self, part: Part) -> None:
+        instance, item = self.instance, part.tag
+        counts = instance.counts
+        if item is not None:
+            counts.tuples_in += part.taken + part.pended
+        counts.processed += part.taken - part.dead
+        counts.dead += part.dead
+        counts.dead_beside += len(part.letters) - part.dead
+        instance.scaling.meter.processed(part.taken, part.busy_s)
+        if part.letters:
+            instance.bury(part.letters)
+        self.results(part.results, item)
+        if item is not None and part.last:
+            self._done(item)
+
+    def results(self, results: list[Any], item: Queued | None) -> None:
+        self.hold(results, item.born if item is not None else now())
+
+    def _done(self, item: Queued) -> None:
+        """Credit goes back for what was processed, and for what is kept, so that other groups go
+        on; within bounds."""
+        if self.processor.pended > KEPT_TUPLES_MAX:
+            self._unpaid.append(item)
+        else:
+            self.instance.intake.done(item)
+        if self.instance.awaits_drained:
+            self.instance.intake.wake()
+
+    def _pay(self) -> None:
+        if self._unpaid and self.processor.pended <= KEPT_TUPLES_MAX:
+            unpaid, self._unpaid = self._unpaid, []
+            for item in unpaid:
+                self.instance.intake.done(item)
+
+    async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        await self.processor.close()
+
+
+class KeyedSinkPump(KeyedPump):
+    """A sink whose tuples come by key: each key's tuples are written by its owner, in order."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        sink = instance.operator.sink
+        assert sink is not None
+        self._writer = sink.open(instance.context)
+        self._committed = True
+        self._ready: list[Any] = []
+        self._born = now()
+
+    @property
+    def drained(self) -> bool:
+        return super().drained and self._committed
+
+    def results(self, results: list[Any], item: Queued | None) -> None:
+        self._ready += results
+        if item is not None:
+            self._born = item.born
+
+    async def process(self, item: Queued) -> None:
+        await super().process(item)
+        await self._write()
+
+    async def before_next(self) -> None:
+        """Nothing of a group may lie unwritten when it goes elsewhere."""
+        await self._write()
+        await super().before_next()
+        await self._write()
+
+    async def _write(self) -> None:
+        if not self._ready:
+            return
+        tuples, self._ready = self._ready, []
+        counts = self.instance.counts
+        self._committed = False
+        refused: list[DeadLetter] = await self._writer.write(tuples)
+        counts.processed -= len(refused)
+        counts.dead += len(refused)
+        counts.tuples_out += len(tuples) - len(refused)
+        counts.note_latency(1000 * (now() - self._born), len(tuples))
+        if refused:
+            self.instance.bury(refused)
+
+    async def commit(self) -> None:
+        await super().commit()
+        await self._write()
+        await self._writer.flush()
+        self._committed = True
+
+    async def close(self) -> None:
+        await super().close()
+        await self._writer.close()

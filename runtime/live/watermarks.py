@@ -1,0 +1,107 @@
+"""What an instance knows of event time from its predecessors, and tells its successors.
+
+A watermark w says: no tuple with an event time before w follows, but late ones. It travels in the
+order of the tuples: behind all results made before it, and through the intake in its turn. The
+gate holds what each predecessor has said last; its value is the least of them. While the graph
+changes, these rules keep it true:
+
+W1  Who learns a new predecessor begins with what its creator has said (the newcomer's inputs are
+    routed to it after that).
+W2  A newcomer begins with what its creator knew when it asked for it.
+W3  Who expects state of key groups holds back its own watermark until all is in and processed:
+    there may be windows in it that are due sooner.
+W4  An heir says how far it is when it accepts; the giver gives nothing away before it is as far.
+W5  Between bringing groups to rest and announcing their new owners the giver holds its own back.
+W6  A predecessor that has left counts until what it had sent is processed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.intake import Said
+
+if TYPE_CHECKING:
+    from anabranch.runtime.keyed.watermarks import Gate
+    from anabranch.runtime.live.outbox import Outbox
+
+STATE_EVERY_S = 0.02
+
+
+class Watermarks:
+    """`stamps`: this instance reads event time from its own results and passes nothing on."""
+
+    def __init__(self, gate: Gate, outbox: Outbox, *, stamps: bool) -> None:
+        self._gate = gate
+        self._outbox = outbox
+        self._stamps = stamps
+        self._parting: set[InstanceId] = set()
+        self._wanted = (-math.inf, False)
+        self._stated = (-math.inf, False)
+        self._closed = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._successors: frozenset[InstanceId] = frozenset()
+
+    # -- from predecessors -----------------------------------------------------------------
+
+    def change_view(self, succs: frozenset[InstanceId], preds: frozenset[InstanceId]) -> None:
+        self._gate.set_preds(preds | self._parting)
+        if succs - self._successors and self._stated[0] > -math.inf:
+            stated = self._stated
+            self._outbox.after_held(lambda branch: _send(branch.channels, stated))
+        self._successors = succs
+
+    def leaving(self, peer: InstanceId) -> Said:
+        """W6: what goes into the intake behind its last batch."""
+        self._parting.add(peer)
+        return Said(peer, math.inf, left=True)
+
+    def heard(self, said: Said) -> None:
+        if said.left:
+            self._parting.discard(said.peer)
+            self._gate.forget(said.peer)
+        else:
+            self._gate.heard(said.peer, said.watermark, said.idle)
+
+    def pass_on(self) -> None:
+        if not self._stamps:
+            self.state(self._gate.output, idle=self._gate.idle)
+
+    # -- to successors -----------------------------------------------------------------------
+
+    def state(self, watermark: float, *, idle: bool) -> None:
+        """State this behind all that is held now; at once, or soon if that was done just now."""
+        if watermark <= self._stated[0] and idle == self._stated[1]:
+            return
+        self._wanted = (max(watermark, self._stated[0]), idle)
+        if self._closed:
+            return
+        if self._timer is None:
+            self._state_now()
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(STATE_EVERY_S, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        self._timer = None
+        if self._wanted != self._stated:
+            self.state(self._wanted[0], idle=self._wanted[1])
+
+    def _state_now(self) -> None:
+        stated = self._stated = self._wanted
+        self._outbox.after_held(lambda branch: _send(branch.channels, stated))
+
+    def close(self) -> None:
+        """Nothing more is said: the end of my stream says it all."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+
+def _send(channels: Iterable[Channel], stated: tuple[float, bool]) -> None:
+    for channel in channels:
+        channel.send_watermark(*stated)

@@ -1,0 +1,110 @@
+"""Keyed operators live: each key's tuples are processed once and in order, while its owner, its
+predecessors and its successors come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.graph import Pipeline
+from tests.runtime.network import Kept, Network
+from tests.runtime.test_instances import Numbers
+
+KEYS = 37
+
+
+def key_of(number: int) -> int:
+    return number % KEYS
+
+
+def counting(n: int, groups: int = 16, **sink: Any) -> tuple[Pipeline, Kept]:
+    pipeline, kept = Pipeline("counting", groups=groups), Kept(**sink)
+    numbers = pipeline.source("numbers", Numbers(n))
+    numbers.map("same", abs).key_by(key_of).fold("count", 0, lambda c, _: c + 1).sink("kept", kept)
+    return pipeline, kept
+
+
+def expected_counts(n: int) -> Counter[tuple[int, int]]:
+    counts: Counter[int] = Counter()
+    results = []
+    for number in range(n):
+        counts[key_of(number)] += 1
+        results.append((key_of(number), counts[key_of(number)]))
+    return Counter(results)
+
+
+async def test_a_fold_counts_every_tuple_of_a_key(tmp_path: Path) -> None:
+    pipeline, kept = counting(5000)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    await network.finish()
+    assert Counter(kept.tuples) == expected_counts(5000)
+    assert network.unbalanced() == []
+
+
+async def test_instances_share_the_keys_from_the_start(tmp_path: Path) -> None:
+    pipeline, kept = counting(5000)
+    network = Network(pipeline, tmp_path)
+    await network.start(instances=3)
+    await network.finish()
+    assert Counter(kept.tuples) == expected_counts(5000)
+    taken = [f.processed for f in network.final if f.operator == "count"]
+    assert len(taken) == 3
+    assert min(taken) > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_a_storm_on_keyed_operators_loses_doubles_and_reorders_nothing(
+    tmp_path: Path, seed: int
+) -> None:
+    """Two keyed operators in a row and a keyed sink; all of them change all the time."""
+    n = 20_000
+    pipeline, kept = Pipeline("storm", groups=16), Kept()
+    numbers = pipeline.source("numbers", Numbers(n, size=n))
+    counts = numbers.map("same", abs).key_by(key_of).fold("count", 0, lambda c, _: c + 1)
+    again = counts.key_by(lambda pair: pair[0]).process("check", in_sequence, state=list)
+    again.key_by(lambda pair: pair[0]).sink("kept", kept)
+    network = Network(pipeline, tmp_path, batch_tuples_max=64, credit_tuples=256)
+    network.rng.seed(seed)
+    await network.start()
+    storm = asyncio.create_task(rage(network))
+    try:
+        await network.until(lambda: len(kept.tuples) >= n - 2000, timeout_s=60)
+    finally:
+        storm.cancel()
+    await network.finish(30)
+    by_key: dict[int, list[int]] = defaultdict(list)
+    for key, count in kept.tuples:
+        by_key[key].append(count)
+    assert sum(map(len, by_key.values())) == n
+    for key, sequence in by_key.items():
+        assert sequence == list(range(1, len(sequence) + 1)), key
+    assert network.unbalanced() == []
+    assert network.notes["moved"] > 3
+    assert network.notes["joined"] > 3
+    assert network.notes["left"] > 3
+
+
+def in_sequence(key: int, state: list[int], pair: tuple[int, int]) -> list[tuple[int, int]]:
+    expected = state[0] + 1 if state else 1
+    if pair[1] != expected:
+        raise AssertionError(f"key {key}: {pair[1]} after {expected - 1}")
+    state[:] = [expected]
+    return [pair]
+
+
+async def rage(network: Network) -> None:
+    while True:
+        await asyncio.sleep(0.02)
+        for operator in ("same", "count", "check", "kept"):
+            many = len(network.of(operator))
+            action = network.rng.choice(["duplicate", "leave", "move", "hand_over"])
+            if action == "duplicate" and many >= 4:
+                action = "leave"
+            if action == "move" and operator == "same":
+                action = "leave"
+            network.decide(operator, action)

@@ -12,6 +12,7 @@ from anabranch.protocol import invariants
 from anabranch.protocol.states import Active, Gone, State, waiting_for
 from anabranch.protocol.table import describe
 from anabranch.runtime.ledger import settle
+from anabranch.runtime.simulation import keyed_audit
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.models import expand
 from anabranch.runtime.simulation.world import World
@@ -34,6 +35,7 @@ def at_rest(world: World) -> Iterator[str]:
         yield from _unsettled(instance)
     yield from invariants.broken_in(world.topology, states)
     yield from _views(world)
+    yield from keyed_audit.at_rest(world)
 
 
 def all_gone(world: World) -> Iterator[str]:
@@ -83,7 +85,13 @@ def _views(world: World) -> Iterator[str]:
 
 
 def _numbered(world: World) -> Iterator[str]:
-    expected = oracle(world)
+    if world.lineage is None:
+        expected = oracle(world)
+    else:
+        expected, folds = keyed_audit.oracle(world)
+        yield from keyed_audit.states(world, folds)
+        yield from keyed_audit.order(world)
+        yield from _counted(world)
     for name, want in sorted(expected.items()):
         found = sorted(world.results[name])
         if found == sorted(want):

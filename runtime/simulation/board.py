@@ -42,6 +42,13 @@ class Board:
     def ended(self) -> bool:
         return self.closed and self.read >= self.total
 
+    @property
+    def next_number(self) -> int:
+        """Of the tuple that will be read next."""
+        assert self._numbers is not None
+        start, step = self._numbers
+        return start + self.read * step
+
     def due(self, now_s: float) -> int:
         """Tuples that should have been read by now."""
         at = bisect_right(self._times, now_s)

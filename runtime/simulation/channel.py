@@ -18,11 +18,14 @@ from anabranch.runtime.simulation.links import Frame, Lane, Wire
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
+    from anabranch.runtime.simulation.keyed_state import Chunk
 
-BATCH, MESSAGE, STATE, WELCOME, RESUME, BYE = range(6)
-"""Kinds of frames. The first two are numbered and kept until they are acknowledged.
+BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE = range(8)
+"""Kinds of frames. The first four are numbered and kept until they are acknowledged.
 
-(BATCH, number, tuples, siblings, held, born_s, items)   (MESSAGE, number, message, cause)
+(BATCH, number, tuples, siblings, held, born_s, items)
+(MESSAGE, number, message, cause, watermark)   (WATERMARK, number, watermark)
+(CHUNK, number, chunk): a part of the state of key groups
 (STATE, expected, tuples, bytes, siblings, done)   (WELCOME, expected, tuples, bytes)
 (RESUME, expected)   (BYE, expected)
 """
@@ -102,9 +105,15 @@ class Channel:
 
     # -- sending ---------------------------------------------------------------------------
 
-    def send_message(self, message: Message, cause: str) -> None:
+    def send_message(self, message: Message, cause: str, watermark: float) -> None:
         self.messages_sent += 1
-        self._send((MESSAGE, self.session.next_number, message, cause), 0)
+        self._send((MESSAGE, self.session.next_number, message, cause, watermark), 0)
+
+    def send_watermark(self, watermark: float) -> None:
+        self._send((WATERMARK, self.session.next_number, watermark), 0)
+
+    def send_chunk(self, chunk: Chunk) -> None:
+        self._send((CHUNK, self.session.next_number, chunk), chunk.entries)
 
     def send_batch(
         self, tuples: int, siblings: int, held: int, born_s: float, items: Items
@@ -164,13 +173,15 @@ class Channel:
         if wire is not self.wire:
             return
         kind = frame[0]
-        if kind <= MESSAGE:
+        if kind <= CHUNK:
             if self.owner.exited:
                 self._refuse(frame)
             elif kind == BATCH:
                 self._take_batch(frame)
-            else:
+            elif kind == MESSAGE:
                 self._take_message(frame)
+            else:
+                self._take_other(frame)
         elif kind == STATE:
             _, expected, tuples, size, siblings, done = frame
             self.session.acknowledge(expected)
@@ -199,10 +210,19 @@ class Channel:
             self.owner.batch_came(self, tuples, born_s, items)
 
     def _take_message(self, frame: Frame) -> None:
-        _, number, message, cause = frame
+        _, number, message, cause, watermark = frame
         if self.session.receive(number):
-            self.owner.message_came(self, message, cause)
+            self.owner.message_came(self, message, cause, watermark)
         self.state_now()
+
+    def _take_other(self, frame: Frame) -> None:
+        kind, number, what = frame
+        self._state_later()
+        if self.session.receive(number):
+            if kind == WATERMARK:
+                self.owner.watermark_came(self.peer, what)
+            else:
+                self.owner.chunk_came(self.peer, what)
 
     def _allow(self, tuples: int, size: int) -> None:
         self.allowance.allow(tuples, size)
@@ -211,5 +231,5 @@ class Channel:
     def _refuse(self, frame: Frame) -> None:
         """A repeated frame may still come; a new one has nobody to take it."""
         if self.session.receive(frame[1]):
-            what: Any = frame[2] if frame[0] == MESSAGE else f"{frame[2]} tuples"
+            what: Any = f"{frame[2]} tuples" if frame[0] == BATCH else frame[2]
             raise Fault(f"S3: {what} from {self.peer} to {self.owner.me}, which has ended")

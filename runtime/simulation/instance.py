@@ -6,20 +6,27 @@ is an `await` there is something that becomes due here.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
-from anabranch.protocol import effects, events
+from anabranch.protocol import effects, events, messages
 from anabranch.protocol.core import Core
 from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids, Message
+from anabranch.protocol.ownership import Routes
 from anabranch.protocol.states import waiting_for
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.keyed_state import Chunk
+from anabranch.runtime.simulation.keyed_work import KeyedSinkWork, KeyedWork
+from anabranch.runtime.simulation.models import Keys
 from anabranch.runtime.simulation.neighbours import Neighbours
 from anabranch.runtime.simulation.outbox import Outbox
+from anabranch.runtime.simulation.progress import FREEZING, Progress
 from anabranch.runtime.simulation.scaling import Scaling
 from anabranch.runtime.simulation.work import QueueWork, SinkWork, SourceWork, Work
 from anabranch.runtime.status import FinalCount
@@ -57,8 +64,12 @@ class Instance:
         self.outbox = Outbox(self, downstream)
         self._was_full = False
         self.scaling = Scaling(self, heritage)
-        kind = SourceWork if not self.upstream else QueueWork if downstream else SinkWork
-        self.work: Work = kind(self)
+        self.progress = Progress(self) if world.lineage is not None else None
+        self.announced = -math.inf
+        """The watermark when this instance last announced children."""
+        self.told: dict[InstanceId, float] = {}
+        """Heirs, and how far they were when they accepted."""
+        self.work: Work = _kind(bool(self.upstream), bool(downstream), self.model.keyed)(self)
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
 
@@ -81,6 +92,8 @@ class Instance:
             self.world.observe(self, event, before, done, cause)
             for effect in done:
                 self._perform(effect)
+            if isinstance(event, events.GroupsFrozen) and self.progress is not None:
+                self.progress.release(FREEZING)  # the new owners are announced
         self._performing = False
 
     def _perform(self, effect: Effect) -> None:
@@ -88,9 +101,9 @@ class Instance:
             case effects.SendMessage(to=to, message=message):
                 self.world.messages += 1
                 cause = self.core.last_event if self.world.tracing else ""
-                self.neighbours.channel_to(to).send_message(message, cause)
-            case effects.ChangeView(succs=succs, preds=preds):
-                self._change_view(succs, preds)
+                self.neighbours.channel_to(to).send_message(message, cause, self._says(message))
+            case effects.ChangeView(succs=succs, preds=preds, routes=routes):
+                self._change_view(succs, preds, routes)
             case effects.BeginProcessing():
                 self._begin()
             case effects.AwaitDrained():
@@ -113,26 +126,42 @@ class Instance:
                 self._terminate(reason)
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the tuples are: batch_came, send_batch
-            case (
-                effects.FreezeGroups()
-                | effects.TransferGroups()
-                | effects.OwnGroups()
-                | effects.ExpectState()
-                | effects.StateComplete()
-            ):
-                raise AssertionError("no operator here has key groups")
+            case effects.FreezeGroups(groups=groups, heir=heir):
+                self.keyed.freeze(groups, heir)
+            case effects.TransferGroups(to=to, groups=groups):
+                self.keyed.transfer(to, groups)
+            case effects.OwnGroups(groups=groups):
+                self.keyed.own(groups)
+            case effects.ExpectState(sender=sender):
+                self.keyed.expect(sender)
+            case effects.StateComplete(sender=sender, groups=groups):
+                self.keyed.complete(sender, groups)
             case _:
                 assert_never(effect)
+
+    @property
+    def keyed(self) -> KeyedWork:
+        assert isinstance(self.work, KeyedWork), f"{self.me} has no key groups"
+        return self.work
 
     def _begin(self) -> None:
         self.began = True
         self.world.began(self)
         self.scaling.begin()
+        if self.progress is not None:
+            self.progress.look()
         self.work.kick()
 
-    def _change_view(self, succs: Ids, preds: Ids) -> None:
+    def _change_view(self, succs: Ids, preds: Ids, routes: Routes) -> None:
         channel_to = self.neighbours.channel_to
-        self.outbox.change_view([channel_to(s) for s in sorted(succs)])
+        known = {c.peer for b in self.outbox.branches for c in b.channels}
+        self.outbox.change_view([channel_to(s) for s in sorted(succs)], routes)
+        if self.progress is not None:
+            for new in sorted(succs - known):
+                self.progress.state_to(channel_to(new))
+        if routes and self.outbox.held:
+            # Whoever owns a group now may have credit already, so no news of it will come.
+            self.clock.after(0.0, self._send_again)
         for pred in sorted(preds):
             channel_to(pred)
         before, counts = self.siblings_of, Counter[str](x.operator for x in succs | preds)
@@ -140,6 +169,10 @@ class Instance:
         for neighbour in sorted(succs | preds):
             if counts[neighbour.operator] != before[neighbour.operator]:
                 channel_to(neighbour).state_soon()
+
+    def _send_again(self, _: None) -> None:
+        if self.outbox.held:
+            self.work.send()
 
     def _terminate(self, reason: str) -> None:
         self.ended = True
@@ -179,8 +212,54 @@ class Instance:
             self.scaling.heard(channel)
             self.work.put(channel, tuples, born_s, items)
 
-    def message_came(self, channel: Channel, message: Message, cause: str) -> None:
+    def message_came(
+        self, channel: Channel, message: Message, cause: str, watermark: float
+    ) -> None:
+        if self.progress is not None:
+            self._hear(channel.peer, message, watermark, self.progress)
         self.feed(events.MessageReceived(channel.peer, message), cause)
+
+    def watermark_came(self, sender: InstanceId, watermark: float) -> None:
+        progress = self.progress
+        assert progress is not None
+        self._in_turn(lambda: progress.say(sender, watermark))
+
+    def chunk_came(self, sender: InstanceId, chunk: Chunk) -> None:
+        self.keyed.install(sender, chunk)
+
+    def _hear(
+        self, sender: InstanceId, message: Message, watermark: float, progress: Progress
+    ) -> None:
+        """What a message means for event time, in its turn behind the batches before it."""
+        match message:
+            case messages.Start(preds=preds):
+                progress.begin(preds, watermark)
+            case messages.Join(new=new) if new and sender.operator in self.upstream:
+                self._in_turn(lambda: progress.add(sorted(new), sender))
+            case messages.Eos() | messages.LeaveAck():
+                self._in_turn(lambda: progress.remove(sender))
+            case messages.Fin():
+                self._in_turn(lambda: progress.say(sender, math.inf))
+            case messages.AdoptResponse():
+                self.told[sender] = watermark
+
+    def _in_turn(self, do: Callable[[], None]) -> None:
+        if isinstance(self.work, QueueWork):
+            self.work.put_word(do)
+
+    def _says(self, message: Message) -> float:
+        """The watermark that goes with a message, if any does."""
+        progress = self.progress
+        if progress is None:
+            return -math.inf
+        match message:
+            case messages.Join():
+                self.announced = progress.value
+            case messages.Start():
+                return self.announced
+            case messages.AdoptResponse():
+                return progress.out
+        return -math.inf
 
     def credit_came(self, channel: Channel) -> None:
         self.scaling.heard(channel)
@@ -237,7 +316,17 @@ class Instance:
             sent=sent,
             received=received,
             queued=self.work.queued,
+            handed_out=self.work.handed_out,
+            handed_in=self.work.handed_in,
             messages=sum(c.messages_sent for c in channels),
             joins=self.joins,
             leaves=self.leaves,
         )
+
+
+def _kind(takes: bool, gives: bool, keyed: Keys | None) -> type[Work]:
+    if not takes:
+        return SourceWork
+    if keyed is None:
+        return QueueWork if gives else SinkWork
+    return KeyedWork if gives else KeyedSinkWork

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,11 +16,63 @@ BASE = 16
 way of a tuple can be read off it at the sink."""
 
 
+MIX = 2_654_435_761
+"""Scatters neighbouring numbers (Knuth)."""
+
+
+def scattered(number: int, salt: int) -> float:
+    """From 0 to 1, the same for equal arguments."""
+    mixed = (number * MIX + salt * 40_503) & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 15)) * MIX & 0xFFFFFFFF) / 2**32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """How a keyed operator parts its tuples. `skew`: above 1 the first of `keys` are frequent.
+    `window_s`: it keeps tuples by event time and makes one result when a window is over."""
+
+    groups: int
+    keys: int
+    skew: float = 1.0
+    salt: int = 0
+    window_s: float | None = None
+
+    def key_of(self, root: int) -> int:
+        """Of a tuple that stems from this one of a source."""
+        return int(self.keys * scattered(root, self.salt) ** self.skew)
+
+    def group_of(self, key: int) -> int:
+        return (7 * key + self.salt) % self.groups
+
+    def window_of(self, time_s: float) -> int:
+        assert self.window_s is not None
+        return math.floor(time_s / self.window_s)
+
+    def end_of(self, window: int) -> float:
+        assert self.window_s is not None
+        return (window + 1) * self.window_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Event time of the tuples of sources: one every `step_s`, but up to `disorder_s` older."""
+
+    step_s: float
+    disorder_s: float
+
+    def time_of(self, root: int) -> float:
+        return root * self.step_s - self.disorder_s * scattered(root, 1)
+
+    def least_from(self, root: int) -> float:
+        """No tuple from this one on is older."""
+        return root * self.step_s - self.disorder_s
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One operator. `cost_s`: seconds of a processor per tuple. `selectivity`: results per tuple,
     where tuples are only counted. `flush_s`: how long a sink takes to commit. `spread`: by
-    what share the cost of a piece of work varies, up and down."""
+    what share the cost of a piece of work varies, up and down. `keyed`: it has key groups."""
 
     name: str
     cost_s: float = 0.0
@@ -28,6 +81,7 @@ class Model:
     scale: Scale | None = None
     flush_s: float = 0.0
     spread: float = 0.0
+    keyed: Keys | None = None
 
 
 def expand(rule: Rule, digit: int, items: list[int]) -> list[int]:

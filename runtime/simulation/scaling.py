@@ -128,6 +128,14 @@ class Scaling:
             case Duplicate(n=n):
                 me.decide(events.DuplicateDecided(n), decision.text)
             case Leave():
-                me.decide(events.LeaveDecided(), decision.text)
+                me.decide(self._leave(), decision.text)
             case Hold():
                 pass
+
+    def _leave(self) -> events.LeaveDecided:
+        """Who has key groups asks some neighbour for an heir."""
+        me = self.me
+        if me.model.keyed is None:
+            return events.LeaveDecided()
+        rng = me.world.rng
+        return events.LeaveDecided(rng.choice(sorted(me.succs | me.preds)), rng.randrange(1000))

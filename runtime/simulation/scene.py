@@ -13,17 +13,19 @@ from typing import Any, Literal
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.graph import Scale
-from anabranch.runtime.simulation.models import Model, Rule
+from anabranch.runtime.simulation.keyed_scene import with_keys
+from anabranch.runtime.simulation.models import Model, Rule, Timing
 from anabranch.runtime.simulation.settings import Births, Knobs, Net
 
-Action = Literal["duplicate", "leave", "hand_over"]
+Action = Literal["duplicate", "leave", "hand_over", "move"]
 Damage = Literal["cut", "hang_up", "clog", "deafen", "slow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """At `at_s` one instance of `operator` decides. `n`: children; a keeper hands over through a
-    neighbour if 1, to a fresh instance if 2. `fit`: the instance is one that may do so."""
+    """At `at_s` one instance of `operator` decides. `n`: children, or groups that move; a
+    keeper hands over through a neighbour if 1, to a fresh instance if 2. `fit`: the instance is
+    one that may do so."""
 
     at_s: float
     operator: str
@@ -68,6 +70,7 @@ class Scene:
     safety_s: float
     decisions: tuple[Decision, ...]
     troubles: tuple[Trouble, ...]
+    timing: Timing | None = None
 
     @property
     def sources(self) -> list[str]:
@@ -118,7 +121,7 @@ SIZES = {
 
 def draw(seed: int, size: str = "small") -> Scene:
     """The world of a seed. Raises `KeyError` for an unknown size."""
-    return _Drawing(seed, SIZES[size]).scene()
+    return with_keys(_Drawing(seed, SIZES[size]).scene())
 
 
 class _Drawing:

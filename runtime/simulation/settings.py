@@ -16,6 +16,9 @@ class Knobs:
     looks of a source at its input. `slice_s`: work between which control gets a turn. `broker`:
     a channel opens as soon as either end has something to say, as over MQTT, where nobody dials.
     Otherwise a newcomer is out of reach for its successors until it has been started.
+
+    Of keyed operators: `chunk_s` between two chunks of `chunk_entries` entries of transferred
+    state, `kept_tuples_max` tuples of groups that are at rest for which credit is returned.
     """
 
     tick_s: float = 0.1
@@ -24,6 +27,9 @@ class Knobs:
     ack_delay_s: float = 0.02
     first_window_tuples: int = FIRST_WINDOW_TUPLES
     broker: bool = False
+    chunk_s: float = 0.001
+    chunk_entries: int = 1000
+    kept_tuples_max: int = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,17 @@ from anabranch.runtime.simulation.world import Table
 
 CHUNK = {"small": 100, "large": 1}
 """Seeds that a process takes at a time."""
-SUMMED = ("events", "messages", "tuples", "joins", "leaves", "hand_overs", "troubles")
+SUMMED = (
+    "events",
+    "messages",
+    "tuples",
+    "joins",
+    "leaves",
+    "hand_overs",
+    "moves",
+    "handed",
+    "troubles",
+)
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from itertools import chain
 
 from anabranch.protocol import events
 from anabranch.protocol.errors import AnabranchProtocolError
-from anabranch.protocol.ids import Topology
+from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.states import Active
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.policies import policy
@@ -26,6 +26,8 @@ from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
+from anabranch.runtime.simulation.keyed_work import KeyedWork
+from anabranch.runtime.simulation.models import BASE
 from anabranch.runtime.simulation.scene import Decision, Scene
 from anabranch.runtime.simulation.troubles import Troubles, picked
 from anabranch.runtime.simulation.world import Remark, Table, Watch, World
@@ -47,6 +49,7 @@ class Verdict(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of a seed. `reason`: why it is not valid. `events`: things that happened.
+    `moves`: key groups given to an heir. `handed`: tuples that went from sibling to sibling.
     `fingerprint`: equal for equal runs, in every process."""
 
     seed: int
@@ -59,6 +62,8 @@ class Outcome:
     joins: int
     leaves: int
     hand_overs: int
+    moves: int
+    handed: int
     troubles: int
     fingerprint: int
 
@@ -122,7 +127,9 @@ class Trial:
 
     def _decide(self, decision: Decision) -> None:
         able = [i for i in self.world.of[decision.operator] if isinstance(i.core.state, Active)]
-        if decision.fit and decision.action != "duplicate":
+        if decision.fit and decision.action == "move":
+            able = [i for i in able if isinstance(i.work, KeyedWork) and i.work.states]
+        elif decision.fit and decision.action != "duplicate":
             able = [i for i in able if _is_keeper(i) == (decision.action == "hand_over")]
         me = picked(able, decision.whom)
         if me is None:
@@ -131,7 +138,11 @@ class Trial:
             case "duplicate":
                 me.decide(events.DuplicateDecided(decision.n))
             case "leave":
-                me.decide(events.LeaveDecided())
+                me.decide(_leave(me, decision))
+            case "move":
+                owned = sorted(work.states) if isinstance(work := me.work, KeyedWork) else []
+                via, draw = _asked(me, decision)
+                me.decide(events.MoveDecided(frozenset(owned[: decision.n]), via, draw))
             case "hand_over":
                 around = sorted(me.succs | me.preds) if decision.n == 1 else []
                 me.decide(events.HandOverDecided(picked(around, decision.whom)))
@@ -139,14 +150,14 @@ class Trial:
     def _outcome(self, found: str) -> Outcome:
         world, noted = self.world, self.world.noted
         joins = sum(i.joins for i in world.instances.values())
-        leaves, hand_overs = noted["left"], noted["handed_over"]
+        leaves, hand_overs, moves = noted["left"], noted["handed_over"], noted["moved"]
         tuples = world.tuples_delivered.total()
         verdict, reason = Verdict.VALID, found
         if found:
             verdict = Verdict.INVALID
         elif not tuples:
             verdict, reason = Verdict.UNKNOWN, "no tuple was delivered"
-        elif not joins + leaves + hand_overs:
+        elif not joins + leaves + hand_overs + moves:
             verdict, reason = Verdict.UNKNOWN, "nothing scaled"
         figures = (world.clock.now, world.clock.done, world.messages, sorted(noted.items()))
         return Outcome(
@@ -160,9 +171,21 @@ class Trial:
             joins=joins,
             leaves=leaves,
             hand_overs=hand_overs,
+            moves=moves,
+            handed=sum(i.work.handed_in for i in world.instances.values()),
             troubles=self.troubles.made,
             fingerprint=zlib.crc32(repr((figures, sorted(world.results.items()))).encode()),
         )
+
+
+def _leave(me: Instance, decision: Decision) -> events.LeaveDecided:
+    return events.LeaveDecided(*_asked(me, decision)) if me.model.keyed else events.LeaveDecided()
+
+
+def _asked(me: Instance, decision: Decision) -> tuple[InstanceId | None, int]:
+    """Who is to name an heir, and which of those that it sees."""
+    share = 7919 * decision.whom % 1
+    return picked(sorted(me.succs | me.preds), share), int(1000 * share)
 
 
 def _is_keeper(me: Instance) -> bool:
@@ -172,11 +195,13 @@ def _is_keeper(me: Instance) -> bool:
 
 def world_of(scene: Scene, table: Table, watch: Watch | None, remark: Remark | None) -> World:
     sources = scene.sources
+    first = BASE**3 if scene.timing else 0
+    """Where keys are drawn of tuples, no number of a long way may be that of a short one."""
     boards = {
         name: Board(
             [t for t, _ in arrivals],
             [n for _, n in arrivals],
-            (sources.index(name), len(sources)) if scene.numbered else None,
+            (first + sources.index(name), len(sources)) if scene.numbered else None,
             closed=scene.ends,
         )
         for name, arrivals in scene.arrivals.items()
@@ -192,6 +217,7 @@ def world_of(scene: Scene, table: Table, watch: Watch | None, remark: Remark | N
         births=scene.births,
         boards=boards,
         policy=policy() if scene.policy else None,
+        timing=scene.timing,
         table=table,
         watch=watch,
         remark=remark,

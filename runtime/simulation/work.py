@@ -3,6 +3,8 @@
 SourceWork     board ▶ outbox
 QueueWork      intake ▶ processor ▶ outbox
 SinkWork       intake ▶ delivered
+
+Those of keyed operators are in `keyed_work`.
 """
 
 from __future__ import annotations
@@ -10,15 +12,19 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
 from anabranch.runtime.simulation.channel import Channel, Items
+from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.models import expand
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
+
+Batch = tuple[Channel, int, float, Items]
 
 
 class Work(ABC):
@@ -29,6 +35,8 @@ class Work(ABC):
         self.tuples_in = 0
         self.processed = 0
         self.tuples_out = 0
+        self.handed_out = self.handed_in = 0
+        """Tuples that went to siblings, or came from them, with their key groups."""
         self._sent_s = 0.0
         self._linger_due = False
 
@@ -43,6 +51,12 @@ class Work(ABC):
 
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
         """Duty 6: read no more."""
+
+    def advance(self, watermark: float) -> None:  # noqa: B027 - only keyed operators have timers
+        """Nothing older than this will come any more."""
+
+    def out_has_moved(self) -> None:  # noqa: B027 - only keyed operators wait for it
+        """This instance may say a later watermark than before."""
 
     def hold(self, tuples: int, born_s: float, items: Items) -> None:
         """Hold results for the successors; send them now if that is worth it, or soon."""
@@ -80,8 +94,9 @@ class QueueWork(Work):
 
     def __init__(self, me: Instance) -> None:
         super().__init__(me)
-        self._queue: deque[tuple[Channel, int, float, Items]] = deque()
-        self._batch: tuple[Channel, int, float, Items] | None = None
+        self._queue: deque[Batch | Callable[[], None]] = deque()
+        """Batches, and what is to be done in its turn among them."""
+        self._batch: Batch | None = None
         self._done = 0
         self._slice: tuple[int, float] | None = None
         """Tuples in work, and when that began."""
@@ -96,14 +111,23 @@ class QueueWork(Work):
         self.queued += tuples
         self.kick()
 
+    def put_word(self, do: Callable[[], None]) -> None:
+        """Do something when all that is queued now has been worked off."""
+        self._queue.append(do)
+        self.kick()
+
     def kick(self) -> None:
         if self._slice is not None or not self.me.began:
             return
-        if self._batch is None:
+        while self._batch is None:
             if not self._queue:
                 self._rest()
                 return
-            self._batch, self._done = self._queue.popleft(), 0
+            head = self._queue.popleft()
+            if callable(head):
+                head()
+            else:
+                self._batch, self._done = head, 0
         if not self.has_room() or self._slice is not None:
             return  # making room may have kicked already
         me = self.me
@@ -131,22 +155,39 @@ class QueueWork(Work):
         self.tuples_in += n
         self.processed += n
         me.scaling.processed(n, me.clock.now - began_s)
-        self._finish(n, born_s, part)
+        if part is not None and me.world.lineage is not None:
+            self._check(part, channel)
+        self._finish(n, born_s, part, channel)
         if last:
             self.queued -= tuples
             channel.batch_done(tuples)
         self.kick()
 
-    def _finish(self, n: int, born_s: float, items: Items) -> None:
-        model = self.me.model
+    def _check(self, items: list[int], channel: Channel) -> None:
+        """No tuple is older than the watermark, and none overtakes another."""
+        me, maker = self.me, channel.peer.operator
+        assert me.world.lineage is not None
+        assert me.progress is not None
+        lineage, watermark = me.world.lineage, me.progress.value
+        for item in items:
+            if lineage.birth(maker, item).time_s < watermark:
+                raise Fault(f"W: {item} is late at {me.me}, which is at {watermark:.4f}")
+        lineage.take_all(me.me, maker, items)
+
+    def _finish(self, n: int, born_s: float, items: Items, channel: Channel) -> None:
+        me, model = self.me, self.me.model
         if items is None:
             self._carry += n * model.selectivity
             results = int(self._carry + 1e-9)
             self._carry -= results
             self.hold(results, born_s, None)
-        else:
-            made = expand(model.rule, self.me.digit, items)
-            self.hold(len(made), born_s, made)
+            return
+        made = expand(model.rule, me.digit, items)
+        if me.world.lineage is not None:
+            for item in items:
+                own = expand(model.rule, me.digit, [item])
+                me.world.lineage.made(me.me.operator, channel.peer.operator, item, own, me.me)
+        self.hold(len(made), born_s, made)
 
     def _rest(self) -> None:
         """The queue is empty: send what is held, and see whether that was the end."""
@@ -155,7 +196,9 @@ class QueueWork(Work):
         self.me.check_drained()
 
 
-class SinkWork(QueueWork):
+class Committing(QueueWork):
+    """What sinks have in common: they have to commit what they have taken."""
+
     def __init__(self, me: Instance) -> None:
         super().__init__(me)
         self._committed = True
@@ -165,7 +208,7 @@ class SinkWork(QueueWork):
     def drained(self) -> bool:
         return super().drained and self._committed
 
-    def _finish(self, n: int, born_s: float, items: Items) -> None:
+    def deliver(self, n: int, born_s: float, items: Items) -> None:
         self._committed = False
         self.tuples_out += n
         self.me.world.delivered(self.me, n, born_s, items)
@@ -181,6 +224,11 @@ class SinkWork(QueueWork):
         # Tuples that came in since the flush began are not in it.
         self._committed = super().drained
         self.kick()
+
+
+class SinkWork(Committing):
+    def _finish(self, n: int, born_s: float, items: Items, channel: Channel) -> None:
+        self.deliver(n, born_s, items)
 
 
 class SourceWork(Work):
@@ -222,6 +270,7 @@ class SourceWork(Work):
             self.end_input()
             return
         self._reading = True
+        self._state_progress()
         now_s, next_s = self.me.clock.now, self.board.next_s()
         if next_s < math.inf:
             self._look_due = True
@@ -241,5 +290,14 @@ class SourceWork(Work):
             self.processed += n
             me.scaling.received(n)
             me.scaling.processed(n, 0.0)
+            if me.world.lineage is not None:
+                me.world.lineage.read(me.me, items or [])
             self.hold(n, me.clock.now, items)
         self.kick()
+
+    def _state_progress(self) -> None:
+        """What will be read from now on, by whomever, is at least so late."""
+        if self.me.progress is not None:
+            assert self.me.world.lineage is not None
+            least_s = self.me.world.lineage.timing.least_from(self.board.next_number)
+            self.me.progress.read_up_to(least_s)

@@ -5,6 +5,7 @@ Everything random is drawn from one generator, so the seed and the settings are 
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,15 @@ from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.limits import Limits
-from anabranch.protocol.states import State
+from anabranch.protocol.ownership import (
+    Assignment,
+    Routes,
+    belonging_to,
+    founding,
+    groups_of,
+    leading_to,
+)
+from anabranch.protocol.states import Active, ClosingIn, Draining, Spawning, State
 from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.policies import Policy
@@ -25,8 +34,9 @@ from anabranch.runtime.simulation.clock import Clock
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
+from anabranch.runtime.simulation.lineage import Lineage
 from anabranch.runtime.simulation.links import Path
-from anabranch.runtime.simulation.models import Model
+from anabranch.runtime.simulation.models import Model, Timing
 from anabranch.runtime.simulation.settings import Births, Knobs, Net
 
 Table = Mapping[tuple[type[State], type], Cell]
@@ -39,6 +49,7 @@ Birth = tuple[Instance, int, str, dict[str, float]]
 class World:
     """`models` in an order in which everything upstream of an operator comes before it.
 
+    `timing`: tuples are numbered and have an event time, and instances state watermarks.
     `watch` is told every event of every core, `note` what instances would tell their agent.
     """
 
@@ -55,6 +66,7 @@ class World:
         births: Births,
         boards: Mapping[str, Board],
         policy: Policy[Any] | None = None,
+        timing: Timing | None = None,
         table: Table = TABLE,
         watch: Watch | None = None,
         note: Note | None = None,
@@ -71,6 +83,8 @@ class World:
         self.net, self.limits, self.knobs, self.births = net, limits, knobs, births
         self.boards = boards
         self.policy = policy
+        self.lineage = Lineage(self.models, timing) if timing is not None else None
+        """Of worlds with event time; a keyed operator needs it."""
         self.table = table
         self.tracing = watch is not None
         self.trace_rows = 0
@@ -104,11 +118,20 @@ class World:
         for name in self.models:
             for _ in range(counts[name]):
                 self._make(name, -1, {})
+        routes = [r for name in self.models for r in self._first_owners(name)]
         for me in list(self.instances.values()):
-            succs = [y.me for d in self.downstream[me.me.operator] for y in self.of[d]]
-            preds = [y.me for u in me.upstream for y in self.of[u]]
+            below = self.downstream[me.me.operator]
+            succs = frozenset(y.me for d in below for y in self.of[d])
+            preds = frozenset(y.me for u in me.upstream for y in self.of[u])
             keeper = me.me.number == 0
-            me.feed(events.Founded(frozenset(succs), frozenset(preds), keeper))
+            if me.progress is not None:
+                me.progress.begin(preds, -math.inf)
+            downward, owned = leading_to(routes, below), belonging_to(routes, me.me)
+            me.feed(events.Founded(succs, preds, keeper, downward, owned))
+
+    def _first_owners(self, name: OperatorName) -> Routes:
+        keys = self.models[name].keyed
+        return founding(name, [y.me for y in self.of[name]], keys.groups) if keys else ()
 
     def _make(self, operator: OperatorName, creator: int, heritage: dict[str, float]) -> Instance:
         number = self._numbers[operator]
@@ -142,7 +165,20 @@ class World:
             return
         operator, number = creator.me.operator, creator.me.number
         new = [self._make(operator, number, heritage).me for _ in range(n)]
-        creator.feed(events.ChildrenReady(frozenset(new)))
+        creator.feed(events.ChildrenReady(frozenset(new), self._share(creator, new)))
+
+    def _share(self, creator: Instance, new: list[InstanceId]) -> Assignment:
+        """Key groups for newcomers; a new keeper gets some when the old one goes."""
+        state = creator.core.state
+        if creator.model.keyed is None or not isinstance(state, Active):
+            return ()
+        if isinstance(state.own, Spawning) and state.own.migrate:
+            return ()
+        groups = sorted(groups_of(state.owned))
+        self.rng.shuffle(groups)
+        among = [creator.me, *new]
+        dealt = [(g, among[i % len(among)]) for i, g in enumerate(groups)]
+        return tuple((g, x) for g, x in dealt if x != creator.me)
 
     def path(self, a: Instance, b: Instance) -> Path:
         key = (a.host.number, b.host.number)
@@ -210,11 +246,13 @@ class World:
             self._watch(me, event, before, done, cause)
         after = me.core.state
         if after is not before:
-            self._check_views(me, after)
+            self._check_views(me)
+            if me.model.keyed is not None:
+                self._check_owners(me, before, after)
             if invariants.keeps(before) and not invariants.keeps(after):
                 self._check_keeper(me.me.operator)
 
-    def _check_views(self, x: Instance, of_x: State) -> None:
+    def _check_views(self, x: Instance) -> None:
         """I1, I6, I7 between `x`, which has changed, and everybody else.
 
         Two who count each other break none of them, so only the other pairs go to the judge.
@@ -222,24 +260,37 @@ class World:
         me = x.me
         for y in x.succs:
             if me not in self.instances[y].preds:
-                self._judge(me, of_x, self.instances[y])
+                self._judge(x, self.instances[y])
         for y in x.preds:
             if me not in self.instances[y].succs:
-                self._judge(me, of_x, self.instances[y])
+                self._judge(x, self.instances[y])
         for name in x.upstream:
             for z in self.of[name]:
                 if me in z.succs and z.me not in x.preds:
-                    self._judge(z.me, z.core.state, x)
+                    self._judge(z, x)
         for name in self.downstream[me.operator]:
             for z in self.of[name]:
                 if me in z.preds and z.me not in x.succs:
-                    self._judge(z.me, z.core.state, x)
+                    self._judge(z, x)
 
-    def _judge(self, x: InstanceId, of_x: State, y: Instance) -> None:
-        for sentence in invariants.broken_between(x, of_x, y.me, y.core.state):
+    def _check_owners(self, me: Instance, before: State, after: State) -> None:
+        """K4 and K5."""
+        if isinstance(after, ClosingIn | Draining) and isinstance(before, Active) and before.owned:
+            raise Fault(f"K4: {me.me} leaves with key groups {sorted(groups_of(before.owned))}")
+        if isinstance(after, Active) and after.owned != getattr(before, "owned", ()):
+            for sibling in self.of[me.me.operator]:
+                if sibling is not me:
+                    self._judge(min(me, sibling, key=_id), max(me, sibling, key=_id))
+
+    def _judge(self, x: Instance, y: Instance) -> None:
+        for sentence in invariants.broken_between(x.me, x.core.state, y.me, y.core.state):
             raise Fault(sentence)
 
     def _check_keeper(self, operator: str) -> None:
         all_ = self.instances.values()
         if not any(invariants.keeps(i.core.state) for i in all_ if i.me.operator == operator):
             raise Fault(f"I5: operator {operator} has no active keeper")
+
+
+def _id(me: Instance) -> InstanceId:
+    return me.me

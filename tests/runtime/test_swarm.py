@@ -18,7 +18,7 @@ from anabranch.runtime.simulation.swarm import Chunk, Tally, run_chunk, swarm
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 
 SEEDS = 150
-BROKEN_SEEDS = 60
+BROKEN_SEEDS = 150
 CAUGHT_LATE = {
     "R3': START leaves out a successor whose LEAVE has told the children",
     "R3': START leaves out a predecessor whose EOS has told the children",

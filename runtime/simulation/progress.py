@@ -1,0 +1,120 @@
+"""How far event time has come at an instance: what predecessors say, and what it says itself.
+
+A watermark w says: no tuple older than w follows. It keeps its place: behind all results made
+before it, and in the queue behind the batches that came before it. The rules that keep it true
+while instances come, go and take key groups over from each other:
+
+W1  Who learns of a new predecessor lets it begin with what its creator has said.
+W2  A newcomer begins with what its creator had heard when it announced it.
+W3  Who expects state holds back what it says until the state and all that was kept is worked off.
+W4  An heir says how far it is when it accepts; the giver freezes nothing before it is as far.
+W5  From freezing groups to announcing their new owners the giver holds back what it says.
+W6  What an instance says follows all results that it held before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.states import Active, ClosingIn, Draining
+from anabranch.runtime.simulation.channel import Channel
+from anabranch.runtime.simulation.fault import Fault
+
+if TYPE_CHECKING:
+    from anabranch.runtime.simulation.instance import Instance
+
+FREEZING = "freezing"
+
+
+class Progress:
+    """`heard`: what each predecessor has said; `value`: the least of it. `out`: what this instance
+    may say, `stated`: what it has said."""
+
+    def __init__(self, me: Instance) -> None:
+        self.me = me
+        self.heard: dict[InstanceId, float] = {}
+        self.value = self.out = self.stated = -math.inf
+        self._holds: set[Hashable] = set()
+
+    # -- what predecessors say; in the order of the queue --------------------------------------
+
+    def begin(self, preds: Iterable[InstanceId], value: float) -> None:
+        """W2, with all predecessors of the creator; founders begin with nothing. It says nothing
+        before it knows whether it expects state."""
+        self.heard = dict.fromkeys(preds, value)
+        self.value = value
+
+    def say(self, pred: InstanceId, watermark: float) -> None:
+        if pred in self.heard:  # a newcomer may hear of one that left before it was announced
+            self.heard[pred] = max(self.heard[pred], watermark)
+            self._combine()
+
+    def add(self, new: Iterable[InstanceId], creator: InstanceId) -> None:
+        """W1."""
+        for pred in new:
+            self.heard.setdefault(pred, self.inherited(creator))
+        self._combine()
+
+    def inherited(self, creator: InstanceId) -> float:
+        if creator not in self.heard:
+            raise Fault(f"W1: {self.me.me} learns of children of {creator}, which it has not heard")
+        return self.heard[creator]
+
+    def remove(self, pred: InstanceId) -> None:
+        self.heard.pop(pred, None)
+        self._combine()
+
+    def _combine(self) -> None:
+        if not self.heard:
+            return  # nothing will come any more; nobody needs to know
+        value = min(self.heard.values())
+        if value < self.value:
+            raise Fault(f"W: the watermark of {self.me.me} goes back, {self.value} to {value}")
+        if value > self.value:
+            self.value = value
+            self.me.work.advance(value)
+            self.look()
+
+    # -- what this instance says ---------------------------------------------------------------
+
+    def read_up_to(self, value: float) -> None:
+        """A source knows by itself."""
+        self.value = max(self.value, value)
+        self.look()
+
+    def hold(self, why: Hashable) -> None:
+        """W3, W5."""
+        self._holds.add(why)
+
+    def release(self, why: Hashable) -> None:
+        if why in self._holds:
+            self._holds.discard(why)
+            self.look()
+
+    def look(self) -> None:
+        """Say what may be said."""
+        if self._holds or self.value <= self.out:
+            return
+        self.out = self.value
+        self.me.work.out_has_moved()
+        self.when_sent(self.out)
+
+    def when_sent(self, watermark: float) -> None:
+        """W6."""
+        self.me.outbox.when_sent(lambda: self._state(watermark))
+
+    def _state(self, watermark: float) -> None:
+        self.stated = max(self.stated, watermark)
+        for branch in self.me.outbox.branches:
+            for channel in branch.channels:
+                self.state_to(channel)
+
+    def state_to(self, channel: Channel) -> None:
+        """Also to a successor that is new; never behind the last word to one."""
+        if self.stated > -math.inf and isinstance(
+            self.me.core.state, Active | ClosingIn | Draining
+        ):
+            channel.send_watermark(self.stated)

@@ -1,10 +1,14 @@
-"""The pipeline `wordcount`: the words of a stream of texts, to be counted after collection.
+"""Counting the words of a stream of texts: inside the pipeline, or by whoever collects them.
 
-    texts -> split -> clean -> words
+    lines -> split -> count -> counts        `pipeline`
+    texts -> split -> clean -> words         `wordcount`
 
-The pipeline keeps no state: it makes the words, and whoever collects them counts, Spark with
+`pipeline` keeps the counts itself, by key: for each word that comes it gives (word, how often so
+far). Its oracle is `expected`.
+
+`wordcount` keeps no state: it makes the words, and whoever collects them counts, Spark with
 `groupBy("word").count()` or plainly `count`. `split` cuts at blanks, `clean` makes what was cut
-into words in lower case: none of `---`, two of `and/or`.
+into words in lower case: none of `---`, two of `and/or`. Its oracle is `oracle`.
 """
 
 from __future__ import annotations
@@ -15,6 +19,50 @@ from collections.abc import Iterable, Mapping
 from anabranch.runtime.ends import Sink, Source
 from anabranch.runtime.graph import Pipeline, Scale
 from anabranch.workloads.texts import text_of, words_of
+
+Counted = tuple[str, int]
+"""A word, and how often it has come so far."""
+
+
+def pipeline(
+    source: Source, sink: Sink, *, name: str = "wordcount", scale: Scale | None = None
+) -> Pipeline:
+    """The pipeline from `source` (texts, or records with a field `text`) to `sink` (`Counted`).
+
+    `scale`: of both operators (default `Scale()`).
+    """
+    scale = scale or Scale()
+    pipeline = Pipeline(name)
+    (
+        pipeline.source("lines", source)
+        .flat_map("split", words_in, scale=scale)
+        .key_by(itself)
+        .fold("count", 0, one_more, scale=scale)
+        .sink("counts", sink)
+    )
+    return pipeline
+
+
+def words_in(item: str | Mapping[str, object]) -> list[str]:
+    return words_of(text_of(item))
+
+
+def itself(word: str) -> str:
+    return word
+
+
+def one_more(seen: int, _word: str) -> int:
+    return seen + 1
+
+
+def expected(lines: Iterable[str | Mapping[str, object]]) -> dict[str, list[Counted]]:
+    """What `pipeline` must give for each word, in order, computed in this process."""
+    results: dict[str, list[Counted]] = {}
+    for line in lines:
+        for word in words_of(text_of(line)):
+            mine = results.setdefault(word, [])
+            mine.append((word, len(mine) + 1))
+    return results
 
 
 def split(item: str | Mapping[str, object]) -> list[str]:

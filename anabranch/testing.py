@@ -1,0 +1,284 @@
+"""Tests of pipelines: in one process, in virtual time, always the same.
+
+    def test_words_are_counted():
+        outcome = ab.testing.run(pipeline, {"lines": ["a b", "a"]})
+        assert outcome["out"] == [("a", 1), ("b", 1), ("a", 2)]
+
+The tuples given stand in for the sources, and what reaches the sinks is kept: no file is touched.
+Step by step, with time that passes when the test says so, and keys that change their owner:
+
+    with ab.testing.harness(pipeline, instances={"count": 2}) as h:
+        h.send("lines", "a b")
+        h.move("count", [h.group("a")], to=1)
+        h.send("lines", "a")
+        h.advance(10.0)
+        assert h.results("out") == [("a", 1), ("b", 1), ("a", 2)]
+
+What an operator makes of a tuple goes through all operators behind it before the next is looked
+at, in the order in which the pipeline was written. On the way from operator to operator tuples
+are encoded as in a run, so what cannot travel is found here too. Event time goes forward after
+each tuple that moves it. A run with several instances per operator mixes streams otherwise: what
+holds there, and here, is the order of the tuples of one key from one sender.
+
+Processing time stands still but for `advance` and where a function waits (`asyncio.sleep`, the
+pauses of a `Retry`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, TypeVar
+
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.testing_flow import Flow, Node
+from anabranch.virtual_time import VirtualLoop
+
+__all__ = ["Harness", "Outcome", "by_key", "harness", "run"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run. `outcome["out"]`: the tuples that reached the sink `out`, in order.
+
+    `late`: late tuples by operator, whatever it does with them. `dead`: dead letters by operator,
+    other than late ones. Neither has operators without any.
+    """
+
+    sinks: Mapping[str, list[Any]]
+    late: Mapping[str, list[Any]]
+    dead: Mapping[str, list[DeadLetter]]
+    watermarks: Mapping[str, float]
+    """How far event time had come at the end of the input, before the stream ended."""
+
+    def __getitem__(self, sink: str) -> list[Any]:
+        return self.sinks[_known("sink", sink, self.sinks)]
+
+    def watermark(self, operator: str) -> float:
+        return self.watermarks[_known("operator", operator, self.watermarks)]
+
+
+def run(
+    pipeline: Pipeline,
+    inputs: Mapping[str, Iterable[Any]],
+    *,
+    instances: Mapping[str, int] | None = None,
+    start: float = 0.0,
+) -> Outcome:
+    """Run a pipeline on given tuples, source name -> tuples, to its end.
+
+    The sources send one after the other, in the order given; all end at the end. `instances`:
+    of keyed operators (default 1). `start`: the processing time, in seconds since 1970, at which
+    all happens. Raises `PipelineError` for a pipeline that cannot run and for unknown names.
+    """
+    with Harness(pipeline, instances, start) as h:
+        for source in inputs:
+            h.check_source(source)
+        for source, tuples in inputs.items():
+            h.send(source, *tuples)
+        watermarks = h.watermarks()
+        h.close()
+        return Outcome(h.flow.delivered, dict(h.flow.late), dict(h.flow.dead), watermarks)
+
+
+def harness(
+    pipeline: Pipeline,
+    *,
+    instances: Mapping[str, int] | None = None,
+    start: float = 0.0,
+) -> Harness:
+    """A pipeline that is run step by step; see `run` for the arguments."""
+    return Harness(pipeline, instances, start)
+
+
+def by_key(results: Iterable[Any]) -> dict[Any, list[Any]]:
+    """Results whose first field is their key, sorted by it: what does not depend on how the
+    operators' instances interleave."""
+    found: dict[Any, list[Any]] = {}
+    for result in results:
+        found.setdefault(result[0], []).append(result)
+    return found
+
+
+class Harness:
+    """A pipeline that lives in this process. Used with `with`, or closed by `close`."""
+
+    def __init__(
+        self, pipeline: Pipeline, instances: Mapping[str, int] | None, start: float
+    ) -> None:
+        pipeline.validate()
+        _refuse_running_loop()
+        self._loop = VirtualLoop()
+        self._taken: dict[str, int] = {}
+        try:
+            self.flow = Flow(pipeline, instances or {}, self._loop, start)
+        except BaseException:
+            self._loop.close()
+            raise
+        self._closed = False
+
+    # -- what comes in ---------------------------------------------------------------------
+
+    def send(self, source: str, *tuples: Any) -> None:
+        """Let a source send tuples; returns when all that follows from them has happened."""
+        name = self.check_source(source)
+        self._do(self.flow.send(name, list(tuples)))
+
+    def end(self, source: str) -> None:
+        """This source has come to its end; event time does not wait for it any more."""
+        self._do(self.flow.end(self.check_source(source)))
+
+    def advance(self, seconds: float) -> None:
+        """Let processing time pass: timers go off, silent devices are no longer waited for."""
+        if seconds < 0:
+            raise ValueError(f"time does not go back: expected seconds >= 0, got {seconds}")
+        self._do(self.flow.advance(seconds))
+
+    def close(self) -> None:
+        """End all sources, and with them the stream: what waits for more is made of what there
+        is. Results stay readable. Raises what closing the operators' objects raises."""
+        if self._closed:
+            return
+        try:
+            self._do(self.flow.close())
+        finally:
+            self._give_up()
+
+    def __enter__(self) -> Harness:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # After an error of the test the end of the stream would only hide it behind another.
+        if error is None:
+            self.close()
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._closed = True
+        self._loop.close()
+
+    # -- what comes out --------------------------------------------------------------------
+
+    def results(self, sink: str) -> list[Any]:
+        """All tuples that have reached a sink."""
+        return list(self.flow.delivered[_known("sink", sink, self.flow.delivered)])
+
+    def news(self, sink: str) -> list[Any]:
+        """Those that have reached a sink since this was last asked."""
+        results = self.results(sink)
+        before = self._taken.get(sink, 0)
+        self._taken[sink] = len(results)
+        return results[before:]
+
+    @property
+    def late(self) -> dict[str, list[Any]]:
+        """Late tuples so far, by operator."""
+        return dict(self.flow.late)
+
+    @property
+    def dead(self) -> dict[str, list[DeadLetter]]:
+        """Dead letters so far, by operator, without late tuples."""
+        return dict(self.flow.dead)
+
+    def watermark(self, operator: str) -> float:
+        """How far event time has come: what the operator has told its successors; for a sink,
+        what it has been told. -inf before anything was said, +inf at the end of the stream."""
+        watermarks = self.watermarks()
+        return watermarks[_known("operator", operator, watermarks)]
+
+    def watermarks(self) -> dict[str, float]:
+        return {name: node.watermark for name, node in self.flow.nodes.items()}
+
+    @property
+    def now(self) -> float:
+        """Processing time, in seconds since 1970."""
+        return self.flow.wall()
+
+    # -- keys ------------------------------------------------------------------------------
+
+    def group(self, key: Any) -> int:
+        """The key group of a key, in this pipeline."""
+        return self.flow.group_of[key]
+
+    def owner(self, operator: str, key: Any) -> int:
+        """The number of the instance that has a key."""
+        return self._keyed(operator).owner_of[self.group(key)]
+
+    def state(self, operator: str, key: Any) -> Any:
+        """The state of a key; raises `KeyError` for a key without any."""
+        keyed = self._keyed(operator)
+        return keyed.instances[self.owner(operator, key)].keyed.states()[key]
+
+    def move(self, operator: str, groups: Iterable[int], *, to: int) -> None:
+        """Give key groups, with the state of their keys, to another instance, as scaling does.
+
+        State and timers are pickled on the way; raises what pickle raises.
+        """
+        with self.moving(operator, groups, to=to):
+            pass
+
+    @contextmanager
+    def moving(self, operator: str, groups: Iterable[int], *, to: int) -> Iterator[None]:
+        """The same in two steps: inside `with` the groups are at rest. Tuples for them wait, and
+        are processed at the new owner."""
+        keyed = self._keyed(operator)
+        if to not in range(len(keyed.instances)):
+            raise PipelineError(
+                f"operator {operator!r} has no instance {to}: expected 0 to "
+                f"{len(keyed.instances) - 1}; give instances={{{operator!r}: {to + 1}}} for more"
+            )
+        chosen = frozenset(groups)
+        if unknown := chosen - set(range(len(keyed.owner_of))):
+            raise PipelineError(
+                f"no such key group: {min(unknown)}; expected 0 to {len(keyed.owner_of) - 1}"
+            )
+        moved = keyed.freeze(chosen, to)
+        yield
+        self._do(self.flow.move(keyed, moved, to))
+
+    def _keyed(self, operator: str) -> Node:
+        name = _known("keyed operator", operator, self.flow.keyed)
+        return self.flow.keyed[name]
+
+    def check_source(self, source: str) -> str:
+        """Raises `PipelineError` unless there is such a source."""
+        return _known("source", source, self.flow.sources)
+
+    def _do(self, what: Coroutine[Any, Any, T]) -> T:
+        if self._closed:
+            what.close()
+            raise RuntimeError("the harness is closed; make another one")
+        return self._loop.run_until_complete(what)
+
+
+def _known(kind: str, name: str, names: Iterable[str]) -> str:
+    known = list(names)
+    if name in known:
+        return name
+    near = difflib.get_close_matches(str(name), known, 1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known) or 'none'}"
+    raise PipelineError(f"the pipeline has no {kind} {name!r}; {hint}")
+
+
+def _refuse_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "a pipeline is tested on an event loop of its own: call this from a plain function, "
+        "not from an `async def`"
+    )

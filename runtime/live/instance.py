@@ -13,7 +13,7 @@ import asyncio
 import math
 import random
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Iterable
 from typing import Any, assert_never
 
@@ -106,6 +106,8 @@ class Instance:
         self._performing = False
         self._progress = asyncio.Event()
         self._heir_watermark = -math.inf
+        self._expected: defaultdict[InstanceId, deque[int]] = defaultdict(deque)
+        self._expectations = 0
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
         self._late_error: Exception | None = None
@@ -206,10 +208,10 @@ class Instance:
             case effects.TransferGroups(to=to, groups=groups):
                 self.groups.transfer(to, groups)
             case effects.ExpectState(sender=sender):
-                self.gate.hold(sender)  # W3
-                self.groups.expect(sender)
+                self._expect_state(sender)
             case effects.StateComplete(sender=sender):
-                self.groups.complete(sender, lambda: self._state_is_in(sender))
+                token = self._expected[sender].popleft()
+                self.groups.complete(token, lambda: self._state_is_in(token))
             case _:
                 assert_never(effect)
 
@@ -242,8 +244,16 @@ class Instance:
         self.gate.release("freezing")
         self.watermarks.pass_on()
 
-    def _state_is_in(self, sender: InstanceId) -> None:
-        self.gate.release(sender)
+    def _expect_state(self, sender: InstanceId) -> None:
+        """The same sender may give more before what it gave first is worked off, so each time has
+        a token of its own."""
+        self._expectations += 1
+        self._expected[sender].append(self._expectations)
+        self.gate.hold(self._expectations)  # W3
+        self.groups.expect(self._expectations)
+
+    def _state_is_in(self, token: int) -> None:
+        self.gate.release(token)
         self.watermarks.pass_on()
         self.check_drained()
 

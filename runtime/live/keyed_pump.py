@@ -89,8 +89,9 @@ class KeyedPump(QueuePump):
         work = self._transfer(to, groups)
         self.instance.intake.put_errand(lambda: self.instance.spawn_task(work, f"state to {to}"))
 
-    def expect(self, sender: InstanceId) -> None:
-        self.processor.expect(sender)
+    def expect(self, token: int) -> None:
+        """Tuples of groups that are not here yet may come; `token`: this expectation's own."""
+        self.processor.expect(token)
 
     def install(self, chunk: bytes) -> None:
         """Duty 11: a piece of state has come."""
@@ -100,11 +101,11 @@ class KeyedPump(QueuePump):
 
         self._add(errand)
 
-    def complete(self, sender: InstanceId, then: Callable[[], None]) -> None:
+    def complete(self, token: int, then: Callable[[], None]) -> None:
         """All pieces have come; call `then` when they are in and what was kept is processed."""
 
         async def errand() -> None:
-            self.processor.all_came(sender)
+            self.processor.all_came(token)
             then()
 
         self._add(errand)

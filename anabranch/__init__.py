@@ -19,7 +19,7 @@ from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Step,
 from anabranch.steps import filter, flat_map, map
 
 if TYPE_CHECKING:
-    from anabranch import spark
+    from anabranch import spark, testing
     from anabranch.running import run, start
     from anabranch.runtime.failure import RunFailed
     from anabranch.runtime.sinks import discard, foreach, jsonl, stdout
@@ -40,6 +40,7 @@ _LAZY = {
     "start": "anabranch.running",
     "stdin": "anabranch.runtime.sources",
     "stdout": "anabranch.runtime.sinks",
+    "testing": "anabranch",
 }
 """Names and the modules that have them, imported when first used: the command line must start
 fast, and a pipeline without Spark must not need it."""
@@ -90,4 +91,5 @@ __all__ = [
     "start",
     "stdin",
     "stdout",
+    "testing",
 ]

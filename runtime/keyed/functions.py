@@ -8,47 +8,36 @@ from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
+from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer, ValueHandler
 
-_UNSEEN = object()
+TIMERS_AT_END_MAX = 1000
 
 
-class Folding(Handler):
+class Folding(ValueHandler):
     """`fold`: state = fn(state, tuple); emits (key, state) for each tuple.
 
-    `initial`: a value, which each key gets a copy of, or a function without arguments that makes
-    one.
+    `initial`: a value, of which each key gets a copy of its own, or a function without arguments
+    that makes one.
     """
 
     def __init__(self, initial: Any, fn: Callable[[Any, Any], Any]) -> None:
         self.initial = initial
-        self.fn = fn
+        self.following = fn
 
-    def new_state(self, key: Any) -> Any:
-        return self.initial() if callable(self.initial) else copy.deepcopy(self.initial)
-
-    def on_tuple(
-        self, key: Any, state: Any, item: Any, side: int, time: KeyTime
-    ) -> tuple[Any, Iterable[Any]]:
-        state = self.fn(state, item)
-        return state, ((key, copy.deepcopy(state)),)
+    def first(self, item: Any) -> Any:
+        initial = self.initial
+        state = initial() if callable(initial) else copy.deepcopy(initial)
+        return self.following(state, item)
 
 
-class Reducing(Handler):
+class Reducing(ValueHandler):
     """`reduce`: the first tuple of a key is its value, then value = fn(value, tuple)."""
 
     def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
-        self.fn = fn
+        self.following = fn
 
-    def new_state(self, key: Any) -> Any:
-        return None
-
-    def on_tuple(
-        self, key: Any, state: Any, item: Any, side: int, time: KeyTime
-    ) -> tuple[Any, Iterable[Any]]:
-        # A list of one, so that a value may be None.
-        state = [item if state is None else self.fn(state[0], item)]
-        return state, ((key, copy.deepcopy(state[0])),)
+    def first(self, item: Any) -> Any:
+        return item
 
 
 class Processing(Handler):
@@ -56,16 +45,18 @@ class Processing(Handler):
     it; or an object with `on_tuple` and `on_timer`.
 
     If a function raises, what it has changed in the state until then stays changed; its results
-    are lost, and the tuple is tried again or becomes a dead letter.
+    and timers are lost, and the tuple is tried again or becomes a dead letter.
     """
+
+    timers_at_end_max = TIMERS_AT_END_MAX
 
     def __init__(self, fn: Any, state: Callable[[], Any] | Mapping[str, Callable[[], Any]]) -> None:
         made = fn() if isinstance(fn, type) else fn
         self._made = made
         self._new = state
-        self._on_tuple = _with_time(made.on_tuple if hasattr(made, "on_tuple") else made, 3)
+        self._on_tuple = _with_time(getattr(made, "on_tuple", made))
         timed = getattr(made, "on_timer", None)
-        self._on_timer = _with_time(timed, 3) if timed else None
+        self._on_timer = _with_time(timed) if timed else None
 
     def new_state(self, key: Any) -> Any:
         if isinstance(self._new, Mapping):
@@ -75,14 +66,14 @@ class Processing(Handler):
     def on_tuple(
         self, key: Any, state: Any, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
-        return state, list(self._on_tuple(key, state, item, time) or ())
+        return state, _results(self._on_tuple(key, state, item, time))
 
     def on_timer(
         self, key: Any, state: Any, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         if self._on_timer is None:
             return state, ()
-        return state, list(self._on_timer(key, state, timer, time) or ())
+        return state, _results(self._on_timer(key, state, timer, time))
 
     def close(self) -> None:
         if hasattr(self._made, "close"):
@@ -92,6 +83,8 @@ class Processing(Handler):
 class Passing(Handler):
     """A keyed sink: nothing is kept; each key's tuples stay in order."""
 
+    keeps_state = False
+
     def new_state(self, key: Any) -> Any:
         return None
 
@@ -100,14 +93,27 @@ class Passing(Handler):
     ) -> tuple[Any, Iterable[Any]]:
         return None, (item,)
 
-    def is_empty(self, state: Any) -> bool:
-        return True
 
-
-def _with_time(fn: Callable[..., Any], arguments: int) -> Callable[..., Any]:
-    """`fn` as a function that always gets the time as its last argument."""
+def _results(returned: Any) -> Iterable[Any]:
+    """All of them, so that a generator that fails half way has given nothing."""
+    if returned is None:
+        return ()
+    if type(returned) is list:
+        return returned
     try:
-        inspect.signature(fn).bind(*[None] * (arguments + 1))
+        each = iter(returned)
     except TypeError:
+        kind = type(returned).__name__
+        raise TypeError(
+            f"process expects a list or another iterable back, or None, got a value of type {kind}"
+        ) from None
+    return list(each)
+
+
+def _with_time(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """`fn` as a function that always gets the time as its fourth argument."""
+    try:
+        inspect.signature(fn).bind(*[None] * 4)
+    except (TypeError, ValueError):
         return lambda key, state, item, time: fn(key, state, item)
     return fn

@@ -7,8 +7,11 @@ back results. Everything that must survive a change of owner is in the state or 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+
+NOTHING: Any = object()
+"""Stands for the state of a key that has none."""
 
 
 class Timer(NamedTuple):
@@ -43,6 +46,15 @@ class KeyTime(ABC):
 
 
 class Handler(ABC):
+    """What it says through `KeyTime` while it is called is done when it has returned; if it raises,
+    nothing of that is done, and no result counts."""
+
+    keeps_state = True
+    """False: tuples pass as they are, and nothing is kept for their keys."""
+    timers_at_end_max: int | None = None
+    """How many timers `on_timer` may set for a key at the end of the stream, where each fires at
+    once; None: any number."""
+
     @abstractmethod
     def new_state(self, key: Any) -> Any:
         """The state of a key that was never seen, or was forgotten."""
@@ -60,8 +72,33 @@ class Handler(ABC):
         return state, ()
 
     def is_empty(self, state: Any) -> bool:
-        """Whether nothing in it is worth keeping, so that the key may be forgotten."""
+        """Whether nothing in it is worth keeping, so that the key may be forgotten, unless it has
+        timers. Asked after each call."""
         return False
 
     def close(self) -> None:  # noqa: B027 - optional
         """The instance ends."""
+
+
+class ValueHandler(Handler):
+    """Keeps a value per key that each tuple replaces; (key, value) goes on every time.
+
+    The processor does this in a loop of its own, with `first` and `following` instead of
+    `on_tuple`: the state is the value.
+    """
+
+    following: Callable[[Any, Any], Any]
+    """(value, tuple) -> value"""
+
+    @abstractmethod
+    def first(self, item: Any) -> Any:
+        """The value after the first tuple of a key."""
+
+    def new_state(self, key: Any) -> Any:
+        return NOTHING
+
+    def on_tuple(
+        self, key: Any, state: Any, item: Any, side: int, time: KeyTime
+    ) -> tuple[Any, Iterable[Any]]:
+        value = self.first(item) if state is NOTHING else self.following(state, item)
+        return value, ((key, value),)

@@ -1,87 +1,49 @@
 """One instance's keyed operator: the state of its keys, and what happens to tuples in its turn.
 
-    run ──▶ groups that are mine ──▶ handler ──▶ results (emit)
-       └──▶ groups on the move: kept in order, each with the watermark of its arrival
-    freeze ▶ export ▶ chunks ▶ install, at the new owner: state, timers, then what was kept
+    run ──▶ groups that are open here ──▶ handler ──▶ results (emit)
+       └──▶ groups on the move: kept in order, each tuple with the watermark that it met
+    freeze ▶ export ▶ chunks ▶ install, at the new owner: state and timers, then what was kept
 
-A key that is known is mine, so the usual tuple costs one look into a dictionary. Only while groups
-move are tuples sorted by group first. Order: tuples of one key are processed in the order of
-their arrival, whoever owns it when; what comes along with the state goes before what was kept
-here. A tuple is judged late by the watermark with which it came.
+A key that has state here is open, so the usual tuple costs one look into a dictionary. Only while
+groups are frozen, or what was kept for one is worked off, are tuples sorted by group first.
+
+- **Order**: tuples of one key are processed as they have come, whoever owns it when. What comes
+  along with the state goes before what was kept here. Each is judged by the watermark it met.
+- **Failure**: as in `anabranch.runtime.operators`, but a tuple is tried again at once, before
+  others, which may be of the same key. A timer that fails becomes a dead letter too.
+- **Cancelling** `run` loses nothing: what has not been processed goes on with the next `run`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import pickle
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from copy import deepcopy
-from typing import Any, NamedTuple
+from typing import Any
 
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Operator
-from anabranch.runtime.keyed.groups import GroupCache
-from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
-from anabranch.runtime.keyed.late import Late
+from anabranch.runtime.keyed.handler import Timer
+from anabranch.runtime.keyed.heat import Heat
+from anabranch.runtime.keyed.moving import Arrival, Giver, Kept, group_in
+from anabranch.runtime.keyed.store import Store
 from anabranch.runtime.keyed.timers import Timers
+from anabranch.runtime.keyed.work import Worker
 from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import Part, StepError
 
 SLICE_TUPLES_FIRST = 64
-HEAT_EVERY = 8
-"""One of so many slices is looked at to see which groups are hot."""
-HEAT_KEPT = 0.9
-"""How much of the heat stays when the next sample is added."""
-
-_MISSING = object()
-_ATOMS = frozenset((type(None), bool, int, float, str, bytes, complex))
-
-
-class Kept(NamedTuple):
-    """A tuple of a group on the move."""
-
-    key: Any
-    item: Any
-    side: int
-    watermark: float
-
-
-class Chunk(NamedTuple):
-    """A piece of the state of one group: `entries` are (key, state, event timers, processing
-    timers)."""
-
-    group: int
-    entries: list[tuple[Any, Any, dict[str, float], dict[str, float]]]
-    kept: list[Kept]
-    last: bool
-
-
-class _Time(KeyTime):
-    """The time as the present key meets it."""
-
-    def __init__(self, event: Timers, processing: Timers) -> None:
-        self.watermark = -math.inf
-        self.now = 0.0
-        self.key: Any = None
-        self.lates: list[tuple[Any, float]] = []
-        self._timers = {False: event, True: processing}
-
-    def set_timer(self, at: float, name: str = "", *, processing: bool = False) -> None:
-        self._timers[processing].set(self.key, name, at)
-
-    def cancel_timer(self, name: str = "", *, processing: bool = False) -> None:
-        self._timers[processing].cancel(self.key, name)
-
-    def late(self, item: Any, by_s: float) -> None:
-        self.lates.append((item, by_s))
 
 
 class KeyedProcessor:
-    """See the module. `emit` gets a `Part` for each slice of a batch (with its tag), and others
-    without a tag for timers and for kept tuples. `turn` is awaited between two slices."""
+    """`emit` gets a `Part` for each slice of a batch (with its tag), and others without a tag for
+    timers and for kept tuples. `turn` is awaited between two slices; others may call everything
+    but `run` meanwhile.
+
+    `owned`: groups whose tuples are processed here. `frozen`: those which were. `pended`: kept
+    tuples; `pended_in`, `pended_out`: how many have come and gone with their groups. `late`: late
+    tuples, by what became of them.
+    """
 
     def __init__(
         self,
@@ -94,121 +56,155 @@ class KeyedProcessor:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        assert operator.keyed is not None
         self.operator = operator
-        self.owned: frozenset[int] = frozenset()
         self.frozen: frozenset[int] = frozenset()
-        self.pended = 0
-        """Kept tuples."""
         self.pended_out = 0
         self.pended_in = 0
-        self.late: Counter[str] = Counter()
-        """Late tuples, by what became of them."""
         self.watermark = -math.inf
-        self._spec = operator.keyed
-        self._handler = self._make()
+        self._store = Store(groups)
+        self._worker = Worker(operator, self._store, wall, self._keep)
+        self._heat = Heat(groups, self._store.group_of, clock())
         self._emit = emit
         self._turn = turn
         self._clock = clock
-        self._wall = wall
         self._slice_s = slice_s
         self._slice_tuples = SLICE_TUPLES_FIRST
-        self._slices = 0
         self._turn_at = clock()
-        self._group_of = GroupCache(groups)
-        self._states: dict[Any, Any] = {}
-        self._keys: list[set[Any]] = [set() for _ in range(groups)]
-        self._event, self._processing = Timers(), Timers()
-        self._time = _Time(self._event, self._processing)
+        self._batches: deque[tuple[list[Any], list[Any], int, Any]] = deque()
         self._kept: dict[int, deque[Kept]] = {}
-        self._arriving: dict[int, list[Kept]] = {}
-        self._heat = [0.0] * groups
-        self._expected: set[Any] = set()
-        self._steady = True
-        """Whether every tuple that can come is of a group that is mine."""
+        self._arriving: dict[int, Arrival] = {}
+        self._behind: frozenset[int] = frozenset()
+        """Groups that are mine as soon as what was kept for them is processed."""
+        self._shut: frozenset[int] = frozenset()
+        """Groups with state here whose tuples must not be processed: `frozen` and `_behind`."""
 
-    def _make(self) -> Handler:
-        try:
-            return self._spec.make()
-        except Exception as error:
-            name = self.operator.name
-            raise StepError(
-                f"operator {name!r}: what it does cannot be made: {describe(error)}"
-            ) from error
+    @property
+    def owned(self) -> frozenset[int]:
+        return self._worker.owned
 
-    # -- ownership -------------------------------------------------------------------------
+    @property
+    def pended(self) -> int:
+        kept = sum(map(len, self._kept.values())) if self._kept else 0
+        return kept + sum(len(a.kept) for a in self._arriving.values())
 
-    def own(self, groups: Iterable[int]) -> None:
-        """Groups that are mine from the beginning, with nothing in them."""
-        self.owned |= frozenset(groups)
-        self._look()
-
-    def expect(self, sender: Any) -> None:
-        """State is to come from `sender`; tuples of its groups may come first, and are kept."""
-        self._expected.add(sender)
-        self._look()
-
-    def all_came(self, sender: Any) -> None:
-        self._expected.discard(sender)
-        self._look()
-
-    def freeze(self, groups: Iterable[int]) -> None:
-        """Process nothing of these any more; keep what comes."""
-        groups = frozenset(groups)
-        self.owned -= groups
-        self.frozen |= groups
-        self._look()
-
-    def _look(self) -> None:
-        self._steady = not (self.frozen or self._arriving or self._expected)
+    @property
+    def late(self) -> Counter[str]:
+        return self._worker.late
 
     def heat(self) -> list[float]:
-        """Tuples per group in the samples of late."""
-        return list(self._heat)
+        """Tuples per group of late, estimated from samples."""
+        return self._heat.values(self._clock())
 
     def sizes(self) -> list[int]:
         """Keys per group."""
-        return [len(keys) for keys in self._keys]
+        return self._store.sizes()
 
     def states(self) -> dict[Any, Any]:
         """All states by key, for those who look on."""
-        return self._states
+        return self._store.states
 
-    # -- tuples ----------------------------------------------------------------------------
+    async def close(self) -> None:
+        """Raises what closing the user's object raises."""
+        try:
+            self._worker.handler.close()
+        except Exception as error:
+            name = self.operator.name
+            raise StepError(f"operator {name!r}: close() raised {describe(error)}") from error
+
+    # -- ownership ---------------------------------------------------------------------------
+
+    def own(self, groups: Iterable[int]) -> None:
+        """Groups that are mine from the beginning, with nothing in them."""
+        groups = frozenset(groups)
+        if waiting := sorted(groups & self._kept.keys()):
+            raise ValueError(f"groups {waiting} have tuples already: install their state instead")
+        self._worker.owned |= groups
+
+    def freeze(self, groups: Iterable[int]) -> None:
+        """Process nothing of these any more, as far as they are mine; keep what comes."""
+        groups = frozenset(groups) & self.owned
+        self._worker.owned -= groups
+        self.frozen |= groups
+        self._look()
+
+    def expect(self, token: Any) -> None:
+        """State will come. Nothing to prepare: tuples that are early are kept in any case."""
+
+    def all_came(self, token: Any) -> None:
+        """All state that was expected so is here."""
+
+    def _look(self) -> None:
+        self._shut = self.frozen | self._behind
+
+    def _may_fire(self, key: Any) -> bool:
+        return not self._shut or self._store.group_of[key] in self.owned
+
+    # -- tuples ------------------------------------------------------------------------------
 
     async def run(self, keys: list[Any], tuples: list[Any], side: int, tag: Any = None) -> None:
         """Take a batch: process or keep all of it."""
-        at, end = 0, len(tuples)
-        while True:
-            n = self._slice_tuples
-            whole = at == 0 and n >= end
-            some_keys = keys if whole else keys[at : at + n]
-            some = tuples if whole else tuples[at : at + n]
-            at += len(some)
-            part = await self._slice(some_keys, some, side)
-            part.tag, part.last = tag, at >= end
-            self._emit(part)
+        self._batches.append((keys, tuples, side, tag))
+        await self.drain()
+
+    async def drain(self) -> None:
+        """Work off what a cancelled `run` has left."""
+        while self._batches:
+            await self._slice(*self._batches[0])
             await self._give_turn()
-            if at >= end:
-                return
 
-    async def _slice(self, keys: list[Any], tuples: list[Any], side: int) -> Part:
-        self._slices += 1
-        if self._slices % HEAT_EVERY == 0:
-            self._sample(keys)
-        pended = 0
-        if not self._steady:
-            keys, tuples, pended = self._sort_out(keys, tuples, side)
-        began = self._clock()
-        part = await self._work(keys, tuples, side)
-        part.busy_s = self._clock() - began - part.waited_s
-        part.pended = pended
-        self._adapt(len(tuples), part.busy_s)
-        return part
+    async def _slice(self, keys: list[Any], tuples: list[Any], side: int, tag: Any) -> None:
+        n, began, part = self._slice_tuples, self._clock(), Part(0)
+        later_keys, later = keys[n:], tuples[n:]
+        if later:
+            keys, tuples = keys[:n], tuples[:n]
+        self._heat.note(keys, began)
+        if self._shut and tuples:
+            keys, tuples = self._sort_out(keys, tuples, side, part)
+        sorted_out = part.pended
+        try:
+            await self._worker.work(keys, tuples, side, self.watermark, part)
+        finally:
+            done = part.taken + part.pended - sorted_out
+            if done < len(tuples):
+                later_keys, later = keys[done:] + later_keys, tuples[done:] + later
+            part.tag, part.last = tag, not later
+            if part.last:
+                self._batches.popleft()
+            else:
+                self._batches[0] = later_keys, later, side, tag
+            self._done(part, began)
+        self._adapt(part)
 
-    def _adapt(self, taken: int, busy_s: float) -> None:
-        if taken:
-            fitting = int(taken * self._slice_s / busy_s) if busy_s > 0 else 2 * taken
+    def _sort_out(
+        self, keys: list[Any], tuples: list[Any], side: int, part: Part
+    ) -> tuple[list[Any], list[Any]]:
+        """Keep the tuples of groups that are shut; the others."""
+        if self._worker.open(keys, self.owned):
+            return keys, tuples
+        open_keys, open_tuples = [], []
+        for key, item in zip(keys, tuples, strict=True):
+            try:
+                group = self._store.group_of[key]
+            except TypeError:
+                group = -1  # no key: the worker says so
+            if group in self._shut:
+                self._keep(group, Kept(key, item, side, self.watermark))
+                part.pended += 1
+            else:
+                open_keys.append(key)
+                open_tuples.append(item)
+        return open_keys, open_tuples
+
+    def _keep(self, group: int, kept: Kept) -> None:
+        queue = self._kept.get(group)
+        if queue is None:
+            queue = self._kept[group] = deque()
+        queue.append(kept)
+
+    def _adapt(self, part: Part) -> None:
+        """Size the next slice for the cost of this one; at most double, at once down."""
+        if taken := part.taken:
+            fitting = int(taken * self._slice_s / part.busy_s) if part.busy_s > 0 else 2 * taken
             self._slice_tuples = max(1, min(fitting, 2 * max(taken, self._slice_tuples)))
 
     async def _give_turn(self) -> None:
@@ -216,254 +212,92 @@ class KeyedProcessor:
             await self._turn()
             self._turn_at = self._clock()
 
-    def _sample(self, keys: list[Any]) -> None:
-        self._heat = [HEAT_KEPT * h for h in self._heat]
-        for group, n in Counter(map(self._group_of.__getitem__, keys)).items():
-            self._heat[group] += n
+    def _done(self, part: Part, began: float) -> None:
+        part.busy_s = self._clock() - began - part.waited_s
+        self._emit(part)
 
-    def _sort_out(
-        self, keys: list[Any], tuples: list[Any], side: int
-    ) -> tuple[list[Any], list[Any], int]:
-        """Keep the tuples of groups which are not mine now."""
-        mine_keys, mine = [], []
-        group_of, owned, kept = self._group_of, self.owned, self._kept
-        for key, item in zip(keys, tuples, strict=True):
-            group = group_of[key]
-            if group in owned:
-                mine_keys.append(key)
-                mine.append(item)
-            else:
-                queue = kept.get(group)
-                if queue is None:
-                    queue = kept[group] = deque()
-                queue.append(Kept(key, item, side, self.watermark))
-        pended = len(tuples) - len(mine)
-        self.pended += pended
-        return mine_keys, mine, pended
-
-    async def _work(self, keys: list[Any], tuples: list[Any], side: int) -> Part:
-        part = Part(len(tuples))
-        if self._spec.folds:
-            done = self._fold(keys, tuples, part)
-            keys, tuples = keys[done:], tuples[done:]
-        for key, item in zip(keys, tuples, strict=True):
-            await self._one(key, item, side, self.watermark, part)
-        return part
-
-    def _fold(self, keys: list[Any], tuples: list[Any], part: Part) -> int:
-        """A plain fold in a loop of its own; returns how many tuples it has done, fewer than all
-        if one failed. What it emits is a picture of the state, which lives on."""
-        states, fn = self._states, self._handler.fn  # type: ignore[attr-defined]
-        results: list[Any] = part.results
-        add = results.append
-        try:
-            for key, item in zip(keys, tuples, strict=True):
-                state = states.get(key, _MISSING)
-                if state is _MISSING:
-                    state = fn(self._meet(key), item)
-                    self._keys[self._group_of[key]].add(key)
-                else:
-                    state = fn(state, item)
-                states[key] = state
-                add((key, state if type(state) in _ATOMS else deepcopy(state)))
-        except (Exception, SystemExit):
-            return len(results)
-        return len(tuples)
-
-    def _meet(self, key: Any) -> Any:
-        """The state of a key that is new here."""
-        group = self._group_of[key]
-        if group not in self.owned:
-            raise AssertionError(f"key {key!r} is of group {group}, which is not owned here")
-        return self._handler.new_state(key)
-
-    async def _one(self, key: Any, item: Any, side: int, watermark: float, part: Part) -> None:
-        """One tuple, with its retries."""
-        time = self._time
-        time.key, time.watermark, time.now = key, watermark, self._wall()
-        retry = self.operator.retry
-        for attempt in range(retry.attempts + 1):
-            try:
-                state = self._states.get(key, _MISSING)
-                if state is _MISSING:
-                    state = self._meet(key)
-                state, results = self._handler.on_tuple(key, state, item, side, time)
-                results = list(results)
-            except (Exception, SystemExit) as error:
-                time.lates.clear()
-                if attempt < retry.attempts:
-                    await _pause(retry.backoff_s * 2**attempt, part)
-                    continue
-                part.dead += 1
-                part.letters.append(DeadLetter(describe(error), item, f"key {key!r}"))
-                results = []
-            else:
-                self._store(key, state)
-            break
-        part.results += results
-        if time.lates:
-            self._note_lates(key, part)
-
-    def _store(self, key: Any, state: Any) -> None:
-        if self._handler.is_empty(state) and not self._has_timers(key):
-            self._states.pop(key, None)
-            self._keys[self._group_of[key]].discard(key)
-        else:
-            if key not in self._states:
-                self._keys[self._group_of[key]].add(key)
-            self._states[key] = state
-
-    def _has_timers(self, key: Any) -> bool:
-        return self._event.has(key) or self._processing.has(key)
-
-    def _note_lates(self, key: Any, part: Part) -> None:
-        """Late tuples leave the stream as the operator says; counted, whichever way."""
-        lates, self._time.lates = self._time.lates, []
-        rule = self._spec.late
-        self.late[rule] += len(lates)
-        for item, by_s in lates:
-            if rule == "emit":
-                part.results.append(Late(key, item, by_s))
-                continue
-            part.dead += 1
-            reason = f"late: by {by_s:g} s" if rule == "bury" else "dropped as late"
-            part.letters.append(DeadLetter(reason, item, f"key {key!r}"))
-
-    # -- time ------------------------------------------------------------------------------
+    # -- time --------------------------------------------------------------------------------
 
     def advance(self, watermark: float) -> None:
-        """Event time has come to `watermark`: call the timers that are due, in their order."""
-        if watermark <= self.watermark:
-            return
-        self.watermark = watermark
-        self._fire(self._event, watermark, processing=False)
+        """Event time has come to `watermark`: call the timers that are due, by time and key."""
+        if watermark > self.watermark:
+            self.watermark = watermark
+            self._fire(self._store.event, watermark, processing=False)
 
     def next_due(self) -> float | None:
         """When the next timer in processing time is due."""
-        at = self._processing.next_at()
+        at = self._store.processing.next_at()
         return None if at == math.inf else at
 
     def fire_due(self, now: float) -> None:
-        self._fire(self._processing, now, processing=True)
+        self._fire(self._store.processing, now, processing=True)
 
     def _fire(self, timers: Timers, until: float, *, processing: bool) -> None:
-        part = Part(0)
-        held: list[tuple[Any, str, float]] = []
-        while (due := timers.pop_due(until)) is not None:
-            key, name, at = due
-            if self._group_of[key] in self.owned:
-                self._call(key, Timer(name, at, processing), part)
-            else:
-                held.append(due)
-        for key, name, at in held:  # on the move: its next owner will call it
-            timers.set(key, name, at)
-        self._emit_own(part)
+        part, began = Part(0), self._clock()
+        for key, name, at in timers.due(until, self._may_fire):
+            self._worker.call(key, Timer(name, at, processing), self.watermark, part)
+            if self._clock() - began > self._slice_s:
+                self._done(part, began)
+                part, began = Part(0), self._clock()
+        if part.results or part.letters:
+            self._done(part, began)
 
-    def _call(self, key: Any, timer: Timer, part: Part) -> None:
-        time = self._time
-        time.key, time.watermark, time.now = key, self.watermark, self._wall()
-        try:
-            state = self._states.get(key, _MISSING)
-            if state is _MISSING:
-                state = self._meet(key)
-            state, results = self._handler.on_timer(key, state, timer, time)
-            part.results += results
-        except (Exception, SystemExit) as error:
-            words = f"timer {timer.name!r} at {timer.at:g} of key {key!r}: {describe(error)}"
-            part.letters.append(DeadLetter(words, None, f"key {key!r}"))
-        else:
-            self._store(key, state)
-
-    def _emit_own(self, part: Part) -> None:
-        part.tag, part.last = None, True
-        if part.taken or part.results or part.letters:
-            self._emit(part)
-
-    # -- moving ----------------------------------------------------------------------------
+    # -- moving ------------------------------------------------------------------------------
 
     def export(self, groups: Iterable[int], chunk_bytes: int) -> Iterator[bytes]:
-        """Give away frozen groups, piece by piece; what was given is no longer here."""
-        for group in sorted(groups):
-            assert group in self.frozen, f"group {group} is not frozen"
-            yield from self._export(group, chunk_bytes)
-            self._heat[group] = 0.0
+        """Give away frozen groups in chunks; what was given is not here any more. Other keys may
+        be worked on between two chunks, and tuples of these groups are kept until the last."""
+        groups = sorted(groups)
+        if strange := sorted({*groups} - self.frozen):
+            raise ValueError(f"groups {strange} are not frozen here: freeze them first")
+        giver = Giver(self.operator.name, self._store, chunk_bytes)
+        for group in groups:
+            yield from giver.keys(group)
+            kept = self._kept.get(group)
+            if kept is None:
+                kept = self._kept[group] = deque()
+            for chunk, tuples in giver.tuples(group, kept):
+                self.pended_out += tuples
+                yield chunk
+            self.pended_out += len(kept)
+            chunks = giver.last(group, kept, self._heat.take(group, self._clock()))
+            del self._kept[group]
             self.frozen -= {group}
             self._look()
+            yield from chunks
 
-    def _export(self, group: int, chunk_bytes: int) -> Iterator[bytes]:
-        per_chunk = 16
-        keys = self._keys[group]
-        while keys:
-            some = [keys.pop() for _ in range(min(per_chunk, len(keys)))]
-            entries = [
-                (k, self._states.pop(k), self._event.take(k), self._processing.take(k))
-                for k in some
-            ]
-            data = pickle.dumps(Chunk(group, entries, [], False), 5)
-            per_chunk = max(1, min(4 * per_chunk, int(per_chunk * chunk_bytes / len(data))))
-            yield data
-        kept = self._kept.pop(group, deque())
-        while len(kept) > 256:
-            some_kept = [kept.popleft() for _ in range(256)]
-            yield self._kept_chunk(group, some_kept, last=False)
-        yield self._kept_chunk(group, list(kept), last=True)
+    async def install(self, chunk: bytes) -> None:
+        """A chunk from the former owner. With the last one of a group it is mine; returns when
+        all that was kept for it is processed."""
+        group = group_in(chunk)
+        arrival = self._arriving.setdefault(group, Arrival())
+        self.pended_in += arrival.take(self.operator.name, chunk)
+        if arrival.complete:
+            del self._arriving[group]
+            self._behind |= {group}
+            self._look()
+            self._heat.put(group, arrival.heat, self._clock())
+            self._store.put(group, arrival.entries)
+            self._kept[group] = deque([*arrival.kept, *self._kept.get(group, ())])
+            await self._catch_up(group)
 
-    def _kept_chunk(self, group: int, kept: list[Kept], *, last: bool) -> bytes:
-        self.pended -= len(kept)
-        self.pended_out += len(kept)
-        return pickle.dumps(Chunk(group, [], [*kept], last), 5)
-
-    async def install(self, data: bytes) -> None:
-        """A piece from the old owner. With the last one of a group it is mine."""
-        chunk: Chunk = pickle.loads(data)
-        group = chunk.group
-        self._arriving.setdefault(group, []).extend(chunk.kept)
-        for key, state, event, processing in chunk.entries:
-            self._states[key] = state
-            self._keys[group].add(key)
-            self._event.put(key, event)
-            self._processing.put(key, processing)
-        self.pended_in += len(chunk.kept)
-        self.pended += len(chunk.kept)
-        self._look()
-        if chunk.last:
-            await self._take_over(group)
-
-    async def _take_over(self, group: int) -> None:
-        """Work off what came along, then what was kept here; then it is a group as any other."""
-        waiting = deque(self._arriving[group])
-        self.owned |= {group}
-        while waiting or self._kept.get(group):
-            if not waiting:
-                waiting = self._kept.pop(group)
-            await self._work_off(waiting)
+    async def _catch_up(self, group: int) -> None:
+        kept = self._kept[group]
+        while kept:
+            await self._work_off(kept)
             await self._give_turn()
-        del self._arriving[group]
-        self._kept.pop(group, None)
+        del self._kept[group]
+        self._behind -= {group}
+        self._worker.owned |= {group}
         self._look()
-        part = Part(0)
-        for at, key, name in self._event.due_of(list(self._keys[group]), self.watermark):
-            self._event.cancel(key, name)
-            self._call(key, Timer(name, at), part)
-        self._emit_own(part)
+        self._store.wake(group)
+        self._fire(self._store.event, self.watermark, processing=False)
 
-    async def _work_off(self, waiting: deque[Kept]) -> None:
-        began = self._clock()
-        part = Part(0)
-        while waiting:
-            kept = waiting.popleft()
-            self.pended -= 1
-            part.taken += 1
-            await self._one(kept.key, kept.item, kept.side, kept.watermark, part)
-            if self._clock() - began > self._slice_s:
-                break
-        part.busy_s = self._clock() - began - part.waited_s
-        self._emit_own(part)
-
-    async def close(self) -> None:
-        self._handler.close()
-
-
-async def _pause(seconds: float, part: Part) -> None:
-    part.waited_s += seconds
-    await asyncio.sleep(seconds)
+    async def _work_off(self, kept: deque[Kept]) -> None:
+        part, began = Part(0), self._clock()
+        try:
+            while kept and self._clock() - began - part.waited_s <= self._slice_s:
+                await self._worker.one(kept[0], part)
+                kept.popleft()
+        finally:
+            self._done(part, began)

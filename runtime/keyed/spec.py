@@ -14,7 +14,7 @@ LATE_RULES: tuple[LateRule, ...] = ("bury", "emit", "drop")
 
 @dataclass(frozen=True, slots=True)
 class KeyedEdge:
-    """How tuples of one upstream operator find their key. `side`: 1 for the right side of a join."""
+    """How tuples of one upstream operator find their key. `side`: 1 on the right of a join."""
 
     key: Callable[[Any], Any]
     side: int = 0
@@ -24,14 +24,11 @@ class KeyedEdge:
 class Keyed:
     """What a keyed operator does. `make`: its handler, called once in each instance's process.
 
-    `folds`: the handler is a plain fold (state, tuple) -> state that emits (key, state) for each
-    tuple, which the processor does in a loop of its own. `late`: what becomes of late tuples.
-    `what`: for people, such as `fold` or `window 60 s`.
+    `late`: what becomes of late tuples. `what`: for people, such as `fold` or `window 60 s`.
     """
 
     what: str
     make: Callable[[], Handler]
-    folds: bool = False
     late: LateRule = "bury"
 
 

@@ -44,12 +44,12 @@ class KeyedStream:
     ) -> Stream:
         """`state = fn(state, tuple)` for each key; (key, state) goes on with every tuple.
 
-        `initial`: the state of a new key, or a function without arguments that makes one, such
-        as `list`. If `fn` raises, the state stays as it was, unless `fn` had changed it in place.
+        `initial`: the state of a new key, of which each gets a copy, or a function without
+        arguments that makes one, such as `list`. If `fn` raises, the state stays as it was, unless
+        `fn` had changed it in place.
         """
         check_function(f"fold {name!r}", fn)
-        _check_initial(name, initial)
-        keyed = Keyed(f"fold {_called(fn)}", partial(Folding, initial, fn), folds=True)
+        keyed = Keyed(f"fold {_called(fn)}", partial(Folding, initial, fn))
         return self.operator(name, keyed, scale=scale, retry=retry)
 
     def reduce(
@@ -166,20 +166,6 @@ def check_function(place: str, fn: Any) -> None:
             f"{place}: expected a plain function; state is changed by one tuple at a time, "
             "so await things in a map before"
         )
-
-
-def _check_initial(name: str, initial: Any) -> None:
-    """Keys must not share what a function may change."""
-    if callable(initial):
-        return
-    try:
-        hash(initial)
-    except TypeError:
-        kind = type(initial).__name__
-        raise PipelineError(
-            f"fold {name!r}: all keys would share the initial {initial!r}; give a function that "
-            f"makes one, such as {f'`{kind}`' if not initial else f'`lambda: {initial!r}`'}"
-        ) from None
 
 
 def _check_process(name: str, fn: Any) -> None:

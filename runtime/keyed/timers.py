@@ -1,72 +1,117 @@
 """Timers of keys, of one kind (event time or processing time), soonest first.
 
-A heap with one entry for each setting; entries that were moved or cancelled are passed over when
-they come up. A key has one timer of each name.
+A key has one timer of each name. The heap has an entry for each setting; entries of timers that
+were moved or cancelled are passed over, and swept out when they are more than half of it.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
+
+import msgpack
+
+SWEEP_ABOVE = 64
+
+Names = dict[str, float]
+"""The timers of a key: when each is due."""
 
 
 class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Any, str]] = []
-        self._set: dict[Any, dict[str, float]] = {}
+        self._set: dict[Any, Names] = {}
+        self._live = 0
         self._number = count()
 
     def __len__(self) -> int:
-        return sum(map(len, self._set.values()))
+        return self._live
 
     def set(self, key: Any, name: str, at: float) -> None:
-        self._set.setdefault(key, {})[name] = at
-        heapq.heappush(self._heap, (at, next(self._number), key, name))
+        names = self._set.get(key)
+        if names is None:
+            names = self._set[key] = {}
+        if name not in names:
+            self._live += 1
+        elif names[name] == at:
+            return
+        names[name] = at
+        self._push(key, name, at)
 
     def cancel(self, key: Any, name: str) -> None:
         names = self._set.get(key)
-        if names is not None and names.pop(name, None) is not None and not names:
-            del self._set[key]
+        if names is not None and names.pop(name, None) is not None:
+            self._live -= 1
+            if not names:
+                del self._set[key]
 
     def next_at(self) -> float:
         """When the soonest is due; +inf if there is none."""
         heap = self._heap
         while heap:
             at, _, key, name = heap[0]
-            if self._set.get(key, {}).get(name) == at:
+            if self._at(key, name) == at:
                 return at
             heapq.heappop(heap)
         return math.inf
 
-    def pop_due(self, until: float) -> tuple[Any, str, float] | None:
-        """The soonest timer due by `until`, which is no longer set then: (key, name, at)."""
-        at = self.next_at()
-        if at > until or not self._heap:
-            return None
-        _, _, key, name = heapq.heappop(self._heap)
-        self.cancel(key, name)
-        return key, name, at
-
     def has(self, key: Any) -> bool:
         return key in self._set
 
-    def take(self, key: Any) -> dict[str, float]:
+    def take(self, key: Any) -> Names:
         """Cancel all timers of a key; returns them."""
-        return self._set.pop(key, {})
+        names = self._set.pop(key, {})
+        self._live -= len(names)
+        return names
 
-    def put(self, key: Any, names: dict[str, float]) -> None:
-        for name, at in names.items():
-            self.set(key, name, at)
+    def put(self, key: Any, names: Names) -> None:
+        """Timers that do not fire before `wake`."""
+        if names:
+            self._live += len(names) - len(self._set.get(key, ()))
+            self._set[key] = names
 
-    def due_of(self, keys: Iterable[Any], until: float) -> list[tuple[float, Any, str]]:
-        """Those of certain keys that are due, soonest first."""
-        due = [
-            (at, key, name)
-            for key in keys
-            for name, at in self._set.get(key, {}).items()
-            if at <= until
-        ]
-        return sorted(due, key=lambda d: d[0])
+    def wake(self, keys: Iterable[Any]) -> None:
+        """Have the timers of these keys fire, which were `put` or came up when they must not."""
+        for key in keys:
+            for name, at in self._set.get(key, {}).items():
+                self._push(key, name, at)
+
+    def due(
+        self, until: float, may_fire: Callable[[Any], bool]
+    ) -> Iterator[tuple[Any, str, float]]:
+        """Those due, as (key, name, at), by time and then by key; each is no longer set then.
+
+        Timers that are set meanwhile count. Those of keys which may not fire stay set, and sleep.
+        """
+        while (at := self.next_at()) <= until and self._heap:
+            together = []
+            while self._heap and self._heap[0][0] == at:
+                _, _, key, name = heapq.heappop(self._heap)
+                together.append((key, name))
+            for key, name in in_order(together):
+                if self._at(key, name) == at and may_fire(key):
+                    self.cancel(key, name)
+                    yield key, name, at
+
+    def _at(self, key: Any, name: str) -> float | None:
+        names = self._set.get(key)
+        return None if names is None else names.get(name)
+
+    def _push(self, key: Any, name: str, at: float) -> None:
+        heapq.heappush(self._heap, (at, next(self._number), key, name))
+        if len(self._heap) > 2 * self._live + SWEEP_ABOVE:
+            self._heap = [e for e in self._heap if self._at(e[2], e[3]) == e[0]]
+            heapq.heapify(self._heap)
+
+
+def in_order(due: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
+    """By key, then name; keys that do not compare with each other by their bytes."""
+    if len(due) == 1:
+        return due
+    try:
+        return sorted(due)
+    except TypeError:
+        return sorted(due, key=lambda d: (msgpack.packb(d[0], default=repr), d[1]))

@@ -1,0 +1,73 @@
+"""The states and timers of the keys that are here, with the keys of each group."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.keyed.timers import Names, Timers
+
+
+class Entry(NamedTuple):
+    """All that belongs to a key, ready to travel."""
+
+    key: Any
+    state: Any
+    event: Names
+    processing: Names
+
+
+class Store:
+    """`states` may be read by anybody, and changed for keys that are in it."""
+
+    def __init__(self, groups: int) -> None:
+        self.group_of = GroupCache(groups)
+        self.states: dict[Any, Any] = {}
+        self.event = Timers()
+        self.processing = Timers()
+        self._keys: list[set[Any]] = [set() for _ in range(groups)]
+
+    def add(self, key: Any, group: int, state: Any) -> None:
+        self.states[key] = state
+        self._keys[group].add(key)
+
+    def forget(self, key: Any) -> None:
+        """A key without timers."""
+        if self.states.pop(key, _NONE) is not _NONE:
+            self._keys[self.group_of[key]].discard(key)
+
+    def has_timers(self, key: Any) -> bool:
+        return self.event.has(key) or self.processing.has(key)
+
+    def wake(self, group: int) -> None:
+        """Have the timers of a group fire that was `put`."""
+        for timers in (self.event, self.processing):
+            if len(timers):
+                timers.wake(self._keys[group])
+
+    def take(self, group: int, keys_max: int) -> list[Entry]:
+        """Some keys of a group with all that belongs to them, which are not here any more then."""
+        keys = self._keys[group]
+        entries = []
+        for _ in range(min(keys_max, len(keys))):
+            key = keys.pop()
+            event, processing = self.event.take(key), self.processing.take(key)
+            entries.append(Entry(key, self.states.pop(key), event, processing))
+        return entries
+
+    def put(self, group: int, entries: list[Entry]) -> None:
+        """Their timers sleep until `wake`."""
+        self._keys[group].update(e.key for e in entries)
+        for key, state, event, processing in entries:
+            self.states[key] = state
+            self.event.put(key, event)
+            self.processing.put(key, processing)
+
+    def size(self, group: int) -> int:
+        return len(self._keys[group])
+
+    def sizes(self) -> list[int]:
+        return list(map(len, self._keys))
+
+
+_NONE = object()

@@ -1,0 +1,318 @@
+"""A handler applied to tuples and timers: one after the other, with retries, dead letters, counts.
+
+Three loops, for what handlers need: those which keep a value are called as plain functions, those
+which keep nothing are not called at all. A tuple or timer has an effect once its call has ended
+well; only what a function has changed inside a state before it failed stays changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
+from anabranch.runtime.keyed.late import Late
+from anabranch.runtime.keyed.moving import Kept
+from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
+from anabranch.runtime.keyed.store import Store
+from anabranch.runtime.payload import describe
+from anabranch.runtime.stages import is_ours
+from anabranch.runtime.steps import Part, StepError, where_raised
+
+Keep = Callable[[int, Kept], None]
+
+
+class Worker:
+    """`owned`: the groups whose tuples may be processed; `keep` gets those of others."""
+
+    def __init__(
+        self, operator: Operator, store: Store, wall: Callable[[], float], keep: Keep
+    ) -> None:
+        assert operator.keyed is not None
+        self.owned: frozenset[int] = frozenset()
+        self.late: Counter[str] = Counter()
+        self.handler: Handler = _made(operator)
+        self._retry = operator.retry
+        self._rule = operator.keyed.late
+        self._store = store
+        self._time = Present(wall)
+        self._keep = keep
+        self._sheds = type(self.handler).is_empty is not Handler.is_empty
+        self._at_end: Counter[Any] = Counter()
+
+    async def work(
+        self, keys: list[Any], tuples: list[Any], side: int, watermark: float, part: Part
+    ) -> None:
+        """Process or keep tuples, all of them, or those before one that had to wait: the world may
+        be another then. `part` is told of each at once, so it is right also if this is cancelled.
+        """
+        handler = self.handler
+        if isinstance(handler, ValueHandler):
+            await self._replace(handler, keys, tuples, side, watermark, part)
+        elif handler.keeps_state:
+            await self._change(handler, keys, tuples, side, watermark, part)
+        else:
+            self._pass(keys, tuples, side, watermark, part)
+
+    async def _replace(
+        self,
+        handler: ValueHandler,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        watermark: float,
+        part: Part,
+    ) -> None:
+        states, following = self._store.states, handler.following
+        value_of, give = states.get, part.results.append
+        done = 0
+        try:
+            for key, item in zip(keys, tuples, strict=True):
+                try:
+                    value = value_of(key, NOTHING)
+                    if value is not NOTHING:
+                        states[key] = value = following(value, item)
+                    else:
+                        group = self._store.group_of[key]
+                        if group not in self.owned:
+                            self._put_aside(group, Kept(key, item, side, watermark), part)
+                            continue
+                        value = handler.first(item)
+                        self._store.add(key, group, value)
+                except BaseException as error:
+                    if await self._failed(error, Kept(key, item, side, watermark), part):
+                        return
+                    continue
+                give((key, value))
+                done += 1
+        finally:
+            part.taken += done
+
+    async def _change(
+        self,
+        handler: Handler,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        watermark: float,
+        part: Part,
+    ) -> None:
+        states, on_tuple, time = self._store.states, handler.on_tuple, self._time
+        state_of, results = states.get, part.results
+        time.watermark = watermark
+        for key, item in zip(keys, tuples, strict=True):
+            try:
+                state = state_of(key, NOTHING)
+                if state is not NOTHING:
+                    after, made = on_tuple(key, state, item, side, time)
+                    results += [*made]
+                    if after is not state:
+                        states[key] = after
+                else:
+                    group = self._store.group_of[key]
+                    if group not in self.owned:
+                        self._put_aside(group, Kept(key, item, side, watermark), part)
+                        continue
+                    after, made = on_tuple(key, handler.new_state(key), item, side, time)
+                    results += [*made]
+                    self._store.add(key, group, after)
+            except BaseException as error:
+                if await self._failed(error, Kept(key, item, side, watermark), part):
+                    return
+                continue
+            part.taken += 1
+            if time.said:
+                self._settle(key, part, of_tuple=True)
+            if self._sheds:
+                self._shed(key, after)
+
+    def _pass(
+        self, keys: list[Any], tuples: list[Any], side: int, watermark: float, part: Part
+    ) -> None:
+        group_of = self._store.group_of
+        if self.open(keys, self.owned):
+            part.results += tuples
+            part.taken += len(tuples)
+            return
+        for key, item in zip(keys, tuples, strict=True):
+            kept = Kept(key, item, side, watermark)
+            try:
+                group = group_of[key]
+            except TypeError as error:
+                self._bury(error, kept, part)
+                continue
+            if group in self.owned:
+                part.results.append(item)
+                part.taken += 1
+            else:
+                self._put_aside(group, kept, part)
+
+    def _put_aside(self, group: int, kept: Kept, part: Part) -> None:
+        self._keep(group, kept)
+        part.pended += 1
+
+    # -- one at a time -----------------------------------------------------------------------
+
+    async def one(self, kept: Kept, part: Part) -> None:
+        """Process a tuple that was kept, wherever its group belongs."""
+        error = self._try(kept, part)
+        if error is not None:
+            await self._failed(error, kept, part, in_any_case=True)
+
+    async def _failed(
+        self, error: BaseException, kept: Kept, part: Part, *, in_any_case: bool = False
+    ) -> bool:
+        """Try a tuple again, or bury it. True if others may have been at work meanwhile."""
+        if is_ours(error):
+            raise error
+        self._time.said.clear()
+        for attempt in range(self._retry.attempts):
+            seconds = self._retry.backoff_s * 2**attempt
+            part.waited_s += seconds
+            await asyncio.sleep(seconds)
+            if not in_any_case and self._gone(kept, part):
+                return True
+            again = self._try(kept, part)
+            if again is None:
+                return True
+            error = again
+        self._bury(error, kept, part)
+        return self._retry.attempts > 0
+
+    def _gone(self, kept: Kept, part: Part) -> bool:
+        """Whether its group was frozen while it waited: then it is kept."""
+        try:
+            group = self._store.group_of[kept.key]
+        except TypeError:
+            return False
+        if group in self.owned:
+            return False
+        self._put_aside(group, kept, part)
+        return True
+
+    def _try(self, kept: Kept, part: Part) -> BaseException | None:
+        """Process a tuple; what it raised, and nothing has happened then."""
+        handler, time, key = self.handler, self._time, kept.key
+        time.watermark = kept.watermark
+        try:
+            group = self._store.group_of[key]
+            state = self._store.states.get(key, NOTHING)
+            before = handler.new_state(key) if state is NOTHING else state
+            after, made = handler.on_tuple(key, before, kept.item, kept.side, time)
+            part.results += [*made]
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            time.said.clear()
+            return error
+        part.taken += 1
+        if handler.keeps_state:
+            self._store.add(key, group, after)
+            self._settle(key, part, of_tuple=True)
+            self._shed(key, after)
+        return None
+
+    def call(self, key: Any, timer: Timer, watermark: float, part: Part) -> None:
+        """A timer is due. Its results are of no input tuple, and so is its dead letter."""
+        handler, time = self.handler, self._time
+        time.watermark = watermark
+        try:
+            state = self._store.states[key]
+            after, made = handler.on_timer(key, state, timer, time)
+            made = [*made]
+            self._check_end(key, watermark)
+        except BaseException as error:
+            if is_ours(error):
+                raise
+            time.said.clear()
+            reason = f"timer {timer.name!r} at {timer.at:g}: {describe(error)}"
+            part.letters.append(DeadLetter(reason, None, _where(error, key)))
+            return
+        part.results += made
+        if after is not state:
+            self._store.states[key] = after
+        self._settle(key, part, of_tuple=False)
+        self._shed(key, after)
+
+    def _check_end(self, key: Any, watermark: float) -> None:
+        """At the end of the stream every timer fires at once: one that sets itself again would
+        fire for ever."""
+        most = self.handler.timers_at_end_max
+        if most is None or watermark < math.inf:
+            return
+        sets = any(isinstance(s, SetTimer) and s.at is not None for s in self._time.said)
+        self._at_end[key] += sets
+        if self._at_end[key] > most:
+            raise RuntimeError(
+                f"the stream has ended, and on_timer has set more than {most:,} timers since; "
+                "set none when time.watermark is math.inf"
+            )
+
+    # -- what was said -----------------------------------------------------------------------
+
+    def _settle(self, key: Any, part: Part, *, of_tuple: bool) -> None:
+        """Do what the handler has said."""
+        died = False
+        for word in self._time.said:
+            if isinstance(word, IsLate):
+                died = self._note_late(key, word, part) or died
+                continue
+            timers = self._store.processing if word.processing else self._store.event
+            if word.at is None:
+                timers.cancel(key, word.name)
+            else:
+                timers.set(key, word.name, word.at)
+        self._time.said.clear()
+        part.dead += died and of_tuple
+
+    def _note_late(self, key: Any, late: IsLate, part: Part) -> bool:
+        """A late tuple goes where the operator says; whether it died of it."""
+        self.late[self._rule] += 1
+        if self._rule == "emit":
+            part.results.append(Late(key, late.item, late.by_s))
+        elif self._rule == "bury":
+            reason = f"late: by {late.by_s:g} s"
+            part.letters.append(DeadLetter(reason, late.item, f"key {_shown(key)}"))
+            return True
+        return False
+
+    def _shed(self, key: Any, state: Any) -> None:
+        if self._sheds and self.handler.is_empty(state) and not self._store.has_timers(key):
+            self._store.forget(key)
+
+    def _bury(self, error: BaseException, kept: Kept, part: Part) -> None:
+        part.taken += 1
+        part.dead += 1
+        part.letters.append(DeadLetter(describe(error), kept.item, _where(error, kept.key)))
+
+    def open(self, keys: list[Any], groups: frozenset[int]) -> bool:
+        """Whether all keys are keys, and of these groups."""
+        try:
+            return groups.issuperset(map(self._store.group_of.__getitem__, keys))
+        except TypeError:
+            return False
+
+
+def _made(operator: Operator) -> Handler:
+    assert operator.keyed is not None
+    try:
+        return operator.keyed.make()
+    except Exception as error:
+        raise StepError(
+            f"operator {operator.name!r}: what it does cannot be made: {describe(error)}"
+        ) from error
+
+
+def _where(error: BaseException, key: Any) -> str:
+    where = where_raised(error)
+    return f"{where}, key {_shown(key)}" if where else f"key {_shown(key)}"
+
+
+def _shown(key: Any, chars_max: int = 200) -> str:
+    text = repr(key)
+    return text if len(text) <= chars_max else text[:chars_max] + "…"

@@ -31,6 +31,9 @@ GROUPS_MAX = 32_768
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
+PLACEMENTS = ("balanced", "flux")
+
+
 class PipelineError(ValueError):
     """The pipeline as written cannot run. The message names the operator and what to do."""
 
@@ -50,6 +53,8 @@ class Scale:
     second of one instance; measured while running when None. `period_s`: time between two
     decisions. `cooldown_s`: no decision for so long after the number of instances changed.
     `actions_per_minute_max`: bound per instance on its own duplications and leaves.
+    `placement`: which key groups a keyed operator's newcomers get (De Matteis & Mencagli 2016):
+    `balanced`, an even load, or `flux`, as few as bring the load within `imbalance_max` of even.
     Raises `PipelineError` for values that make no sense together.
     """
 
@@ -62,11 +67,13 @@ class Scale:
     period_s: float = 1.0
     cooldown_s: float = 3.0
     actions_per_minute_max: int = 20
+    placement: Literal["balanced", "flux"] = "balanced"
+    imbalance_max: float = 0.1
 
     def __post_init__(self) -> None:
         for f in fields(self):
             value = getattr(self, f.name)
-            if value is not None or f.name != "capacity":
+            if f.name != "placement" and (value is not None or f.name != "capacity"):
                 check_number(f"scale: {f.name}", value, whole=f.type == "int")
         if not 0 < self.low <= self.target <= self.high <= 1:
             raise PipelineError(
@@ -79,6 +86,11 @@ class Scale:
             raise PipelineError(
                 "scale: expected 1 <= min_instances <= max_instances, "
                 f"got {self.min_instances} and {self.max_instances}"
+            )
+        if self.placement not in PLACEMENTS or self.imbalance_max < 0:
+            raise PipelineError(
+                "scale: expected placement 'balanced' or 'flux' and imbalance_max >= 0, "
+                f"got {self.placement!r} and {self.imbalance_max}"
             )
         if self.period_s <= 0 or self.cooldown_s < 0 or self.actions_per_minute_max < 1:
             raise PipelineError(

@@ -46,6 +46,10 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     """Sinks: `LatencyCounts.take()`, tuples per bucket since the last status."""
     messages: int = 0
     """Control messages sent."""
+    groups: int = 0
+    """Key groups owned."""
+    hot: list[tuple[int, float]] = msgspec.field(default_factory=list)
+    """The hottest key groups and their shares of this instance's load, hottest first."""
     waiting_for: list[str] = msgspec.field(default_factory=list)
     """Ids whose acknowledgement the own operation waits for."""
 

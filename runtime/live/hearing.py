@@ -85,7 +85,7 @@ class Hearing:
             if not member.keeper:
                 return
             member.keeper = False
-        elif note.event == "veto":
+        elif note.event in ("veto", "refused"):
             member.told_to_leave = False
         if note.event not in DERIVED:
             self.write(member, note.event, note.detail, note.t)

@@ -28,7 +28,7 @@ from anabranch.protocol.states import Active, Spawning, preds_of, succs_of, wait
 from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
-from anabranch.runtime.keyed.placement import balanced
+from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.channel import Channel
@@ -45,6 +45,8 @@ from anabranch.runtime.live.watermarks import Watermarks
 from anabranch.runtime.status import FinalCount
 
 now = time.monotonic
+
+HOT_GROUPS_TOLD = 3
 
 
 class Instance:
@@ -317,8 +319,10 @@ class Instance:
 
     def move(self) -> None:
         """Give the hottest key groups, up to an even share, to a sibling."""
-        owned = self._owned()
-        if owned:
+        owned = self.owned()
+        if not owned:
+            self.home.note("veto", "it has no key groups to give away")
+        else:
             heat = self.groups.processor.heat()
             (given,) = balanced({g: heat[g] for g in owned}, 1)
             draw = self.rng.randrange(2**16)
@@ -330,9 +334,20 @@ class Instance:
         neighbours = sorted(succs_of(state) | preds_of(state))
         return self.rng.choice(neighbours) if neighbours else None
 
-    def _owned(self) -> frozenset[int]:
+    def owned(self) -> frozenset[int]:
+        """Its key groups."""
         state = self.core.state
         return groups_of(state.owned) if isinstance(state, Active) else frozenset()
+
+    def hottest(self) -> list[tuple[int, float]]:
+        """The hottest key groups and their shares of the load, hottest first."""
+        owned = self.owned()
+        if not owned:
+            return []
+        heat = self.groups.processor.heat()
+        total = sum(heat[g] for g in owned)
+        top = sorted(owned, key=lambda g: (-heat[g], g))[:HOT_GROUPS_TOLD]
+        return [(g, round(heat[g] / total, 3)) for g in top if total and heat[g]]
 
     def found(
         self,
@@ -357,7 +372,7 @@ class Instance:
 
     def children_ready(self, children: frozenset[InstanceId]) -> None:
         """The processes asked for are there; each gets its share of the key groups."""
-        state, owned = self.core.state, self._owned()
+        state, owned = self.core.state, self.owned()
         own = state.own if isinstance(state, Active) else None
         moved: list[tuple[int, InstanceId]] = []
         if owned and not (isinstance(own, Spawning) and own.migrate):
@@ -367,6 +382,9 @@ class Instance:
         self.feed(events.ChildrenReady(children, tuple(sorted(moved))))
 
     def _shares(self, loads: dict[int, float], children: int) -> list[set[int]]:
+        scale = self.operator.scale
+        if scale is not None and scale.placement == "flux" and any(loads.values()):
+            return flux(loads, children, scale.imbalance_max)
         return balanced(loads, children)
 
     def _any_neighbour(self) -> InstanceId | None:

@@ -87,7 +87,7 @@ class Splits(Message, frozen=True, kw_only=True, tag="splits"):
 
 
 class Decide(Message, frozen=True, kw_only=True, tag="decide"):
-    """A scripted decision: `duplicate`, `leave` or `hand_over`."""
+    """A scripted decision: `duplicate`, `leave`, `hand_over` or `move`."""
 
     action: str
     n: int = 1

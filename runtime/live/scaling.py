@@ -177,5 +177,7 @@ class Scaling:
             epoch=instance.core.epoch,
             latency=counts.latency_now.take(),
             messages=instance.neighbourhood.messages_sent,
+            groups=len(instance.owned()),
+            hot=instance.hottest(),
             waiting_for=sorted(map(str, waiting_for(state))),
         )

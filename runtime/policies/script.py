@@ -8,8 +8,9 @@
 
 One statement per line, or several separated by `;`. `*` stands for every operator that can have
 several instances. `duplicate` starts one instance unless a number follows, `leave` lets one that
-is not the keeper go, `hand_over` makes another instance the keeper. Which instance acts is
-the driver's choice.
+is not the keeper go, `hand_over` makes another instance the keeper, `move` lets one of a keyed
+operator give half of its load, by key groups, to a sibling. Which instance acts is the driver's
+choice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
 
-Action = Literal["duplicate", "leave", "hand_over"]
+Action = Literal["duplicate", "leave", "hand_over", "move"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
 EVERY = "*"
 

@@ -16,9 +16,10 @@ A driver's duties (it decides nothing else):
    others in their order. After `FreezeGroups`, report `GroupsFrozen` once, as soon as none of
    these groups is processed and no result of theirs is held.
 10. After `TransferGroups`, send the state of these groups and the tuples that were kept, in their
-   order, on the channel to the new owner, and report `GroupsTransferred` once all is sent.
-11. Between `ExpectState` and `StateComplete` put in what that sender transfers, then process the
-   tuples that came along, and after them those that were kept here.
+   order, on the channel to the new owner, and report `GroupsTransferred` once all is sent. Those
+   of batches that were accepted and not looked into yet are among them.
+11. Between `ExpectState` and `StateComplete` put in what that sender transfers. Only after
+   `StateComplete` process the groups: first the tuples that came along, then those kept here.
 """
 
 from __future__ import annotations

@@ -134,9 +134,14 @@ class AdoptResponse:
 
 @dataclass(frozen=True, slots=True)
 class StateMoved:
-    """Old owner to new owner. Marker: the state of these groups is complete; they are yours."""
+    """Old owner to new owner. Marker: the state of these groups is complete; they are yours.
+
+    `routes`: by which the old owner has sent what it made of them, as far as owners changed
+    since the beginning. The new owner sends nothing by older ones.
+    """
 
     owned: Routes
+    routes: Routes = ()
 
 
 Message = (

@@ -34,19 +34,29 @@ Assignment = tuple[tuple[Group, InstanceId], ...]
 
 
 def merged(known: Routes, news: Iterable[Route]) -> Routes:
-    """What is known after news: of two statements about one group, the one of higher version."""
+    """What is known after news: of two statements about one group, the one of higher version.
+    The same object if nothing is new."""
     best = {(r.owner.operator, r.group): r for r in known}
-    before = len(best)
-    changed = False
+    learnt = False
     for route in news:
         key = (route.owner.operator, route.group)
         old = best.get(key)
         if old is None or old.version < route.version:
             best[key] = route
-            changed = True
-    if not changed and len(best) == before:
+            learnt = True
+    if not learnt:
         return known
     return tuple(best[key] for key in sorted(best))
+
+
+def is_behind(known: Routes, others: Iterable[Route]) -> bool:
+    """Whether somebody who states `others` has heard of owners that are news here."""
+    return merged(known, others) is not known
+
+
+def changed(routes: Routes) -> Routes:
+    """Those that differ from what everybody knew at the beginning."""
+    return tuple(r for r in routes if r.version)
 
 
 def groups_of(routes: Iterable[Route]) -> frozenset[Group]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.protocol.messages import NONE, Ids
+from anabranch.protocol.messages import NONE, Ids, StateMoved
 from anabranch.protocol.ownership import Group, Routes
 
 
@@ -105,6 +105,7 @@ class Active:
     `finished`: predecessors that have sent FIN. `input_ended`: a source has read its last tuple.
     `routes`: who owns the key groups of the operators downstream, as far as told. `owned`: the
     key groups of its own operator that belong to it. `expects`: siblings whose state is to come.
+    `arrived`: state that has come, by sender, but by newer routes than are known here yet.
     """
 
     succs: Ids
@@ -116,6 +117,7 @@ class Active:
     routes: Routes = ()
     owned: Routes = ()
     expects: Ids = NONE
+    arrived: tuple[tuple[InstanceId, StateMoved], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,9 +156,11 @@ def accept_join(ctx: Context, state: Active, event: MessageReceived) -> Step:
         require(event.sender in state.succs, f"JOIN from {event.sender}, unknown to me (I9)")
         routes = merged(state.routes, _moved(event))
         later = replace(state, succs=state.succs | new, routes=routes)
-    else:
-        require(event.sender in state.preds, f"JOIN from {event.sender}, unknown to me (I9)")
-        later = replace(state, preds=state.preds | new)
+        answer = (view_of(later), SendMessage(event.sender, JoinAck()))
+        owning, effects = move.own_what_arrived(later)
+        return owning, (*answer, *effects)
+    require(event.sender in state.preds, f"JOIN from {event.sender}, unknown to me (I9)")
+    later = replace(state, preds=state.preds | new)
     return later, (view_of(later), SendMessage(event.sender, JoinAck()))
 
 

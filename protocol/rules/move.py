@@ -11,6 +11,11 @@ begins when the inputs of the old one are complete and its outputs have arrived.
 between waits in its order, at the old owner and at the new one, and is processed in that order.
 Versions make every table agree, whatever crosses on the way (`anabranch.protocol.ownership`).
 
+Where the next operator is keyed too, its groups may move at the same time. The old owner may have
+sent to a new owner there, of which the new owner here has not heard: what it sends to the old one
+would be processed first. So the old owner's routes come with the last word, and until they are
+known the groups are not owned.
+
 A new owner may not go before the state has come: a child learns that from START, an heir has
 promised it. Whoever wants to go promises nothing, so nobody waits in a circle.
 """
@@ -51,7 +56,9 @@ from anabranch.protocol.ownership import (
     Group,
     Routes,
     belonging_to,
+    changed,
     groups_of,
+    is_behind,
     merged,
     owners_of,
     reassigned,
@@ -194,7 +201,8 @@ def hand_over_state(ctx: Context, state: Active, event: GroupsTransferred) -> St
         f"state was transferred to {event.to}, which was to have none",
     )
     assert isinstance(own, Transferring)
-    last_word = SendMessage(event.to, StateMoved(belonging_to(own.moved, event.to)))
+    word = StateMoved(belonging_to(own.moved, event.to), changed(state.routes))
+    last_word = SendMessage(event.to, word)
     rest = replace(own, awaiting=own.awaiting - {event.to})
     if rest.awaiting:
         return replace(state, own=rest), (last_word,)
@@ -203,15 +211,26 @@ def hand_over_state(ctx: Context, state: Active, event: GroupsTransferred) -> St
 
 
 def take_over(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """M8: the state has come."""
+    """M8: the state has come. It is mine as soon as I know the routes of its old owner."""
     message, sender = event.message, event.sender
     assert isinstance(message, StateMoved)
     require(sender in state.expects, f"state from {sender}, which was not expected (I4)")
     require(owners_of(message.owned) <= {ctx.me}, f"state from {sender} for somebody else")
     groups = groups_of(message.owned)
     require(not groups & groups_of(state.owned), f"state from {sender} of groups of mine (K5)")
-    later = replace(
-        state, owned=merged(state.owned, message.owned), expects=state.expects - {sender}
-    )
-    effects: tuple[Effect, ...] = (StateComplete(sender, groups),)
-    return later, effects
+    return own_what_arrived(replace(state, arrived=(*state.arrived, (sender, message))))
+
+
+def own_what_arrived(state: Active) -> Step:
+    """M8, now or with the JOIN that was missing: it is on its way, for whoever gives groups away
+    tells all its predecessors."""
+    early = tuple(a for a in state.arrived if is_behind(state.routes, a[1].routes))
+    effects: list[Effect] = []
+    owned, expects = state.owned, state.expects
+    for sender, message in state.arrived:
+        if (sender, message) not in early:
+            owned, expects = merged(owned, message.owned), expects - {sender}
+            effects.append(StateComplete(sender, groups_of(message.owned)))
+    if not effects:
+        return state, ()
+    return replace(state, owned=owned, expects=expects, arrived=early), tuple(effects)

@@ -24,6 +24,7 @@ class Meta(NamedTuple):
     tuples: int
     done: tuple[int, ...]
     population: tuple[InstanceId, ...]
+    moves: int = 0
 
 
 class Budgets:
@@ -45,7 +46,8 @@ class Budgets:
     def initial(self) -> int:
         s = self.scope
         done, founders = (0,) * len(s.counts), tuple(s.founders())
-        return self._meta(Meta(s.joins, s.leaves, s.fresh, s.sibling, s.tuples, done, founders))
+        left = (s.joins, s.leaves, s.fresh, s.sibling, s.tuples)
+        return self._meta(Meta(*left, done, founders, s.moves))
 
     def _meta(self, meta: Meta) -> int:
         number = self.metas.number(meta)

@@ -3,15 +3,20 @@
 Codes: I1 to I11 are the invariants of `anabranch.protocol.invariants`. S1 no tuple is lost, S2
 none is doubled, S3 nothing is addressed to a terminated instance, S4 at rest the views are the
 full bipartite graph, S5 every operator has a keeper. L1 every operation ends, L2 every tuple
-reaches the end of the pipeline, L3 every execution ends.
+reaches the end of the pipeline, L3 every execution ends. Of keyed operators: K1 a tuple is
+processed when it follows the last in the state, K2 is met in this order behind it, K3 is sent to
+a successor; K4 nobody leaves with key groups, or with state for them; K5 a group has one owner at
+most; at rest K6 it has one, and K7 all who send know it.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Route
 
 if TYPE_CHECKING:
     from anabranch.runtime.explorer.sites import Move, Site, Sites
@@ -90,7 +95,12 @@ class Judge:
     def unsettled(self, state: Vector) -> str:
         """What is wrong with a state in which nothing but a decision can happen any more."""
         sites = [self._sites.sites.values[number] for number in state[1:]]
-        return self._waiting(sites) or self._views(sites) or self._unbalanced(state)
+        return (
+            self._waiting(sites)
+            or self._views(sites)
+            or self._ownership(sites)
+            or self._unbalanced(state)
+        )
 
     def _waiting(self, sites: list[Site]) -> str:
         for me, number, mail in sites:
@@ -98,7 +108,8 @@ class Judge:
             if node.sending:
                 return f"L2: {me} waits for ever for room at {names(set(node.sending))}"
             if node.queue:
-                return f"L2: {node.queue} tuples are stuck at {me}"
+                counted = node.queue if isinstance(node.queue, int) else len(node.queue)
+                return f"L2: {counted} tuples are stuck at {me}"
             if mail:
                 return f"L2: mail to {me} is never taken"
             if business := self._machine.unfinished_business(node.state):
@@ -123,6 +134,25 @@ class Judge:
                 )
         return ""
 
+    def _ownership(self, sites: list[Site]) -> str:
+        """K6 and K7: every key group has one owner, and whoever sends knows it."""
+        machine, nodes = self._machine, self._sites.nodes.values
+        scope = self._sites.scope
+        here = [(s.me, nodes[s.node].state) for s in sites if scope.keyed]
+        here = [(me, state) for me, state in here if machine.is_active(state)]
+        owned = sorted(r for me, state in here for r in machine.owned(state))
+        for name in sorted({me.operator for me, _ in here} & {scope.names[k] for k in scope.keyed}):
+            groups = [r.group for r in owned if r.owner.operator == name]
+            if sorted(groups) != list(range(scope.groups)):
+                return f"K6: the key groups of {name} end with owners {_told(owned, name)}"
+            for me, state in here:
+                table = [r for r in machine.table(state) if r.owner.operator == name]
+                due = scope.topology.feeds(me.operator, name)
+                if due and sorted(table) != [r for r in owned if r.owner.operator == name]:
+                    routes = _told(table, name)
+                    return f"K7: {me} ends with routes {routes}, owners are {_told(owned, name)}"
+        return ""
+
     def _unbalanced(self, state: Vector) -> str:
         """I10: every tuple of an operator has been processed once by each operator behind it."""
         scope, done = self._sites.scope, self._sites.budgets.metas.values[state[0]].done
@@ -135,6 +165,11 @@ class Judge:
                 code = "S1" if done[operator] < due else "S2"
                 return f"{code}: {due} tuples were sent to O{operator}, {done[operator]} processed"
         return ""
+
+
+def _told(routes: Iterable[Route], operator: OperatorName) -> str:
+    mine = [r for r in routes if r.owner.operator == operator]
+    return "{" + " ".join(f"{r.group}->{r.owner}@{r.version}" for r in mine) + "}"
 
 
 def names(ids: frozenset[InstanceId] | set[InstanceId]) -> str:

@@ -158,6 +158,8 @@ class Lookup:
     def adjacent(self, x: int, y: int) -> bool:
         ids, topology = self.world.budgets.ids.values, self.world.sites.scope.topology
         a, b = ids[x].operator, ids[y].operator
+        if a == b:
+            return self.world.sites.scope.is_keyed(a)  # siblings own key groups (K5)
         return topology.feeds(a, b) or topology.feeds(b, a)
 
     def same_operator(self, x: int, y: int) -> bool:

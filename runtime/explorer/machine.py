@@ -10,6 +10,7 @@ from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Ids
+from anabranch.protocol.ownership import Routes
 from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import (
     Active,
@@ -20,6 +21,7 @@ from anabranch.protocol.states import (
     Spawning,
     State,
     preds_of,
+    routes_of,
     succs_of,
     waiting_for,
 )
@@ -51,6 +53,12 @@ class Machine(Protocol):
 
     def routes(self, state: Any) -> bool:
         """Whether an instance in this state may still send tuples."""
+
+    def table(self, state: Any) -> Routes:
+        """To whom an instance in this state sends the tuples of key groups."""
+
+    def owned(self, state: Any) -> Routes:
+        """The key groups that belong to an instance in this state."""
 
     def spawning(self, state: Any) -> int:
         """How many processes an instance waits for."""
@@ -110,13 +118,23 @@ class Shipped:
     def routes(self, state: State) -> bool:
         return isinstance(state, Active | ClosingIn | Draining)
 
+    def table(self, state: State) -> Routes:
+        return routes_of(state)
+
+    def owned(self, state: State) -> Routes:
+        return state.owned if isinstance(state, Active) else ()
+
     def spawning(self, state: State) -> int:
         own = state.own if isinstance(state, Active) else None
         return own.n if isinstance(own, Spawning) else 0
 
     def unfinished_business(self, state: State) -> str:
-        if isinstance(state, Gone) or (isinstance(state, Active) and state.own is None):
+        if isinstance(state, Gone):
             return ""
+        if isinstance(state, Active) and state.own is None:
+            if not state.expects:
+                return ""
+            return f"expects state from {', '.join(map(str, sorted(state.expects)))}"
         awaited = ", ".join(map(str, sorted(waiting_for(state))))
         what = f"own {type(state.own).__name__}" if isinstance(state, Active) else ""
         return f"{what or table.describe(state)}, waiting for {{{awaited}}}"

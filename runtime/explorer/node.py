@@ -2,13 +2,15 @@
 
 This is the explorer's `perform`: the duties of `anabranch.protocol.effects`, one by one, without
 a network. Tuples have no names here; where they are decides everything, and they are counted.
+`anabranch.runtime.explorer.keyed_node` has those of keyed operators, where it matters which
+tuple it is.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
@@ -48,6 +50,9 @@ class Node(NamedTuple):
     sending: tuple[InstanceId, ...] = ()
 
 
+GroupEffect = fx.FreezeGroups | fx.TransferGroups | fx.OwnGroups | fx.ExpectState | fx.StateComplete
+
+
 class Outcome(NamedTuple):
     """What one event did: the node after it, and the items it sent, in order."""
 
@@ -55,10 +60,22 @@ class Outcome(NamedTuple):
     sends: tuple[tuple[InstanceId, Item], ...] = ()
     spawn: int = 0
     veto: str = ""
+    answers: tuple[events.Event, ...] = ()
 
 
 class Fault(Exception):
     """A property does not hold. The text begins with its number."""
+
+
+@dataclass(slots=True)
+class Doing:
+    """What the effects of one event have led to so far."""
+
+    sends: list[tuple[InstanceId, Item]] = field(default_factory=list)
+    spawn: int = 0
+    veto: str = ""
+    answers: list[events.Event] = field(default_factory=list)
+    """Events that answer an effect at once."""
 
 
 class Driver:
@@ -72,60 +89,85 @@ class Driver:
     def me(self) -> InstanceId:
         return self.context.me
 
+    def newborn(self) -> Node:
+        return Node(self.machine.newborn())
+
+    def arrival(self, sender: InstanceId, item: Item) -> Any:
+        """What has happened when an item has come in."""
+        if isinstance(item, Tuple):
+            return events.BatchReceived(sender, 1)
+        return events.MessageReceived(sender, item)
+
+    def run(self, node: Node, event: Any) -> Outcome:
+        """One event, or the sending of a tuple's results to some receivers."""
+        if isinstance(event, tuple):
+            return self.pass_on(node, event)
+        return self.handle(node, event)
+
     def handle(self, node: Node, event: events.Event) -> Outcome:
         try:
             state, effects = self.machine.step(self.context, node.state, event)
         except AnabranchProtocolError as error:
-            code = re.search(r"\(([ISL]\d+)\)", error.what)
+            code = re.search(r"\(([IKSL]\d+)\)", error.what)
             raise Fault(f"{code[1] if code else 'ILLEGAL'}: {self.me}: {error.what}") from None
         outcome = self._perform(node._replace(state=state), effects)
         self._check_router(node.state, state, effects)
         if broken := self.machine.broken_at(self.context, state):
             raise Fault(broken)
-        if isinstance(event, events.BatchReceived) and outcome.node.queue == node.queue:
+        taken = any(isinstance(e, fx.AcceptBatch) for e in effects)
+        if isinstance(event, events.BatchReceived) and not taken:
             raise Fault(f"S1: the tuple is dropped at {self.me}")
         return outcome
 
     def _perform(self, node: Node, effects: Iterable[fx.Effect]) -> Outcome:
-        sends: list[tuple[InstanceId, Item]] = []
-        spawn, veto = 0, ""
+        doing = Doing()
         for effect in effects:
-            match effect:
-                case fx.SendMessage(to, message):
-                    sends.append((to, message))
-                case fx.SendBatch(to, tuples):
-                    sends.extend((to, Tuple()) for _ in range(tuples))
-                case fx.AcceptBatch(_, tuples):
-                    node = node._replace(queue=node.queue + tuples)
-                case fx.BeginProcessing():
-                    node = node._replace(working=True)
-                case fx.AwaitDrained():
-                    if node.asked:
-                        raise Fault(f"duty 5: {self.me} is asked twice to report Drained")
-                    node = node._replace(asked=True)
-                case fx.StopIntake():
-                    node = node._replace(reading=False)
-                case fx.SpawnInstances(n):
-                    spawn = n
-                case fx.Veto(reason):
-                    veto = reason
-                case fx.Terminate():
-                    if node.queue:
-                        raise Fault(f"I11: {self.me} terminates with tuples in its queue")
-                    node = Node(node.state, reading=False)
-                case fx.ChangeView() | fx.ChangeRole() | fx.Conclude():
-                    pass
-                case (
-                    fx.FreezeGroups()
-                    | fx.TransferGroups()
-                    | fx.OwnGroups()
-                    | fx.ExpectState()
-                    | fx.StateComplete()
-                ):
-                    raise AssertionError("no operator here has key groups")
-                case _ as unknown:
-                    assert_never(unknown)
-        return Outcome(node, tuple(sends), spawn, veto)
+            node = self._perform_one(node, effect, doing)
+        return Outcome(node, tuple(doing.sends), doing.spawn, doing.veto, tuple(doing.answers))
+
+    def _perform_one(self, node: Node, effect: fx.Effect, doing: Doing) -> Node:
+        match effect:
+            case fx.SendMessage(to, message):
+                doing.sends.append((to, message))
+            case fx.SendBatch(to, tuples):
+                doing.sends.extend((to, Tuple()) for _ in range(tuples))
+            case fx.AcceptBatch(_, tuples):
+                return node._replace(queue=node.queue + tuples)
+            case fx.BeginProcessing():
+                return node._replace(working=True)
+            case fx.AwaitDrained():
+                if node.asked:
+                    raise Fault(f"duty 5: {self.me} is asked twice to report Drained")
+                return node._replace(asked=True)
+            case fx.StopIntake():
+                return node._replace(reading=False)
+            case fx.SpawnInstances(n):
+                doing.spawn = n
+            case fx.Veto(reason):
+                doing.veto = reason
+            case fx.Terminate():
+                return self._end(node, effect)
+            case fx.ChangeView() | fx.ChangeRole() | fx.Conclude():
+                pass
+            case (
+                fx.FreezeGroups()
+                | fx.TransferGroups()
+                | fx.OwnGroups()
+                | fx.ExpectState()
+                | fx.StateComplete()
+            ):
+                return self._perform_for_groups(node, effect, doing)
+            case _ as unknown:
+                assert_never(unknown)
+        return node
+
+    def _end(self, node: Node, effect: fx.Terminate) -> Node:
+        if node.queue:
+            raise Fault(f"I11: {self.me} terminates with tuples in its queue")
+        return Node(node.state, reading=False)
+
+    def _perform_for_groups(self, node: Node, effect: GroupEffect, doing: Doing) -> Node:
+        raise Fault(f"{type(effect).__name__} at {self.me}, of which no operator has key groups")
 
     def _check_router(self, before: Any, after: Any, effects: Iterable[fx.Effect]) -> None:
         """Duty 4: a router knows the successors from `ChangeView` alone."""

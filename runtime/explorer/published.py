@@ -20,6 +20,7 @@ from anabranch.protocol import events
 from anabranch.protocol.errors import RemoteProtocolError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids
+from anabranch.protocol.ownership import Routes
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.scope import Scope
 
@@ -135,6 +136,12 @@ class Published:
 
     def routes(self, state: State) -> bool:
         return state.phase in (Phase.ACTIVE, Phase.FLUSHING)
+
+    def table(self, state: State) -> Routes:
+        return ()
+
+    def owned(self, state: State) -> Routes:
+        return ()
 
     def spawning(self, state: State) -> int:
         return 0

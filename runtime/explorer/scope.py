@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName, Topology
+from anabranch.protocol.ownership import Routes, founding
 
-BUDGETS = ("joins", "leaves", "fresh", "sibling", "tuples", "batch", "room")
-FLAGS = ("finish", "spawn", "blocking")
+BUDGETS = ("joins", "leaves", "fresh", "sibling", "moves", "tuples", "batch", "groups", "room")
+FLAGS = ("finish", "spawn", "slow", "blocking")
+OPERATORS = ("scalable", "keyed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,10 @@ class Scope:
     scalable: tuple[int, ...] = ()
     room: int = 0
     blocking: bool = False
+    keyed: tuple[int, ...] = ()
+    groups: int = 1
+    moves: int = 0
+    slow: bool = False
     names: tuple[OperatorName, ...] = field(init=False)
     topology: Topology = field(init=False)
 
@@ -65,18 +72,19 @@ class Scope:
                 given[name] = True
             elif name in BUDGETS and value.isdigit():
                 given[name] = int(value)
-            elif name == "scalable":
+            elif name in OPERATORS:
                 given[name] = _numbers(value)
             elif name == "edges":
                 given[name] = tuple(_edge(pair) for pair in value.split(","))
             else:
-                may = ", ".join([*(f"{b}=N" for b in BUDGETS), "edges=0-1,1-2", *FLAGS])
+                may = ", ".join([*(f"{b}=N" for b in BUDGETS), "edges=0-1,1-2", "keyed=1", *FLAGS])
                 raise ValueError(f"{word!r} says nothing about a scope; possible are {may}")
         operators = len(given["counts"])
         if not all(a < b < operators for a, b in given.get("edges", ())):
             raise ValueError("an edge goes from a lower operator to a higher one: edges=0-1,0-2")
         if any(count < 1 for count in given["counts"]):
             raise ValueError("every operator has at least one instance")
+        _check_keyed(given)
         return cls(**given)
 
     def founders(self) -> list[InstanceId]:
@@ -90,6 +98,28 @@ class Scope:
     def decides(self, me: InstanceId) -> bool:
         return not self.scalable or self.names.index(me.operator) in self.scalable
 
+    def is_keyed(self, operator: OperatorName) -> bool:
+        return self.names.index(operator) in self.keyed
+
+    def founding_routes(self) -> Routes:
+        """The first owners of the key groups of all keyed operators."""
+        founders = self.founders()
+        return tuple(
+            route
+            for index in self.keyed
+            for route in founding(self.names[index], founders, self.groups)
+        )
+
+    def is_alone(self, operator: OperatorName) -> bool:
+        """Whether it has one instance for ever."""
+        index = self.names.index(operator)
+        still = not (self.joins or self.fresh) or (self.scalable and index not in self.scalable)
+        return self.counts[index] == 1 and bool(still)
+
+    def siblings_max(self, operator: OperatorName) -> int:
+        """How many others of an operator there can be."""
+        return self.counts[self.names.index(operator)] + self.joins * self.batch + self.fresh - 1
+
     @property
     def instances_max(self) -> int:
         return sum(self.counts) + self.joins * self.batch + self.fresh
@@ -99,16 +129,19 @@ class Scope:
         chain = tuple((i, i + 1) for i in range(len(self.counts) - 1))
         if self.edges != chain:
             words.append("edges=" + ",".join(f"{a}-{b}" for a, b in self.edges))
-        for name in ("joins", "leaves", "fresh", "sibling", "tuples"):
+        for name in ("joins", "leaves", "fresh", "sibling", "moves", "tuples"):
             if value := getattr(self, name):
                 words.append(f"{name}={value}")
         if self.batch > 1:
             words.append(f"batch={self.batch}")
-        if self.scalable:
-            words.append("scalable=" + ",".join(map(str, self.scalable)))
+        if self.groups > 1:
+            words.append(f"groups={self.groups}")
+        for name in OPERATORS:
+            if indices := getattr(self, name):
+                words.append(f"{name}=" + ",".join(map(str, indices)))
         if self.room:
             words.append(f"room={self.room}")
-        words += [flag for flag in ("finish", "spawn", "blocking") if getattr(self, flag)]
+        words += [flag for flag in FLAGS if getattr(self, flag)]
         return " ".join(words)
 
 
@@ -117,6 +150,19 @@ def _numbers(text: str) -> tuple[int, ...]:
         return tuple(int(n) for n in text.split(","))
     except ValueError:
         raise ValueError(f"{text!r} is not a list of numbers such as 1,2,1") from None
+
+
+def _check_keyed(given: Mapping[str, Any]) -> None:
+    keyed, operators = given.get("keyed", ()), len(given["counts"])
+    edges = given.get("edges") or tuple((i, i + 1) for i in range(operators - 1))
+    if any(k not in {b for _, b in edges} for k in keyed):
+        raise ValueError("a keyed operator is one behind another: keyed=1")
+    if keyed and (given.get("room") or given.get("blocking")):
+        raise ValueError("channels with bounds are explored without keyed operators")
+    if not keyed and any(given.get(name) for name in ("moves", "groups", "slow")):
+        raise ValueError("moves, groups and slow say something about keyed operators: keyed=1")
+    if given.get("groups", 1) < 1:
+        raise ValueError("the keys of an operator fall into one group at least")
 
 
 def _edge(text: str) -> tuple[int, int]:

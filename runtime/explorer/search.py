@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from anabranch.runtime.explorer.judge import Judge
+from anabranch.runtime.explorer.keyed_sites import KeyedSites
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.sites import FULL, Move, Sites
@@ -38,7 +39,7 @@ class World:
     """States as vectors, and their successors."""
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
-        self.sites = Sites(machine, scope)
+        self.sites = KeyedSites(machine, scope) if scope.keyed else Sites(machine, scope)
         self.budgets = self.sites.budgets
         self.judge = Judge(self.sites)
 

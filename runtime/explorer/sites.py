@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ownership import belonging_to, leading_to
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.budget import FREE, Budgets, Kind
 from anabranch.runtime.explorer.interned import Interned
@@ -117,8 +118,11 @@ class Sites:
 
     def driver(self, me: InstanceId) -> Driver:
         if me not in self._drivers:
-            self._drivers[me] = Driver(self.machine, Context(me, self.scope.topology))
+            self._drivers[me] = self._new_driver(Context(me, self.scope.topology))
         return self._drivers[me]
+
+    def _new_driver(self, context: Context) -> Driver:
+        return Driver(self.machine, context)
 
     def site(self, site: Site) -> int:
         number = self.sites.number(site)
@@ -136,9 +140,16 @@ class Sites:
         for me in founders:
             succs = frozenset(y for y in founders if topology.feeds(me.operator, y.operator))
             preds = frozenset(y for y in founders if topology.feeds(y.operator, me.operator))
-            event = events.Founded(succs, preds, keeper=me.number == 0)
-            newborn = Node(self.machine.newborn())
-            node = self.driver(me).handle(newborn, event).node
+            routes = self.scope.founding_routes()
+            event = events.Founded(
+                succs,
+                preds,
+                keeper=me.number == 0,
+                routes=leading_to(routes, topology.downstream(me.operator)),
+                owned=belonging_to(routes, me),
+            )
+            driver = self.driver(me)
+            node = driver.handle(driver.newborn(), event).node
             sites.append(self.site(Site(me, self.nodes.number(node))))
         return sites
 
@@ -206,39 +217,43 @@ class Sites:
     # -- what can happen at a site -----------------------------------------------------------
 
     def _deliveries(self, site: Site) -> Iterator[Option]:
+        driver = self.driver(site.me)
         for channel in site.mail:
             sender, item = self.parcels.values[channel[0]]
             rest = [q for q in site.mail if q is not channel]
             mail = tuple(sorted([*rest, channel[1:]])) if channel[1:] else tuple(rest)
-            event: events.Event = (
-                events.BatchReceived(sender, 1)
-                if isinstance(item, Tuple)
-                else events.MessageReceived(sender, item)
-            )
+            event = driver.arrival(sender, item)
             what = self.parcels.values[channel[0]]
             yield Option(site._replace(mail=mail), FREE, what, event, parcel=channel[0])
 
     def _own_work(self, site: Site) -> Iterator[Option]:
         me, node = site.me, self.nodes.values[site.node]
-        driver, budgets = self.driver(me), self.budgets
+        driver = self.driver(me)
         if node.asked and not node.queue:
             calm = self._with(site, node._replace(asked=False))
             yield Option(calm, FREE, events.Drained(), events.Drained())
         if node.queue and node.working and self.machine.routes(node.state):
-            lighter = self._with(site, node._replace(queue=node.queue - 1))
-            for targets in driver.routes(node):
-                event: Any = Blocking(targets) if self.scope.blocking else targets
-                yield Option(lighter, budgets.processed(me), Processed(targets), event)
+            yield from self._processing(site, node)
         if driver.context.is_source and node.working and node.reading:
             if self.machine.is_active(node.state):
-                for targets in driver.routes(node):
-                    event = Blocking(targets) if self.scope.blocking else targets
-                    yield Option(site, budgets.read(me), Read(targets), event)
+                yield from self._reading(site, node)
             if self.scope.finish:
                 ended = self._with(site, node._replace(reading=False))
                 event = events.InputEnded()
                 yield Option(ended, ("end",), event, event)
         yield from self._arrived_children(site, node)
+
+    def _processing(self, site: Site, node: Node) -> Iterator[Option]:
+        """The next tuple, for every choice of receivers of its results."""
+        lighter = self._with(site, node._replace(queue=node.queue - 1))
+        for targets in self.driver(site.me).routes(node):
+            event: Any = Blocking(targets) if self.scope.blocking else targets
+            yield Option(lighter, self.budgets.processed(site.me), Processed(targets), event)
+
+    def _reading(self, site: Site, node: Node) -> Iterator[Option]:
+        for targets in self.driver(site.me).routes(node):
+            event = Blocking(targets) if self.scope.blocking else targets
+            yield Option(site, self.budgets.read(site.me), Read(targets), event)
 
     def _unblocked(self, site: Site) -> Site:
         return self._with(site, self.nodes.values[site.node]._replace(sending=()))
@@ -269,12 +284,11 @@ class Sites:
         if not scope.decides(site.me):
             return
         if scope.leaves:
-            leave = events.LeaveDecided()
-            yield Option(site, ("leaves",), leave, leave, optional=True)
+            yield from self._leaving(site)
         for n in range(1, scope.batch + 1 if scope.joins else 1):
-            yield self._birth(site, "joins", n, events.DuplicateDecided(n))
+            yield from self._birth(site, "joins", n, events.DuplicateDecided(n))
         if scope.fresh:
-            yield self._birth(site, "fresh", 1, events.HandOverDecided())
+            yield from self._birth(site, "fresh", 1, events.HandOverDecided())
         if scope.sibling:
             state = self.nodes.values[site.node].state
             neighbours = self.machine.succs(state) | self.machine.preds(state)
@@ -282,12 +296,17 @@ class Sites:
                 offer = events.HandOverDecided(via)
                 yield Option(site, ("sibling",), offer, offer, optional=True)
 
-    def _birth(self, site: Site, name: str, n: int, event: events.Event) -> Option:
+    def _leaving(self, site: Site) -> Iterator[Option]:
+        leave = events.LeaveDecided()
+        yield Option(site, ("leaves",), leave, leave, optional=True)
+
+    def _birth(self, site: Site, name: str, n: int, event: events.Event) -> Iterator[Option]:
         """A decision to create instances, with their arrival unless that is an event of its own."""
         if self.scope.spawn:
-            return Option(site, (name,), event, event, optional=True)
+            yield Option(site, (name,), event, event, optional=True)
+            return
         new = self._children(site, n)
-        return Option(self._after_birth(site, n), (name, *new), event, event, new, True)
+        yield Option(self._after_birth(site, n), (name, *new), event, event, new, True)
 
     def move(self, option: Option) -> Move | None:
         """Runs the core; None if it vetoes the decision."""
@@ -308,7 +327,7 @@ class Sites:
             (ids.number(to), self.parcels.number(Parcel(site.me, item)))
             for to, item in outcome.sends
         )
-        cradle = self.nodes.number(Node(self.machine.newborn()))
+        cradle = self.nodes.number(self.driver(site.me).newborn())
         newborn = tuple((ids.number(c), self.site(Site(c, cradle))) for c in sorted(born))
         return Move(site.me, number, self.site(after), sends, newborn, optional, what)
 
@@ -318,7 +337,7 @@ class Sites:
         if found is None:
             me, node, _, born = key
             try:
-                found = _run(self.driver(me), self.nodes.values[node], event, born)
+                found = self._run(self.driver(me), self.nodes.values[node], event, born)
             except Fault as fault:
                 found = str(fault)
             self._outcomes[key] = found
@@ -333,14 +352,11 @@ class Sites:
         sender = parcels[0].sender
         return f"{number}: {items} from {sender} under way to {site.me}, which terminates"
 
-
-def _run(driver: Driver, node: Node, event: Any, born: tuple[InstanceId, ...]) -> Outcome:
-    if isinstance(event, tuple):
-        return driver.pass_on(node, event)
-    if isinstance(event, Blocking):
-        return Outcome(node._replace(sending=event.targets))
-    outcome = driver.handle(node, event)
-    if outcome.spawn and born and not isinstance(event, events.ChildrenReady):
-        ready = driver.handle(outcome.node, events.ChildrenReady(frozenset(born)))
-        return ready._replace(sends=outcome.sends + ready.sends)
-    return outcome
+    def _run(self, driver: Driver, node: Node, event: Any, born: tuple[InstanceId, ...]) -> Outcome:
+        if isinstance(event, Blocking):
+            return Outcome(node._replace(sending=event.targets))
+        outcome = driver.run(node, event)
+        if outcome.spawn and born and not isinstance(event, events.ChildrenReady):
+            ready = driver.run(outcome.node, events.ChildrenReady(frozenset(born)))
+            return ready._replace(sends=outcome.sends + ready.sends)
+        return outcome

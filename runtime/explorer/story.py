@@ -10,6 +10,8 @@ from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime import wording
 from anabranch.runtime.explorer.judge import names
+from anabranch.runtime.explorer.keyed_node import GroupState, TupleProcessed, TupleRead
+from anabranch.runtime.explorer.keyed_sites import Birth
 from anabranch.runtime.explorer.node import Item, Tuple
 from anabranch.runtime.explorer.sites import Move, Parcel, Processed, Read, Sent, Sites
 
@@ -67,8 +69,8 @@ def condition(state: Any) -> str:
 
 def say(item: Item) -> str:
     """A message as it would be called in the text of the protocol."""
-    if isinstance(item, Tuple):
-        return "tuple"
+    if isinstance(item, Tuple | GroupState):
+        return str(item)
     return wording.say(item)
 
 
@@ -76,6 +78,16 @@ def _text(what: Any, born: list[InstanceId]) -> str:
     match what:
         case Parcel(sender, item):
             return f"receives {say(item)} from {sender}"
+        case TupleProcessed(item, targets):
+            towards = f" for {names(frozenset(targets))}" if targets else ""
+            return f"processes {item}{towards}"
+        case TupleRead(group, targets):
+            return f"reads a tuple of group {group} for {names(frozenset(targets))}"
+        case Birth(_, moved) if moved:
+            given = " ".join(f"{g}->{to}" for g, to in moved)
+            return f"decides to duplicate into {names(frozenset(born))}, giving groups {given}"
+        case Birth(decision):
+            return _text(decision, born)
         case Processed(()):
             return "processes a tuple"
         case Processed(targets):
@@ -90,8 +102,12 @@ def _text(what: Any, born: list[InstanceId]) -> str:
             return f"has its children {names(new)}"
         case events.SpawnFailed():
             return "is told that the start of its children has failed"
-        case events.LeaveDecided():
+        case events.LeaveDecided(None):
             return "decides to leave"
+        case events.LeaveDecided(via):
+            return f"decides to leave, and asks for an heir through {via}"
+        case events.MoveDecided(groups, via):
+            return f"decides to give away group {min(groups)}, and asks for an heir through {via}"
         case events.HandOverDecided(None):
             return f"decides to hand its role over to a fresh {names(frozenset(born))}"
         case events.HandOverDecided(via):
@@ -100,6 +116,8 @@ def _text(what: Any, born: list[InstanceId]) -> str:
             return "has drained"
         case events.InputEnded():
             return "has read its input to the end"
+        case events.GroupsFrozen() | events.GroupsTransferred():
+            return wording.tell(what)
         case _:
             return str(what)
 

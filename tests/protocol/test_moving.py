@@ -59,6 +59,7 @@ from tests.protocol.playbook import (
     A1,
     B0,
     C0,
+    C1,
     CHILD,
     CHILD2,
     ME,
@@ -453,3 +454,57 @@ def test_m8_state_that_cannot_be_mine_is_refused(
     state: State, owned: tuple[Route, ...], words: str
 ) -> None:
     refused(state, MessageReceived(B0, StateMoved(owned)), words)
+
+
+# -- M8 where the next operator is keyed too -------------------------------------------------
+
+OLD_C, NEW_C = Route(C0, 7), Route(C1, 7, 1)
+
+
+def test_m7_the_last_word_says_by_which_routes_results_were_sent() -> None:
+    """Only those that somebody may not know: nobody has to be told of the founders."""
+    routes = (Route(C0, 6), NEW_C)
+    state = active((C0, C1), own=Transferring(ids(), TO_B0, ids(B0)), routes=routes)
+    _, effects = play(state, GroupsTransferred(B0))
+    assert effects[0] == send(B0, StateMoved(TO_B0, routes=(NEW_C,)))
+
+
+def test_m8_key_groups_wait_until_the_routes_of_their_old_owner_are_known() -> None:
+    """What would go by older routes could overtake what the old owner has sent."""
+    came = StateMoved((Route(ME, 2, 3),), routes=(NEW_C,))
+    before = active((C0, C1), routes=(OLD_C,), expects=ids(B0))
+    waiting = replace(before, arrived=((B0, came),))
+    assert hear(before, B0, came) == (waiting, ())
+    assert hear(waiting, C0, Join(ids(), (NEW_C,))) == (
+        active((C0, C1), routes=(NEW_C,), owned=came.owned),
+        (
+            replace(view((C0, C1)), routes=(NEW_C,)),
+            send(C0, JoinAck()),
+            StateComplete(B0, groups(2)),
+        ),
+    )
+
+
+def test_m8_who_knows_newer_routes_already_owns_at_once() -> None:
+    came = StateMoved((Route(ME, 2, 3),), routes=(NEW_C,))
+    before = active((C0, C1), routes=(Route(C0, 7, 2),), expects=ids(B0))
+    after, effects = hear(before, B0, came)
+    assert after == replace(before, owned=came.owned, expects=ids())
+    assert effects == (StateComplete(B0, groups(2)),)
+
+
+def test_m8_state_of_one_owner_does_not_wait_for_that_of_another() -> None:
+    late = StateMoved((Route(ME, 2, 3),), routes=(NEW_C,))
+    before = active((C0, C1), routes=(OLD_C,), expects=ids(B0, B4), arrived=((B0, late),))
+    after, effects = hear(before, B4, StateMoved((Route(ME, 3, 1),)))
+    assert after == replace(before, owned=(Route(ME, 3, 1),), expects=ids(B0))
+    assert effects == (StateComplete(B4, groups(3)),)
+
+
+def test_m8_at_the_end_of_the_stream_it_waits_for_those_routes_too() -> None:
+    came = StateMoved((Route(ME, 2, 3),), routes=(NEW_C,))
+    state = active(
+        (C0, C1), routes=(OLD_C,), expects=ids(B0), arrived=((B0, came),), finished=ids(A0)
+    )
+    _, effects = hear(state, C0, Join(ids(), (NEW_C,)))
+    assert effects[-2:] == (StateComplete(B0, groups(2)), AwaitDrained(stream_ends=True))

@@ -4,7 +4,7 @@ A tuple carries who gave it its number, its key group and that number. Sources a
 are not keyed give numbers, one sequence for each group; a keyed operator passes them on. So the
 state of a group is simply the last number of each giver that was processed in it, and there is
 one right next tuple (K1). Whoever stands behind a keyed operator sees each sequence in its order
-(K2).
+(K2), each of several instances what it gets of it, until it leaves.
 
 This performs the duties 9 to 11 of `anabranch.protocol.effects`.
 """
@@ -14,14 +14,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, assert_never
 
 from anabranch.protocol import effects as fx
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.protocol.ownership import Group
+from anabranch.protocol.ownership import Group, groups_of
 from anabranch.protocol.rules.context import Context
-from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.node import (
     Doing,
     Driver,
@@ -32,6 +31,9 @@ from anabranch.runtime.explorer.node import (
     Tuple,
 )
 from anabranch.runtime.explorer.scope import Scope
+
+if TYPE_CHECKING:
+    from anabranch.runtime.explorer.machine import Machine
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -163,9 +165,11 @@ class KeyedDriver(Driver):
 
     def handle(self, node: Any, event: events.Event) -> Outcome:
         outcome = super().handle(node, event)
-        known = {e.group for e in self.machine.owned(outcome.node.state)}
-        if known != {g for g, _ in outcome.node.owned}:
-            raise Fault(f"K5: {self.me} and its core do not own the same key groups")
+        after: Any = outcome.node
+        owned = groups_of(self.machine.owned(after.state))
+        if self.machine.routes(after.state) and owned != {g for g, _ in after.owned}:
+            code = "K5" if self.machine.is_active(after.state) else "K4"
+            raise Fault(f"{code}: the core of {self.me} owns {sorted(owned)}, not {after.owned}")
         return outcome
 
     def _answer(self, outcome: Outcome) -> Outcome:
@@ -181,9 +185,14 @@ class KeyedDriver(Driver):
         return outcome
 
     def _queued(self, node: Any, item: NumberedTuple) -> Any:
-        if self._watches:
+        # A leaver may get what overtakes: who has sent it LEAVE_ACK cannot ask it any more whether
+        # all is in, while the next owner still counts it among its successors.
+        if self._watches and (self._alone or not self._leaves(node.state)):
             node = node._replace(seen=self._followed(node.seen, item, "K2", exact=self._alone))
         return node._replace(queue=(*node.queue, item))
+
+    def _leaves(self, state: Any) -> bool:
+        return self.machine.routes(state) and not self.machine.is_active(state)
 
     def _process(self, node: Any, item: NumberedTuple, targets: tuple[InstanceId, ...]) -> Outcome:
         rest = list(node.queue)

@@ -11,6 +11,7 @@ from typing import Any
 
 from anabranch.protocol import messages as m
 from anabranch.protocol.ids import OperatorName
+from anabranch.protocol.ownership import owners_of
 from anabranch.protocol.states import (
     Active,
     ClosingIn,
@@ -29,6 +30,7 @@ from anabranch.protocol.states import (
     State,
     Transferring,
 )
+from anabranch.runtime.explorer.keyed_node import GroupState, KeyedNode
 from anabranch.runtime.explorer.node import Node, Tuple
 from anabranch.runtime.explorer.scope import Scope
 
@@ -38,6 +40,8 @@ LEAVE = EOS = ACK + 1
 FIN, DONE = 2, 1
 START = ACK + 1  # a new keeper answers it
 OFFER = 3
+TRANSFER = 3
+"""State, the last word behind it, and the event that both are out."""
 
 
 class Ranking:
@@ -45,6 +49,7 @@ class Ranking:
 
     def __init__(self, scope: Scope) -> None:
         most = scope.instances_max
+        self._receivers_max = min(scope.batch, scope.groups) if scope.keyed else 0
         self._join = ACK + scope.batch * FIN + 1
         self._announcing = most * self._join
         self._finished = most * DONE + 1
@@ -52,6 +57,7 @@ class Ranking:
         self._draining = self._closing_out + most * EOS + 1
         self._closing_in = self._draining + 1
         self._active = self._finished + most * FIN + 1
+        self._leaving = self._closing_in + most * LEAVE + 1
         self._idle = self._active + 1
         self._tuple = self._tuples(scope)
         self._budgets = {
@@ -60,7 +66,8 @@ class Ranking:
             "births": 0,
             "end": 0,
             "read": 1 + max(self._onward(scope, o) for o in scope.names) + len(scope.names),
-            "leaves": self._closing_in + most * LEAVE + 1,
+            "leaves": self._seeking(leave=True) + OFFER + 1,
+            "moves": self._seeking(leave=False) + OFFER + 1,
             "joins": self._spawning(scope.batch) + 1,
             "fresh": self._spawning(1) + 1,
             "sibling": OFFER + 1,
@@ -81,10 +88,20 @@ class Ranking:
 
     def _spawning(self, n: int) -> int:
         born = n * (self._idle + 2)
-        return born + self._announcing + self._joining(n) + 1
+        return born + self._freezing(n, min(n, self._receivers_max), leave=False) + 1
 
-    def _joining(self, n: int) -> int:
-        return n * START + 2
+    def _seeking(self, *, leave: bool) -> int:
+        return self._freezing(0, min(1, self._receivers_max), leave=leave) + 1
+
+    def _freezing(self, n: int, receivers: int, *, leave: bool) -> int:
+        return self._announcing + self._joining(n, receivers, leave=leave) + 1
+
+    def _joining(self, n: int, receivers: int, *, leave: bool) -> int:
+        return n * START + self._transferring(receivers, leave=leave) + 1
+
+    def _transferring(self, receivers: int, *, leave: bool) -> int:
+        """Who gives away in order to go has yet to leave."""
+        return receivers * TRANSFER + 1 + leave * self._leaving
 
     def budget(self, name: str) -> int:
         return self._budgets[name]
@@ -98,15 +115,17 @@ class Ranking:
                 return self._join
             case m.Leave() | m.Eos() | m.Start() | m.Fin():
                 return 2
-            case m.Offer():
+            case m.Offer() | m.AdoptOffer():
                 return OFFER
-            case m.BecomeKeeper():
+            case m.BecomeKeeper() | m.Adopt():
                 return OFFER - 1
+            case GroupState(kept=kept):
+                return len(kept) * self._tuple[receiver] + 1
             case _:
                 return 1
 
-    def node(self, operator: OperatorName, node: Node) -> int:
-        rank = node.queue * self._tuple[operator] + self._state(node.state)
+    def node(self, operator: OperatorName, node: Node | KeyedNode) -> int:
+        rank = _waiting(node) * self._tuple[operator] + self._state(node.state)
         rank += sum(self._tuple[to.operator] + 2 for to in node.sending)
         # An instance stops reading once, and is asked once for each of its two ends.
         return rank + node.reading + (isinstance(node.state, Active | Idle) and not node.asked)
@@ -132,9 +151,22 @@ class Ranking:
         match own:
             case Spawning(n=n):
                 return self._spawning(n)
-            case Joining(new=new):
-                return self._joining(len(new))
+            case Seeking(leave=leave):
+                return self._seeking(leave=leave)
+            case Freezing(new=new, moved=moved, leave=leave):
+                return self._freezing(len(new), len(owners_of(moved)), leave=leave)
+            case Joining(new=new, moved=moved, leave=leave):
+                return self._joining(len(new), len(owners_of(moved)), leave=leave)
+            case Transferring(awaiting=awaiting, leave=leave):
+                return self._transferring(len(awaiting), leave=leave)
             case Migrating():
                 return 1
-            case Offering() | Seeking() | Freezing() | Transferring() | None:
+            case Offering() | None:
                 return 0
+
+
+def _waiting(node: Node | KeyedNode) -> int:
+    """How many tuples have yet to be processed here."""
+    if isinstance(node, Node):
+        return node.queue
+    return len(node.queue) + sum(len(state.kept) for _, state in node.incoming)

@@ -22,25 +22,57 @@ if TYPE_CHECKING:
     from anabranch import spark, testing
     from anabranch.running import run, start
     from anabranch.runtime.failure import RunFailed
+    from anabranch.runtime.keyed.aggregations import (
+        Aggregation,
+        greatest,
+        least,
+        mean,
+        tally,
+        total,
+    )
+    from anabranch.runtime.keyed.late import Late
+    from anabranch.runtime.keyed.windows import (
+        Window,
+        WindowResult,
+        count,
+        session,
+        sliding,
+        tumbling,
+        window_time,
+    )
     from anabranch.runtime.sinks import discard, foreach, jsonl, stdout
     from anabranch.runtime.sources import files, generate, items, stdin
 
 __version__ = "0.1.0"
 
 _LAZY = {
+    "Aggregation": "anabranch.runtime.keyed.aggregations",
+    "Late": "anabranch.runtime.keyed.late",
     "RunFailed": "anabranch.runtime.failure",
+    "Window": "anabranch.runtime.keyed.windows",
+    "WindowResult": "anabranch.runtime.keyed.windows",
+    "count": "anabranch.runtime.keyed.windows",
     "discard": "anabranch.runtime.sinks",
     "files": "anabranch.runtime.sources",
     "foreach": "anabranch.runtime.sinks",
     "generate": "anabranch.runtime.sources",
+    "greatest": "anabranch.runtime.keyed.aggregations",
     "items": "anabranch.runtime.sources",
     "jsonl": "anabranch.runtime.sinks",
+    "least": "anabranch.runtime.keyed.aggregations",
+    "mean": "anabranch.runtime.keyed.aggregations",
     "run": "anabranch.running",
+    "session": "anabranch.runtime.keyed.windows",
+    "sliding": "anabranch.runtime.keyed.windows",
     "spark": "anabranch",
     "start": "anabranch.running",
     "stdin": "anabranch.runtime.sources",
     "stdout": "anabranch.runtime.sinks",
+    "tally": "anabranch.runtime.keyed.aggregations",
     "testing": "anabranch",
+    "total": "anabranch.runtime.keyed.aggregations",
+    "tumbling": "anabranch.runtime.keyed.windows",
+    "window_time": "anabranch.runtime.keyed.windows",
 }
 """Names and the modules that have them, imported when first used: the command line must start
 fast, and a pipeline without Spark must not need it."""
@@ -69,6 +101,8 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Aggregation",
+    "Late",
     "Pipeline",
     "PipelineError",
     "Retry",
@@ -76,20 +110,32 @@ __all__ = [
     "Scale",
     "Step",
     "Stream",
+    "Window",
+    "WindowResult",
     "__version__",
+    "count",
     "discard",
     "files",
     "filter",
     "flat_map",
     "foreach",
     "generate",
+    "greatest",
     "items",
     "jsonl",
+    "least",
     "map",
+    "mean",
     "run",
+    "session",
+    "sliding",
     "spark",
     "start",
     "stdin",
     "stdout",
+    "tally",
     "testing",
+    "total",
+    "tumbling",
+    "window_time",
 ]

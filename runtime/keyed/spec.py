@@ -30,6 +30,8 @@ class Keyed:
     what: str
     make: Callable[[], Handler]
     late: LateRule = "bury"
+    makes_windows: bool = False
+    """Whether its results are `WindowResult`s."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,192 @@
+"""What is made of the tuples of a window, one after the other, without keeping them.
+
+An aggregation is given an accumulator and a tuple and gives the next accumulator. Accumulators
+travel with their keys from instance to instance, so they must pickle.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+Value = Callable[[Any], Any]
+
+
+class Aggregation(ABC):
+    """Write one of your own with these four."""
+
+    @abstractmethod
+    def new(self) -> Any:
+        """The accumulator of a window without tuples."""
+
+    @abstractmethod
+    def add(self, accumulator: Any, item: Any) -> Any:
+        """The accumulator with one tuple more; it may be changed in place and returned."""
+
+    @abstractmethod
+    def result(self, accumulator: Any) -> Any:
+        """What is told of the window. The accumulator may get more tuples afterwards."""
+
+    @abstractmethod
+    def merge(self, first: Any, second: Any) -> Any:
+        """One accumulator for the tuples of two; sessions that grow together need it."""
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+class _Total(Aggregation):
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def new(self) -> Any:
+        return 0
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        return accumulator + self._value(item)
+
+    def result(self, accumulator: Any) -> Any:
+        return accumulator
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return first + second
+
+
+class _Tally(_Total):
+    def __init__(self) -> None:
+        super().__init__(_itself)
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        return accumulator + 1
+
+
+class _Mean(Aggregation):
+    """Sums with the rounding errors kept apart (Neumaier 1974), so that the mean of many does not
+    depend on their order by more than the last digit."""
+
+    def __init__(self, value: Value) -> None:
+        self._value = value
+
+    def new(self) -> Any:
+        return (0.0, 0.0, 0)
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        total, error, n = accumulator
+        return (*_added(total, error, float(self._value(item))), n + 1)
+
+    def result(self, accumulator: Any) -> Any:
+        total, error, n = accumulator
+        return (total + error) / n
+
+    def merge(self, first: Any, second: Any) -> Any:
+        total, error = _added(first[0], first[1] + second[1], second[0])
+        return total, error, first[2] + second[2]
+
+
+def _added(total: float, error: float, value: float) -> tuple[float, float]:
+    new = total + value
+    if abs(total) >= abs(value):
+        return new, error + ((total - new) + value)
+    return new, error + ((value - new) + total)
+
+
+class _Extreme(Aggregation):
+    def __init__(self, value: Value, better: Callable[[Any, Any], bool]) -> None:
+        self._value = value
+        self._better = better
+
+    def new(self) -> Any:
+        return None
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        value = self._value(item)
+        if accumulator is None or self._better(value, accumulator[0]):
+            return (value,)
+        return accumulator
+
+    def result(self, accumulator: Any) -> Any:
+        return accumulator[0]
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return second if self._better(second[0], first[0]) else first
+
+
+def _less(a: Any, b: Any) -> bool:
+    return bool(a < b)
+
+
+def _more(a: Any, b: Any) -> bool:
+    return bool(a > b)
+
+
+class Collecting(Aggregation):
+    """All tuples, in the order in which they came; `finish` makes a value of them."""
+
+    def __init__(self, finish: Callable[[list[Any]], Any]) -> None:
+        self._finish = finish
+
+    def new(self) -> Any:
+        return []
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        accumulator.append(item)
+        return accumulator
+
+    def result(self, accumulator: Any) -> Any:
+        return self._finish(list(accumulator))
+
+    def merge(self, first: Any, second: Any) -> Any:
+        return first + second
+
+
+class Fold:
+    """A fold over the tuples of a window, in their order."""
+
+    def __init__(self, initial: Any, fn: Callable[[Any, Any], Any]) -> None:
+        self._initial = initial
+        self._fn = fn
+
+    def __call__(self, tuples: list[Any]) -> Any:
+        value = self._initial() if callable(self._initial) else deepcopy(self._initial)
+        for one in tuples:
+            value = self._fn(value, one)
+        return value
+
+
+class Reduce:
+    def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
+        self._fn = fn
+
+    def __call__(self, tuples: list[Any]) -> Any:
+        value = tuples[0]
+        for one in tuples[1:]:
+            value = self._fn(value, one)
+        return value
+
+
+def total(value: Value = _itself) -> Aggregation:
+    """The sum of `value(tuple)`."""
+    return _Total(value)
+
+
+def tally() -> Aggregation:
+    """How many tuples."""
+    return _Tally()
+
+
+def mean(value: Value = _itself) -> Aggregation:
+    """The arithmetic mean of `value(tuple)`."""
+    return _Mean(value)
+
+
+def least(value: Value = _itself) -> Aggregation:
+    """The smallest `value(tuple)`; the first of equals."""
+    return _Extreme(value, _less)
+
+
+def greatest(value: Value = _itself) -> Aggregation:
+    """The largest `value(tuple)`; the first of equals."""
+    return _Extreme(value, _more)

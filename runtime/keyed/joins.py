@@ -1,0 +1,106 @@
+"""Two streams by key: pairs within a window, and a stream with what another one last said.
+
+Side 0 is the left stream, side 1 the right one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
+from anabranch.runtime.keyed.window_handlers import event_time
+from anabranch.runtime.keyed.windows import Sliding, Window
+
+
+@dataclass(slots=True)
+class Met:
+    """The tuples of both sides in one window."""
+
+    window: Window
+    sides: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
+
+
+class Joining(Handler):
+    """Every pair of a left and a right tuple of the same key and window, once per window.
+
+    A window's pairs are told when it ends, in the order of the left tuples, then of the right
+    ones. With `lateness_s`, a late tuple makes its pairs at once.
+    """
+
+    def __init__(
+        self,
+        windows: Sliding,
+        times: tuple[Callable[[Any], float], Callable[[Any], float]],
+        lateness_s: float,
+        fn: Callable[[Any, Any, Any], Any],
+    ) -> None:
+        self._windows = windows
+        self._times = times
+        self._lateness_s = lateness_s
+        self._fn = fn
+
+    def new_state(self, key: Any) -> dict[float, Met]:
+        return {}
+
+    def is_empty(self, state: dict[float, Met]) -> bool:
+        return not state
+
+    def on_tuple(
+        self, key: Any, state: dict[float, Met], item: Any, side: int, time: KeyTime
+    ) -> tuple[Any, Iterable[Any]]:
+        at = event_time(self._times[side], item)
+        windows = self._windows.windows_of(at)
+        open_ = [w for w in windows if w.end + self._lateness_s > time.watermark]
+        if not open_:
+            time.late(item, time.watermark - windows[-1].end - self._lateness_s)
+        results: list[Any] = []
+        for window in open_:
+            met = state.get(window.start)
+            if met is None:
+                met = state[window.start] = Met(window)
+                self._set_timers(window, time)
+            if window.end <= time.watermark:
+                others = met.sides[1 - side]
+                pairs = product([item], others) if side == 0 else product(others, [item])
+                results += [self._fn(key, left, right) for left, right in pairs]
+            met.sides[side].append(item)
+        return state, results
+
+    def _set_timers(self, window: Window, time: KeyTime) -> None:
+        if window.end > time.watermark:
+            time.set_timer(window.end, repr(window.start))
+        if self._lateness_s:
+            time.set_timer(window.end + self._lateness_s, f"forget {window.start!r}")
+
+    def on_timer(
+        self, key: Any, state: dict[float, Met], timer: Timer, time: KeyTime
+    ) -> tuple[Any, Iterable[Any]]:
+        forget, _, start = timer.name.rpartition(" ")
+        if forget:
+            state.pop(float(start), None)
+            return state, ()
+        met = state[float(start)] if self._lateness_s else state.pop(float(start))
+        return state, [self._fn(key, left, right) for left, right in product(*met.sides)]
+
+
+class Enriching(Handler):
+    """Each left tuple together with the latest right one of its key; None before the first."""
+
+    def __init__(self, fn: Callable[[Any, Any, Any], Any]) -> None:
+        self._fn = fn
+
+    def new_state(self, key: Any) -> Any:
+        return None
+
+    def is_empty(self, state: Any) -> bool:
+        return state is None
+
+    def on_tuple(
+        self, key: Any, state: Any, item: Any, side: int, time: KeyTime
+    ) -> tuple[Any, Iterable[Any]]:
+        if side == 1:
+            return (item,), ()
+        return state, (self._fn(key, item, None if state is None else state[0]),)

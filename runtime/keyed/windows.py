@@ -1,0 +1,130 @@
+"""Windows: which stretches of event time, or of tuples, are looked at together.
+
+    tumbling(60)          [0, 60) [60, 120) …            each tuple is in one
+    sliding(60, every=10) [0, 60) [10, 70) [20, 80) …    each tuple is in six
+    session(gap=30)       from a tuple on, until none has come for 30 s
+    count(2000, every=10) the last 2,000 tuples, at every tenth
+
+Times are seconds. A window holds the times from its start up to, and without, its end.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Window(NamedTuple):
+    """A stretch of event time, in seconds; of a count window: how many tuples of the key had come
+    before its first and with its last."""
+
+    start: float
+    end: float
+
+
+class WindowResult(NamedTuple):
+    """What was made of a window. `revision`: 0 when it has just ended; more each time that a late
+    tuple has changed it."""
+
+    key: Any
+    start: float
+    end: float
+    value: Any
+    revision: int = 0
+
+
+def window_time(result: WindowResult) -> float:
+    """The event time of a result, for windows of windows: the last moment before its end."""
+    return math.nextafter(result.end, -math.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """`size_s` long, one starting every `every_s` seconds; tumbling if these are equal."""
+
+    size_s: float
+    every_s: float
+
+    def windows_of(self, at: float) -> list[Window]:
+        """All that hold a time, earliest first."""
+        every = self.every_s
+        last = math.floor(at / every)
+        while last * every > at:  # the division may have rounded up, or down
+            last -= 1
+        while (last + 1) * every <= at:
+            last += 1
+        windows = []
+        while last * every + self.size_s > at:
+            windows.append(Window(last * every, last * every + self.size_s))
+            last -= 1
+        return windows[::-1]
+
+    def __str__(self) -> str:
+        if self.size_s == self.every_s:
+            return f"tumbling({self.size_s:g})"
+        return f"sliding({self.size_s:g}, every={self.every_s:g})"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    gap_s: float
+
+    def __str__(self) -> str:
+        return f"session(gap={self.gap_s:g})"
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    tuples: int
+    every: int
+
+    def __str__(self) -> str:
+        return f"count({self.tuples}, every={self.every})"
+
+
+TimeWindow = Sliding | Session
+AnyWindow = Sliding | Session | Count
+
+
+def tumbling(size_s: float) -> Sliding:
+    """Windows of `size_s` seconds, one behind the other. Raises `ValueError` unless above 0."""
+    size_s = _seconds("tumbling: size_s", size_s)
+    return Sliding(size_s, size_s)
+
+
+def sliding(size_s: float, *, every: float) -> Sliding:
+    """Windows of `size_s` seconds that start every `every` seconds (at most `size_s`, or tuples
+    between them would be lost). Raises `ValueError`."""
+    size_s, every = _seconds("sliding: size_s", size_s), _seconds("sliding: every", every)
+    if every > size_s:
+        raise ValueError(
+            f"sliding: every={every:g} is longer than the windows ({size_s:g} s); "
+            "tuples between two windows would be lost"
+        )
+    return Sliding(size_s, every)
+
+
+def session(gap: float) -> Session:
+    """Windows that end when no tuple of the key has come for `gap` seconds of event time."""
+    return Session(_seconds("session: gap", gap))
+
+
+def count(tuples: int, *, every: int | None = None) -> Count:
+    """The last `tuples` tuples of a key, at every `every`-th (default `tuples`: one behind the
+    other). The first windows hold fewer; what has come since the last one makes a window at the
+    end of the stream. Raises `ValueError`."""
+    every = tuples if every is None else every
+    for name, number in (("tuples", tuples), ("every", every)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise ValueError(f"count: {name} must be a whole number above 0, got {number!r}")
+    if every > tuples:
+        raise ValueError(f"count: every={every} is more than the {tuples} tuples of a window")
+    return Count(tuples, every)
+
+
+def _seconds(what: str, value: float) -> float:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value <= 0:
+        raise ValueError(f"{what} must be a number of seconds above 0, got {value!r}")
+    return float(value)

@@ -22,7 +22,11 @@ class KeyTypeError(TypeError):
 
 def group_of(key: Any, groups: int) -> int:
     """A number from 0 to `groups` - 1. Raises `KeyTypeError` for what cannot be a key."""
-    digest = zlib.crc32(msgpack.packb(_plain(key)))
+    try:
+        data = msgpack.packb(_plain(key), unicode_errors="surrogatepass")
+    except (RecursionError, ValueError) as error:
+        raise KeyTypeError(f"tuples within tuples, too deep for a key: {error}") from error
+    digest = zlib.crc32(data)
     # The low bits of a CRC are a linear function of the key; a multiplication mixes them.
     return ((digest * 0x9E3779B1) & 0xFFFFFFFF) * groups >> 32
 
@@ -48,7 +52,7 @@ def _plain(key: Any) -> Any:
 
 
 def _whole(number: int) -> Any:
-    return number if -(2**63) <= number < 2**64 else str(number).encode()
+    return number if -(2**63) <= number < 2**64 else b"%x" % number
 
 
 class GroupCache(dict[Any, int]):

@@ -296,8 +296,10 @@ class KeyedProcessor:
     async def _work_off(self, kept: deque[Kept]) -> None:
         part, began = Part(0), self._clock()
         try:
-            while kept and self._clock() - began - part.waited_s <= self._slice_s:
+            while kept:
                 await self._worker.one(kept[0], part)
                 kept.popleft()
+                if self._clock() - began - part.waited_s > self._slice_s:
+                    break
         finally:
             self._done(part, began)

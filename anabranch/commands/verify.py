@@ -21,7 +21,9 @@ HELP = """Explore every interleaving of the protocol core, the one that live pro
 A scope is a small pipeline and what may happen to it. Checked are the invariants I1 to I11, that
 no tuple is lost or doubled (S1, S2), nothing is addressed to a terminated instance (S3), views
 are complete at rest (S4), every operator has a keeper (S5), and that operations, tuples and
-executions come to their end (L1 to L3).
+executions come to their end (L1 to L3). Of operators with key groups: that every tuple is
+processed once and in the order of its key (K1, K2), and that a group has one owner, whom all who
+send to it know (K3 to K7), while groups move to children, to heirs and between siblings.
 
 \b
 Examples:
@@ -29,6 +31,7 @@ Examples:
   anabranch verify --scope deep                     those of the design, in minutes
   anabranch verify --scope "1,2,1 joins=1 leaves=2 tuples=1"
   anabranch verify --instances 1,2,2 --joins 1 --leaves 3 --tuples 2
+  anabranch verify --instances 1,2,2 --keyed 1,2 --moves 2 --tuples 2
   anabranch verify --published --svg charts         what the paper's protocol loses, and how
   anabranch verify --mutants                        every rule broken, and who notices
 """
@@ -49,12 +52,16 @@ Examples:
 @click.option("--leaves", type=click.IntRange(0), default=0, help="Instances that leave.")
 @click.option("--fresh", type=click.IntRange(0), default=0, help="Hand-overs to a fresh instance.")
 @click.option("--sibling", type=click.IntRange(0), default=0, help="Hand-overs to a sibling.")
+@click.option("--keyed", metavar="N,...", help="Operators with key groups, by number.")
+@click.option("--groups", type=click.IntRange(1), help="Key groups of each. [default: 1]")
+@click.option("--moves", type=click.IntRange(0), default=0, help="Key groups given to siblings.")
 @click.option("--tuples", type=click.IntRange(0), default=0, help="Tuples read by the sources.")
 @click.option(
     "--room", type=click.IntRange(0), default=0, help="Tuples per channel. [default: any]"
 )
 @click.option("--finish", is_flag=True, help="The stream ends, and everybody must.")
 @click.option("--spawn", is_flag=True, help="Starts take time, and may fail.")
+@click.option("--slow", is_flag=True, help="Moving key groups takes time.")
 @click.option("--mutants", is_flag=True, help="Break every rule once; who notices?")
 @click.option("--published", is_flag=True, help="Find the faults of the published protocol again.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Folder for charts of what is found.")
@@ -78,7 +85,7 @@ def command(
     if published:
         sys.exit(0 if _show_published(svg) else FAILED)
     scopes = _chosen(named, own)
-    click.echo(f"{'scope':58} {'states':>12} {'transitions':>13} {'deep':>5} {'seconds':>8}")
+    click.echo(f"{'scope':64} {'states':>12} {'transitions':>13} {'deep':>5} {'seconds':>8}")
     found = survey_all(
         scopes,
         bulk=bool(own["instances"]) or set(named) - {"small"} != set(),
@@ -143,7 +150,7 @@ def _show(found: Iterable[Summary], svg: Path | None) -> bool:
         rows.append(one)
         mark = "" if one.sound else "   FOUND" if one.fault else "   not finished"
         counts = f"{one.states:12,} {one.transitions:13,} {one.depth:5} {one.seconds:8.1f}"
-        click.echo(f"{one.scope:58} {counts}{mark}")
+        click.echo(f"{one.scope:64} {counts}{mark}")
         if one.fault:
             click.echo(f"\n{one.story}\n")
             _save(svg, f"found-{len(rows)}", one)
@@ -161,11 +168,11 @@ def _show_mutants() -> bool:
     """The table: rule, how it is broken, which scope found out, how, after how many states."""
     from anabranch.runtime.explorer.mutants import hunt
 
-    click.echo(f"{'rule':7} {'broken so':70} {'found in':40} {'states':>7} {'steps':>5}  as")
+    click.echo(f"{'rule':7} {'broken so':80} {'found in':57} {'states':>7} {'steps':>5}  as")
     escaped = 0
     for catch in hunt():
         click.echo(
-            f"{catch.rule:7} {catch.what:70} {catch.by:40} {catch.states:7,} {catch.steps:5}  "
+            f"{catch.rule:7} {catch.what:80} {catch.by:57} {catch.states:7,} {catch.steps:5}  "
             f"{catch.fault.split(':')[0] or 'ESCAPED'}"
         )
         escaped += not catch.fault

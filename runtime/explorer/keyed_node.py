@@ -132,6 +132,7 @@ class KeyedDriver(Driver):
         self.scope = scope
         self.keyed = scope.is_keyed(operator)
         self._watches = not self.keyed and any(map(scope.is_keyed, topology.upstream(operator)))
+        self._broken = machine.broken_duty
         self._alone = scope.is_alone(operator)
 
     def newborn(self) -> Any:
@@ -263,12 +264,14 @@ class KeyedDriver(Driver):
         """Duty 10; the state of frozen groups does not depend on when it is sent."""
         gone = tuple((g, marks) for g, marks in node.owned if g in groups)
         kept = tuple(t for t in node.queue if t.group in groups)
+        if self._broken == 10:
+            kept = ()
         doing.sends.append((to, GroupState(gone, kept)))
         if not self.scope.slow:
             doing.answers.append(events.GroupsTransferred(to))
         return node._replace(
             transferring=tuple(sorted((*node.transferring, to))),
-            queue=tuple(t for t in node.queue if t.group not in groups),
+            queue=tuple(t for t in node.queue if t.group not in groups or self._broken == 10),
             owned=tuple((g, marks) for g, marks in node.owned if g not in groups),
             frozen=node.frozen - groups,
         )
@@ -283,7 +286,7 @@ class KeyedDriver(Driver):
             states.update(state.groups)
         kept = tuple(t for state in came for t in state.kept)
         return node._replace(
-            queue=(*kept, *node.queue),
+            queue=(*node.queue, *kept) if self._broken == 11 else (*kept, *node.queue),
             owned=tuple(sorted(states.items())),
             expecting=_less(node.expecting, sender),
             incoming=tuple(i for i in node.incoming if i[0] != sender),
@@ -295,7 +298,9 @@ class KeyedDriver(Driver):
         """The first that may be processed (duty 9)."""
         if not self.keyed:
             return node.queue[0] if node.queue else None
-        mine = {g for g, _ in node.owned} - node.frozen
+        mine = {g for g, _ in node.owned}
+        if self._broken != 9:
+            mine -= node.frozen
         return next((t for t in node.queue if t.group in mine), None)
 
     def ways(self, node: Any, group: Group) -> Iterator[tuple[InstanceId, ...]]:

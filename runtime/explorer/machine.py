@@ -35,6 +35,10 @@ class Machine(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def broken_duty(self) -> int:
+        """Which duty the drivers neglect, to show that it is found out; 0 for none."""
+
     def newborn(self) -> Any:
         """The state of an instance nobody has started yet."""
 
@@ -81,7 +85,7 @@ class Machine(Protocol):
 
 class Shipped:
     """The core that the live runtime runs. Other `cells` than the shipped table make a broken
-    variant of it, which need not be `ranked`."""
+    variant of it, which need not be `ranked`; or its drivers neglect a duty."""
 
     def __init__(
         self,
@@ -89,8 +93,10 @@ class Shipped:
         cells: Mapping[tuple[type[State], type], table.Cell] = table.TABLE,
         *,
         ranked: bool = True,
+        broken_duty: int = 0,
     ) -> None:
         self.name = name
+        self.broken_duty = broken_duty
         self._ranked = ranked
         self._cells = cells
 

@@ -90,9 +90,12 @@ def hunt() -> Iterator[Catch]:
 
 
 def catch(variant: Variant) -> Catch:
-    """Search the small scopes in their order until one finds something."""
+    """Search the small scopes in their order until one finds something; without key groups
+    nothing of those rules is needed."""
     states = 0
     for name, scope in SMALL.items():
+        if bool(scope.keyed) < bool(variant.scope.keyed):
+            continue
         found = explore(variant.machine(), scope)
         states += found.states
         if found.fault:

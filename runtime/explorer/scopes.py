@@ -53,6 +53,32 @@ SMALL = _scopes(
     "1,2 joins=1 leaves=1 tuples=1 spawn",
     "1,1 joins=1 fresh=1 finish spawn",
     "2,2 joins=1 tuples=2 scalable=1 room=1",
+    # Keyed operators: children, heirs and siblings get key groups.
+    "1,1,1 joins=1 tuples=2 keyed=1",
+    "1,1 joins=2 tuples=1 groups=2 scalable=1 keyed=1",
+    "1,1 joins=1 moves=1 tuples=1 groups=2 keyed=1 spawn slow",
+    "1,1 joins=1 leaves=1 tuples=1 batch=2 groups=2 keyed=1",
+    "1,2,1 leaves=1 moves=1 tuples=2 keyed=1",
+    "1,2,1 joins=1 leaves=1 tuples=1 keyed=1",
+    "1,2,1 joins=1 leaves=1 moves=1 keyed=1",
+    "1,2 moves=2 groups=3 keyed=1",
+    "2,2 leaves=2 moves=1 tuples=1 keyed=1",
+    # The same with several upstream operators, as a sink, and two in a row.
+    f"1,1,2,1 {TWO_SOURCES} leaves=1 moves=1 tuples=2 keyed=2",
+    "1,1,2 joins=1 moves=1 keyed=2",
+    "1,2,2 leaves=1 moves=1 tuples=1 keyed=2",
+    "1,2,2 moves=2 tuples=2 keyed=1,2",
+    "1,1,1 joins=2 tuples=1 keyed=1,2",
+    f"1,1,1 {TRIANGLE} joins=1 moves=1 tuples=1 keyed=1,2",
+    "1,2,2 leaves=2 moves=1 keyed=1",
+    # And with the keeper's role, and the end of the stream.
+    "1,2 leaves=1 fresh=1 moves=1 keyed=1",
+    "1,2 joins=1 leaves=2 sibling=1 keyed=1",
+    "1,3 leaves=2 groups=3 scalable=1 keyed=1",
+    "1,2 leaves=1 moves=1 tuples=2 keyed=1 finish",
+    "1,1,1 joins=1 leaves=1 tuples=1 keyed=1 finish slow",
+    "1,2,1 leaves=1 sibling=1 moves=1 keyed=1 finish",
+    "1,2,2 moves=2 tuples=1 keyed=1,2 finish",
 )
 """Seconds in all."""
 

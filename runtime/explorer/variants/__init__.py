@@ -1,9 +1,16 @@
-"""For every rule of `protocol.md` 2.3 and 2.8 at least one way to break it."""
+"""For every rule of `protocol.md` 2.3, 2.8 and 5 at least one way to break it."""
 
-from anabranch.runtime.explorer.variants import finishing, flowing, joining, keeping, leaving
+from anabranch.runtime.explorer.variants import (
+    finishing,
+    flowing,
+    joining,
+    keeping,
+    leaving,
+    moving,
+)
 from anabranch.runtime.explorer.variants.variant import Variant
 
 __all__ = ["VARIANTS", "Variant"]
 
-_FILES = (joining, leaving, keeping, flowing, finishing)
+_FILES = (joining, leaving, keeping, flowing, finishing, moving)
 VARIANTS: tuple[Variant, ...] = tuple(v for file in _FILES for v in file.VARIANTS)

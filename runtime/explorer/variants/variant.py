@@ -1,4 +1,5 @@
-"""A broken variant of the shipped core: some cells of its table replaced, nothing else touched."""
+"""A broken variant of the shipped core: some cells of its table replaced, nothing else touched.
+Or the core is whole, and the driver neglects one of its duties."""
 
 from __future__ import annotations
 
@@ -24,13 +25,17 @@ class Variant:
     finding: tuple[str, ...]
     patch: Patch = field(repr=False, default_factory=dict)
     also: str = ""
-    """What the design calls it, where it met it: F1 to F13, P1 to P9."""
+    """What the design calls it, where it met it: F1 to F13, P1 to P9, keyed 1 to 5."""
     ranked: bool = False
     """Whether it breaks L3; for the others the rank would only hide what they break."""
+
+    broken_duty: int = 0
+    """Which one of `anabranch.protocol.effects` the driver neglects."""
 
     @property
     def name(self) -> str:
         return f"{self.rule}: {self.what}"
 
     def machine(self) -> Shipped:
-        return Shipped(self.name, {**TABLE, **self.patch}, ranked=self.ranked)
+        cells = {**TABLE, **self.patch}
+        return Shipped(self.name, cells, ranked=self.ranked, broken_duty=self.broken_duty)

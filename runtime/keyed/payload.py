@@ -28,7 +28,7 @@ class KeyedEncoder(Encoder):
 def decode_keyed(
     data: bytes | memoryview, count: int
 ) -> tuple[list[Any], list[Any], list[DeadLetter]]:
-    """The keys and the tuples of a batch of `count`, and those that cannot be read. Never raises."""
+    """The keys and the tuples of a batch of `count`; what cannot be read. Never raises."""
     if data[0] == _PICKLE_FIRST:
         pairs, letters = decode_batch(data, count)
         return [k for k, _ in pairs], [t for _, t in pairs], letters

@@ -266,9 +266,9 @@ class KeyedProcessor:
             self._look()
             yield from chunks
 
-    async def install(self, chunk: bytes) -> None:
-        """A chunk from the former owner. With the last one of a group it is mine; returns when
-        all that was kept for it is processed."""
+    async def install(self, chunk: bytes, *, opens: bool = True) -> None:
+        """A chunk from the former owner. With the last one of a group it is mine, and `open`ed
+        unless the caller is to do that."""
         group = group_in(chunk)
         arrival = self._arriving.setdefault(group, Arrival())
         self.pended_in += arrival.take(self.operator.name, chunk)
@@ -279,6 +279,15 @@ class KeyedProcessor:
             self._heat.put(group, arrival.heat, self._clock())
             self._store.put(group, arrival.entries)
             self._kept[group] = deque([*arrival.kept, *self._kept.get(group, ())])
+            if opens:
+                await self.open((group,))
+
+    async def open(self, groups: Iterable[int]) -> None:
+        """Begin to process groups that were installed; returns when all that was kept for them is
+        processed. Raises `ValueError` if one has not come whole."""
+        for group in sorted(groups):
+            if group not in self._behind:
+                raise ValueError(f"group {group} was not installed, or not to its last chunk")
             await self._catch_up(group)
 
     async def _catch_up(self, group: int) -> None:

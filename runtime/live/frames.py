@@ -158,8 +158,8 @@ def _fields(message: Message) -> list[Any]:
             return [ok]
         case messages.AdoptOffer(draw=draw):
             return [draw]
-        case messages.StateMoved(owned=owned):
-            return [_pack_routes(owned)]
+        case messages.StateMoved(owned=owned, routes=routes):
+            return [_pack_routes(owned), _pack_routes(routes)]
         case _:
             return []
 
@@ -185,8 +185,8 @@ def _build(kind: type[Message], fields: Any) -> Message:
         (draw,) = fields
         return messages.AdoptOffer(int(draw))
     if kind is messages.StateMoved:
-        (owned,) = fields
-        return messages.StateMoved(_unpack_routes(owned))
+        owned, routes = fields
+        return messages.StateMoved(_unpack_routes(owned), _unpack_routes(routes))
     () = fields
     return kind()  # type: ignore[call-arg]
 

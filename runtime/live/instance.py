@@ -211,9 +211,9 @@ class Instance:
                 self.groups.transfer(to, groups)
             case effects.ExpectState(sender=sender):
                 self._expect_state(sender)
-            case effects.StateComplete(sender=sender):
+            case effects.StateComplete(sender=sender, groups=groups):
                 token = self._expected[sender].popleft()
-                self.groups.complete(token, lambda: self._state_is_in(token))
+                self.groups.complete(token, groups, lambda: self._state_is_in(token))
             case _:
                 assert_never(effect)
 

@@ -97,14 +97,16 @@ class KeyedPump(QueuePump):
         """Duty 11: a piece of state has come."""
 
         async def errand() -> None:
-            await self.processor.install(chunk)
+            await self.processor.install(chunk, opens=False)
 
         self._add(errand)
 
-    def complete(self, token: int, then: Callable[[], None]) -> None:
-        """All pieces have come; call `then` when they are in and what was kept is processed."""
+    def complete(self, token: int, groups: frozenset[Group], then: Callable[[], None]) -> None:
+        """All pieces have come, and the core calls the groups mine: process what was kept of them,
+        then call `then`."""
 
         async def errand() -> None:
+            await self.processor.open(groups)
             self.processor.all_came(token)
             then()
 

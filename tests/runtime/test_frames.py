@@ -42,7 +42,7 @@ MESSAGES = [
     messages.Adopt(A),
     messages.AdoptResponse(ok=True),
     messages.AdoptResponse(ok=False),
-    messages.StateMoved((Route(A, 3, 1),)),
+    messages.StateMoved((Route(A, 3, 1),), routes=(Route(B, 0, 4),)),
 ]
 
 

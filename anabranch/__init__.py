@@ -7,6 +7,10 @@
     words = lines.flat_map("split", str.split, scale=ab.Scale(max_instances=8))
     words.filter("long", lambda w: len(w) > 3).sink("out", ab.jsonl("words.jsonl"))
 
+State is kept by key, and moves with it when operators scale:
+
+    counts = words.key_by(str.lower).fold("count", 0, lambda seen, word: seen + 1)
+
 Run it with `anabranch run FILE.py`, or from a program with `ab.run(pipeline)`.
 """
 
@@ -30,7 +34,9 @@ if TYPE_CHECKING:
         tally,
         total,
     )
+    from anabranch.runtime.keyed.handler import KeyTime, Timer
     from anabranch.runtime.keyed.late import Late
+    from anabranch.runtime.keyed.streams import KeyedStream
     from anabranch.runtime.keyed.windows import (
         Window,
         WindowResult,
@@ -47,8 +53,11 @@ __version__ = "0.1.0"
 
 _LAZY = {
     "Aggregation": "anabranch.runtime.keyed.aggregations",
+    "KeyTime": "anabranch.runtime.keyed.handler",
+    "KeyedStream": "anabranch.runtime.keyed.streams",
     "Late": "anabranch.runtime.keyed.late",
     "RunFailed": "anabranch.runtime.failure",
+    "Timer": "anabranch.runtime.keyed.handler",
     "Window": "anabranch.runtime.keyed.windows",
     "WindowResult": "anabranch.runtime.keyed.windows",
     "count": "anabranch.runtime.keyed.windows",
@@ -102,6 +111,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "Aggregation",
+    "KeyTime",
+    "KeyedStream",
     "Late",
     "Pipeline",
     "PipelineError",
@@ -110,6 +121,7 @@ __all__ = [
     "Scale",
     "Step",
     "Stream",
+    "Timer",
     "Window",
     "WindowResult",
     "__version__",

@@ -79,8 +79,6 @@ def run(
     all happens. Raises `PipelineError` for a pipeline that cannot run and for unknown names.
     """
     with Harness(pipeline, instances, start) as h:
-        for source in inputs:
-            h.check_source(source)
         for source, tuples in inputs.items():
             h.send(source, *tuples)
         watermarks = h.watermarks()
@@ -128,12 +126,11 @@ class Harness:
 
     def send(self, source: str, *tuples: Any) -> None:
         """Let a source send tuples; returns when all that follows from them has happened."""
-        name = self.check_source(source)
-        self._do(self.flow.send(name, list(tuples)))
+        self._do(self.flow.send(self._source(source), list(tuples)))
 
     def end(self, source: str) -> None:
         """This source has come to its end; event time does not wait for it any more."""
-        self._do(self.flow.end(self.check_source(source)))
+        self._do(self.flow.end(self._source(source)))
 
     def advance(self, seconds: float) -> None:
         """Let processing time pass: timers go off, silent devices are no longer waited for."""
@@ -253,8 +250,7 @@ class Harness:
         name = _known("keyed operator", operator, self.flow.keyed)
         return self.flow.keyed[name]
 
-    def check_source(self, source: str) -> str:
-        """Raises `PipelineError` unless there is such a source."""
+    def _source(self, source: str) -> str:
         return _known("source", source, self.flow.sources)
 
     def _do(self, what: Coroutine[Any, Any, T]) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import threading
 import time as real_time
 from collections.abc import Iterable
 from typing import Any
@@ -70,6 +71,34 @@ class Alarm:
 
 class ClockAlarm(Alarm):
     processing = True
+
+
+class Ticking:
+    """From its first tuple on, tells the time each 10 s."""
+
+    def on_tuple(self, key: str, state: list[Any], event: Timed, time: KeyTime) -> None:
+        time.set_timer(time.now + 10, processing=True)
+
+    def on_timer(self, key: str, state: list[Any], timer: Timer, time: KeyTime) -> list[float]:
+        time.set_timer(timer.at + 10, processing=True)
+        return [time.now]
+
+
+def too_late(key: str, state: list[Any], event: Timed, time: KeyTime) -> list[Timed]:
+    if event[1] < time.watermark:
+        time.late(event, time.watermark - event[1])
+        return []
+    return [event]
+
+
+class Unreadable:
+    """Can be pickled, but not read again."""
+
+    def __init__(self, word: str) -> None:
+        self.word = word
+
+    def __reduce__(self) -> Any:
+        return int, (self.word,)
 
 
 # -- in one go -------------------------------------------------------------------------------
@@ -192,6 +221,26 @@ def test_a_tuple_without_a_key_is_a_dead_letter_of_its_sender() -> None:
     assert "no key for operator 'count'" in letter.reason
 
 
+def test_keyed_tuples_that_cannot_travel_are_found_on_both_sides() -> None:
+    pipeline = ab.Pipeline("travel")
+    words = pipeline.source("words", Anything.source)
+    made = words.map("make", lambda w: {"f": lambda: w, "u": Unreadable(w)}.get(w, w))
+    made.key_by(lambda _: 0).fold("last", "", lambda _, w: w).sink("out", Anything.sink)
+    outcome = testing.run(pipeline, {"words": ["a", "f", "u", "b"]})
+    assert outcome["out"] == [(0, "a"), (0, "b")]
+    (unsent,) = outcome.dead["make"]
+    assert callable(unsent.tuple)
+    (unread,) = outcome.dead["last"]
+    assert "cannot be read here: ValueError" in unread.reason
+
+
+def test_a_sink_by_key_gets_its_tuples() -> None:
+    pipeline, stream = words()
+    stream.key_by(str).sink("out", Anything.sink)
+    outcome = testing.run(pipeline, {"lines": ["b a", "b"]}, instances={"out": 2})
+    assert outcome["out"] == ["b", "a", "b"]
+
+
 # -- functions that wait ---------------------------------------------------------------------
 
 
@@ -262,6 +311,36 @@ async def test_inside_an_event_loop_the_message_says_what_to_do() -> None:
         testing.run(counting(), {"lines": []})
 
 
+def test_after_a_thread_time_jumps_again() -> None:
+    async def call(n: int) -> int:
+        await asyncio.to_thread(str)
+        await asyncio.sleep(3600)
+        return n
+
+    pipeline = ab.Pipeline("thread")
+    pipeline.source("s", Anything.source).map("call", call).sink("out", Anything.sink)
+    with testing.harness(pipeline) as h:
+        h.send("s", 1)
+        assert h.results("out") == [1]
+    assert not [t for t in threading.enumerate() if t.name.startswith("asyncio")]
+
+
+def test_a_limit_on_the_time_of_a_thread_means_real_time() -> None:
+    never = threading.Event()
+
+    async def call(n: int) -> None:
+        try:
+            async with asyncio.timeout(0.05):
+                await asyncio.to_thread(never.wait)
+        finally:
+            never.set()
+
+    pipeline = ab.Pipeline("thread")
+    pipeline.source("s", Anything.source).map("call", call).sink("out", Anything.sink)
+    (letter,) = testing.run(pipeline, {"s": [1]}).dead["call"]
+    assert letter.reason == "TimeoutError"
+
+
 # -- event time ------------------------------------------------------------------------------
 
 
@@ -321,6 +400,33 @@ def test_a_silent_device_is_not_waited_for_once_it_is_idle() -> None:
         assert h.watermark("watch") == 70.0
 
 
+def test_an_idle_source_is_not_waited_for_by_those_far_behind_it() -> None:
+    pipeline = ab.Pipeline("two")
+    left, right = (
+        pipeline.source(name, Anything.source).event_time(lambda e: e[1], idle_s=idle_s)
+        for name, idle_s in (("left", 60.0), ("right", None))
+    )
+    both = pipeline.merge(left.map("same", lambda e: e), right)
+    both.key_by(lambda e: e[0]).process("watch", Alarm, state=list).sink("out", Anything.sink)
+    with testing.harness(pipeline) as h:
+        h.send("left", ("a", 1.0))
+        h.send("right", ("b", 50.0))
+        assert h.watermark("out") == 1.0
+        h.advance(60.0)
+        assert h.watermark("out") == 50.0
+        h.send("left", ("a", 60.0))
+        h.send("right", ("b", 70.0))
+        assert h.watermark("out") == 60.0
+
+
+def test_late_tuples_are_told_apart_from_dead_ones() -> None:
+    events = [("a", 5.0), ("a", 4.0), ("a", "x"), ("b", 5.0), ("b", 1.0)]
+    outcome = testing.run(timed(too_late), {"events": events})
+    assert outcome["out"] == [("a", 5.0), ("b", 5.0)]
+    assert outcome.late == {"watch": [("a", 4.0), ("b", 1.0)]}
+    assert [letter.tuple for letter in outcome.dead["watch"]] == [("a", "x")]
+
+
 def test_times_ahead_of_the_clock_given_do_not_count() -> None:
     pipeline = timed(with_watermark, ahead_s=5.0)
     events = {"events": [("a", 1000.0), ("a", 1006.0), ("a", 9999.0)]}
@@ -346,6 +452,33 @@ def test_timers_by_the_clock_fire_only_as_time_is_advanced() -> None:
         assert h.now == pytest.approx(1110.1)
         with pytest.raises(ValueError, match="time does not go back"):
             h.advance(-1.0)
+
+
+def test_a_timer_that_sets_the_next_one_ticks_as_time_is_advanced() -> None:
+    with testing.harness(timed(Ticking), start=100.0) as h:
+        h.send("events", ("a", 1.0))
+        h.advance(35.0)
+        assert h.news("out") == [110.0, 120.0, 130.0]
+        h.advance(5.0)
+        assert h.news("out") == [140.0]
+
+
+def test_timers_go_off_while_a_function_waits() -> None:
+    async def slowly(event: Timed) -> Timed:
+        await asyncio.sleep(event[1])
+        return event
+
+    pipeline = ab.Pipeline("slow")
+    events = pipeline.source("events", Anything.source).map("slowly", slowly)
+    events.key_by(lambda e: e[0]).process("watch", ClockAlarm, state=list).sink(
+        "out", Anything.sink
+    )
+    with testing.harness(pipeline) as h:
+        h.send("events", ("a", 0.0), ("b", 0.0))
+        h.send("events", ("b", 9.0))
+        assert h.news("out") == []
+        h.send("events", ("b", 2.0))
+        assert h.news("out") == [("a", 10.0, [0.0])]
 
 
 # -- owners ----------------------------------------------------------------------------------

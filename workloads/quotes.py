@@ -1,0 +1,176 @@
+"""The pipeline `quotes`: the course of each stock's price, fitted again and again as it goes on.
+
+    lines -> prices -> fit -> fits
+
+`prices` reads quotes (or trades) of several stocks and drops those that mean no price; `fit` keeps
+the last 2,000 prices of each stock and, with every tenth new one, fits a polynomial to them by
+Levenberg and Marquardt's method, as the application of De Matteis & Mencagli (2016, section V)
+does. Windows are counted in quotes: they are what came last, repeats and backward stamps
+included, and depend on the order of a stock's quotes only.
+
+The fit needs SciPy: `pip install 'anabranch[quotes]'`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.runtime.ends import Sink, Source
+from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.keyed.windows import count
+from anabranch.workloads.stamps import seconds_of
+
+WINDOW = 2000
+SLIDE = 10
+DEGREE = 2
+
+QUOTES_HEADER = "DT,EX,BID,BIDSIZ,OFR,OFRSIZ,SYMBOL"
+TRADES_HEADER = "DT,SYMBOL,PRICE,SIZE"
+
+Floats = NDArray[np.float64]
+
+
+class SciPyMissing(RuntimeError):
+    """The message says how to get it."""
+
+
+class Price(NamedTuple):
+    """What a stock was worth: the middle of a quote, or the price of a trade."""
+
+    symbol: str
+    time: float
+    price: float
+
+
+class Fit(NamedTuple):
+    """A polynomial for the last prices of a stock.
+
+    `coefficients`: of the powers of x from 0 on; x runs from -1 (the oldest price) to 0 (the
+    newest), so the first is the fitted price at `time`. `error`: root of the mean squared error.
+    """
+
+    symbol: str
+    time: float
+    prices: int
+    coefficients: tuple[float, ...]
+    error: float
+
+
+def pipeline(
+    source: Source,
+    sink: Sink,
+    *,
+    window: int = WINDOW,
+    slide: int = SLIDE,
+    degree: int = DEGREE,
+    name: str = "quotes",
+    scale: Scale | None = None,
+) -> Pipeline:
+    """The pipeline from `source` (lines of a file of quotes or trades) to `sink` (`Fit`).
+
+    `scale`: of both operators (default `Scale()`). Raises `SciPyMissing` if there is none.
+    """
+    need_scipy()
+    scale = scale or Scale()
+    pipeline = Pipeline(name)
+    (
+        pipeline.source("lines", source)
+        .flat_map("prices", prices_in, scale=scale)
+        .key_by(symbol_of)
+        .window(count(window, every=slide))
+        .apply("fit", partial(fit_window, degree=degree), scale=scale)
+        .sink("fits", sink)
+    )
+    return pipeline
+
+
+def need_scipy() -> None:
+    if find_spec("scipy") is None:
+        raise SciPyMissing(
+            "the pipeline `quotes` fits polynomials by SciPy, which is not installed: "
+            "pip install 'anabranch[quotes]'"
+        )
+
+
+def prices_in(line: str) -> list[Price]:
+    """The price that a line tells: none in a header, a quote without bid or offer, or a crossed
+    one. Raises `ValueError` for any other text."""
+    fields = line.rstrip().split(",")
+    if line.rstrip() in (QUOTES_HEADER, TRADES_HEADER):
+        return []
+    if len(fields) == 4:
+        stamp, symbol, price, _ = fields
+        return [Price(symbol, seconds_of(stamp), float(price))]
+    if len(fields) != 7:
+        raise ValueError(f"expected {QUOTES_HEADER} or {TRADES_HEADER}, got {line!r:.200}")
+    stamp, _, bid_text, _, offer_text, _, symbol = fields
+    bid, offer = float(bid_text), float(offer_text)
+    if not 0 < bid <= offer:
+        return []
+    return [Price(symbol, seconds_of(stamp), (bid + offer) / 2)]
+
+
+def symbol_of(price: Price) -> str:
+    return price.symbol
+
+
+def fit_window(symbol: str, _window: object, prices: Iterable[Price], degree: int) -> list[Fit]:
+    return [fit(symbol, list(prices), degree)]
+
+
+def fit(symbol: str, prices: Sequence[Price], degree: int = DEGREE) -> Fit:
+    """Find the polynomial with the least squares, from a level course as first guess."""
+    from scipy.optimize import least_squares
+
+    y = np.array([one.price for one in prices])
+    unknowns = min(degree + 1, len(prices))  # more cannot be told from so few
+    powers = np.vander(places_of(prices), unknowns, increasing=True)
+    guess = np.zeros(unknowns)
+    guess[0] = y[-1]
+
+    def errors(coefficients: Floats) -> Floats:
+        off: Floats = powers @ coefficients - y
+        return off
+
+    def slopes(_coefficients: Floats) -> Floats:
+        return powers
+
+    found = least_squares(errors, guess, jac=slopes, method="lm")
+    error = float(np.sqrt(np.mean(found.fun**2)))
+    coefficients = (*found.x.tolist(), *[0.0] * (degree + 1 - unknowns))
+    return Fit(symbol, prices[-1].time, len(prices), coefficients, error)
+
+
+def places_of(prices: Sequence[Price]) -> Floats:
+    """Their times as places from -1 to 0; all 0 if they have one time."""
+    times = np.array([one.time for one in prices])
+    span = times.max() - times.min()
+    places: Floats = (times - times.max()) / (span or 1.0)
+    return places
+
+
+def expected(
+    lines: Iterable[str], *, window: int = WINDOW, slide: int = SLIDE, degree: int = DEGREE
+) -> dict[str, list[Fit]]:
+    """What must come out for each stock, in order, computed one after the other.
+
+    A fit is made with every `slide`-th price, of as many of the last as there are, at most
+    `window`; and at the end of the stream of the last prices, if some have come since the last fit.
+    """
+    prices: dict[str, list[Price]] = {}
+    fits: dict[str, list[Fit]] = {}
+    for price in (one for line in lines for one in prices_in(line)):
+        mine = prices.setdefault(price.symbol, [])
+        mine.append(price)
+        if len(mine) % slide == 0:
+            fits.setdefault(price.symbol, []).append(fit(price.symbol, mine[-window:], degree))
+    for symbol, rest in prices.items():
+        if len(rest) % slide:
+            fits.setdefault(symbol, []).append(fit(symbol, rest[-window:], degree))
+    return fits

@@ -20,6 +20,10 @@ class InstanceSnapshot:
     waiting_for: tuple[str, ...]
     silent_s: float
     """Since its last status; several periods mean that it is stuck or starved of CPU."""
+    groups: int = 0
+    """Key groups owned."""
+    hot: tuple[tuple[int, float], ...] = ()
+    """The hottest key groups and their shares of its load, hottest first."""
 
 
 @dataclass(frozen=True, slots=True)

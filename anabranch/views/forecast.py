@@ -32,7 +32,7 @@ def shown(scenario: Scenario) -> list[str]:
     """The operators of interest: those that scale, or else those that work."""
     operators = scenario.pipeline.operators.values()
     scaling = [str(o.name) for o in operators if o.scale is not None and o.can_scale]
-    return scaling or [str(o.name) for o in operators if o.steps]
+    return scaling or [str(o.name) for o in operators if o.source is None and o.sink is None]
 
 
 def sinks(scenario: Scenario) -> list[str]:

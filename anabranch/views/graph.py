@@ -14,11 +14,13 @@ _PATH = re.compile(r"\b(?:Posix|Windows)Path\(('[^']*')\)")
 
 
 def kind(operator: Operator) -> str:
-    """source, sink, fuse, or the one step that the operator has."""
+    """source, sink, fuse, the one step that the operator has, or what it does for each key."""
     if operator.source is not None:
         return "source"
     if operator.sink is not None:
         return "sink"
+    if operator.keyed is not None:
+        return operator.keyed.what.partition(" ")[0]
     return operator.steps[0].kind if len(operator.steps) == 1 else "fuse"
 
 
@@ -45,6 +47,7 @@ def plain_values(pipeline: Pipeline, file: Path) -> dict[str, Any]:
         "file": str(file),
         "valid": True,
         "dead_letters": str(pipeline.dead_letters_path),
+        "groups": pipeline.groups,
         "operators": [_operator_values(o) for o in pipeline.operators.values()],
     }
 
@@ -54,6 +57,7 @@ def _operator_values(operator: Operator) -> dict[str, Any]:
         "name": operator.name,
         "kind": kind(operator),
         "upstream": list(operator.upstream),
+        "by_key": operator.keyed is not None,
         "does": _does(operator),
         "steps": [
             {"name": s.name, "kind": s.kind, "batch": s.batch, "async": s.is_async}
@@ -76,7 +80,9 @@ def _instances(scale: Scale | None) -> str:
 def _does(operator: Operator) -> str:
     end = operator.source or operator.sink
     if end is not None:
-        return _PATH.sub(r"\1", repr(end))
+        return _PATH.sub(r"\1", repr(end)) + (" by key" if operator.keyed else "")
+    if operator.keyed is not None:
+        return f"{operator.keyed.what} by key"
     return " | ".join(
         f"{s.kind} {s.name}{' batch' if s.batch else ''}{' async' if s.is_async else ''}"
         for s in operator.steps

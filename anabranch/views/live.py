@@ -19,6 +19,7 @@ from anabranch.views.view import culprits, held_up
 BAR = 8
 DOTS = 8
 EVENTS_SHOWN = 4
+HOT_SHARE, HOT_LOAD = 0.5, 0.8
 SILENT_S = 3.0
 """An instance that has said nothing for so long is stuck, or starved of processors."""
 NARROW = 110
@@ -124,10 +125,21 @@ def _remark(operator: OperatorSnapshot, blocked_by: str | None, silent: set[str]
         text.append(f"{plural(operator.dead, 'dead letter')} ", style="magenta")
     if blocked_by:
         text.append(f"held up by {blocked_by} ", style="red")
+    if hot := _hot(operator):
+        text.append(f"{hot} ", style="yellow")
     late = silent & {w for m in operator.members for w in m.waiting_for}
     if late:
         text.append(f"waits for {', '.join(sorted(late))}, which is silent", style="red")
     return text
+
+
+def _hot(operator: OperatorSnapshot) -> str:
+    """A key group that alone is most of a busy instance's load: more instances will not help."""
+    for member in operator.members:
+        for group, of_load in member.hot[:1]:
+            if of_load >= HOT_SHARE and member.load >= HOT_LOAD and member.groups > 1:
+                return f"key group {group} is {share(of_load)} of {member.id}"
+    return ""
 
 
 def _events(snapshot: RunSnapshot) -> list[RenderableType]:

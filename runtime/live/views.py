@@ -119,6 +119,8 @@ def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
         held=0 if status is None else status.held,
         blocked_by=None if status is None else status.blocked_by,
         waiting_for=() if status is None else tuple(status.waiting_for),
+        groups=0 if status is None else status.groups,
+        hot=() if status is None else tuple(status.hot),
         silent_s=max(0.0, time.monotonic() - heard),
     )
 

@@ -234,3 +234,15 @@ def test_a_run_that_was_cut_off_is_not_called_unbalanced() -> None:
     assert "ended without an account" not in text
     lost = report(ended="stopped", ledger=cut | {"lost": 2})
     assert "NOT balanced: 2 lost" in text_of(summary(lost, DEAD))
+
+
+def test_the_table_names_a_key_group_that_is_most_of_a_busy_instance() -> None:
+    """P28: more instances do not help then; another key does."""
+    hot = instance("count.1", load=0.95, groups=9, hot=((17, 0.62), (3, 0.1)))
+    even = instance("count.0", load=0.95, groups=9, hot=((2, 0.3),))
+    console = Console(file=io.StringIO(), width=140, force_terminal=True, color_system=None)
+    console.print(picture(snapshot(operator("count", members=(even, hot))), 140))
+    assert isinstance(console.file, io.StringIO)
+    assert "key group 17 is 62 % of count.1" in console.file.getvalue()
+    console.print(picture(snapshot(operator("count", members=(even,))), 140))
+    assert console.file.getvalue().count("key group") == 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 NOTHING: Any = object()
@@ -101,4 +102,4 @@ class ValueHandler(Handler):
         self, key: Any, state: Any, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         value = self.first(item) if state is NOTHING else self.following(state, item)
-        return value, ((key, value),)
+        return value, ((key, deepcopy(value)),)

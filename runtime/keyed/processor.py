@@ -37,8 +37,8 @@ SLICE_TUPLES_FIRST = 64
 
 class KeyedProcessor:
     """`emit` gets a `Part` for each slice of a batch (with its tag), and others without a tag for
-    timers and for kept tuples. `turn` is awaited between two slices; others may call everything
-    but `run` meanwhile.
+    timers and for kept tuples. `turn` is awaited between two slices; everything may be called
+    meanwhile.
 
     `owned`: groups whose tuples are processed here. `frozen`: those which were. `pended`: kept
     tuples; `pended_in`, `pended_out`: how many have come and gone with their groups. `late`: late
@@ -231,6 +231,16 @@ class KeyedProcessor:
 
     def fire_due(self, now: float) -> None:
         self._fire(self._store.processing, now, processing=True)
+
+    def end(self) -> None:
+        """The stream has ended: event time is over, and timers in processing time, which nobody
+        will wait for, fire now. Those set by them do not fire."""
+        self.advance(math.inf)
+        part, began = Part(0), self._clock()
+        for key, name, at in self._store.processing.drain():
+            self._worker.call(key, Timer(name, at, True), self.watermark, part)
+        if part.results or part.letters:
+            self._done(part, began)
 
     def _fire(self, timers: Timers, until: float, *, processing: bool) -> None:
         part, began = Part(0), self._clock()

@@ -96,6 +96,14 @@ class Timers:
                     self.cancel(key, name)
                     yield key, name, at
 
+    def drain(self) -> list[tuple[Any, str, float]]:
+        """All of them, by time; none is set then."""
+        every = [(key, name, at) for key, names in self._set.items() for name, at in names.items()]
+        self._heap.clear()
+        self._set.clear()
+        self._live = 0
+        return sorted(every, key=lambda timer: timer[2])
+
     def _at(self, key: Any, name: str) -> float | None:
         names = self._set.get(key)
         return None if names is None else names.get(name)

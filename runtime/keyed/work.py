@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
@@ -23,6 +24,9 @@ from anabranch.runtime.keyed.store import Store
 from anabranch.runtime.payload import describe
 from anabranch.runtime.stages import is_ours
 from anabranch.runtime.steps import Part, StepError, where_raised
+
+ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
+"""Types of values that cannot change; of any other a picture goes on, for the value lives on."""
 
 Keep = Callable[[int, Kept], None]
 
@@ -88,7 +92,7 @@ class Worker:
                     if await self._failed(error, Kept(key, item, side, watermark), part):
                         return
                     continue
-                give((key, value))
+                give((key, value if type(value) in ATOMS else deepcopy(value)))
                 done += 1
         finally:
             part.taken += done
@@ -230,8 +234,8 @@ class Worker:
             if is_ours(error):
                 raise
             time.said.clear()
-            reason = f"timer {timer.name!r} at {timer.at:g}: {describe(error)}"
-            part.letters.append(DeadLetter(reason, None, _where(error, key)))
+            where = f"{_where(error, key)}, timer {timer.name!r} at {timer.at:g}"
+            part.letters.append(DeadLetter(describe(error), None, where))
             return
         part.results += made
         if after is not state:

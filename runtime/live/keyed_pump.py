@@ -11,7 +11,6 @@ state is a task of its own: frozen groups lie still, and other keys go on meanwh
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -186,7 +185,7 @@ class KeyedPump(QueuePump):
 
     async def commit(self) -> None:
         if self._must_end:
-            self.processor.advance(math.inf)
+            self.processor.end()
             self._must_end = False
             self.send()
 

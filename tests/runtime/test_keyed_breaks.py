@@ -1,0 +1,49 @@
+"""What keyed operators have to stand, found by trying to break them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anabranch as ab
+from anabranch import testing
+from anabranch.runtime.keyed.handler import KeyTime, Timer
+
+
+def first(pair: tuple[Any, Any]) -> Any:
+    return pair[0]
+
+
+def append(state: list[int], pair: tuple[str, int]) -> list[int]:
+    state.append(pair[1])
+    return state
+
+
+def test_what_a_fold_has_told_does_not_change_afterwards() -> None:
+    pipeline = ab.Pipeline("told")
+    pairs = pipeline.source("pairs", ab.items([]))
+    pairs.key_by(first).fold("all", list, append).sink("out", ab.discard())
+    outcome = testing.run(pipeline, {"pairs": [("a", 1), ("a", 2), ("b", 9), ("a", 3)]})
+    assert outcome["out"] == [("a", [1]), ("a", [1, 2]), ("b", [9]), ("a", [1, 2, 3])]
+
+
+class Flushing:
+    """Tells what has come together, a second after the first of it, and again after that."""
+
+    def on_tuple(self, key: str, state: dict[str, int], pair: Any, time: KeyTime) -> None:
+        state["n"] = state.get("n", 0) + 1
+        time.set_timer(time.now + 1, processing=True)
+
+    def on_timer(
+        self, key: str, state: dict[str, int], timer: Timer, time: KeyTime
+    ) -> list[tuple[str, int]]:
+        time.set_timer(time.now + 1, processing=True)
+        return [(key, state.pop("n", 0))]
+
+
+def test_timers_of_the_clock_fire_once_at_the_end_of_the_stream() -> None:
+    pipeline = ab.Pipeline("flush")
+    pairs = pipeline.source("pairs", ab.items([]))
+    pairs.key_by(first).process("all", Flushing, state=dict).sink("out", ab.discard())
+    outcome = testing.run(pipeline, {"pairs": [("a", 1), ("a", 2), ("b", 9)]})
+    assert sorted(outcome["out"]) == [("a", 2), ("b", 1)]
+    assert outcome.dead == {}

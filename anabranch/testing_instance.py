@@ -1,0 +1,260 @@
+"""An instance of an operator under test, and its ways to the instances behind it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.late import Late
+from anabranch.runtime.keyed.payload import KeyedEncoder, decode_keyed
+from anabranch.runtime.keyed.processor import KeyedProcessor
+from anabranch.runtime.keyed.spec import KeyedEdge
+from anabranch.runtime.keyed.watermarks import Gate, Stamper
+from anabranch.runtime.operators import Processor, make_processor
+from anabranch.runtime.payload import Batch, Encoder, describe
+from anabranch.runtime.salvage import decode_batch
+from anabranch.runtime.steps import Part
+
+if TYPE_CHECKING:
+    from anabranch.testing_flow import Node
+
+
+class Instance:
+    def __init__(self, node: Node, id_: InstanceId, preds: set[InstanceId]) -> None:
+        flow, operator = node.flow, node.operator
+        self.id = id_
+        self.lines: list[Line] = []
+        self.stated = (-math.inf, False)
+        """The watermark, and whether idle, that successors know."""
+        self._node = node
+        self._flow = flow
+        self._parts: list[Part] = []
+        self._gate = Gate()
+        self._gate.set_preds(frozenset(preds))
+        self._stamper = Stamper(operator.timing) if operator.timing else None
+        self._processor: Processor | None = None
+        self._keyed: KeyedProcessor | None = None
+        self._late = 0
+        if operator.edges:
+            self._keyed = KeyedProcessor(
+                _telling_late_tuples(operator),
+                groups=flow.pipeline.groups,
+                slice_s=1.0,
+                emit=self._parts.append,
+                turn=_no_turn,
+                clock=flow.loop.time,
+                wall=flow.wall,
+            )
+        elif operator.steps:
+            self._processor = make_processor(
+                operator,
+                slice_s=1.0,
+                emit=self._parts.append,
+                turn=_no_turn,
+                clock=flow.loop.time,
+            )
+
+    @property
+    def keyed(self) -> KeyedProcessor:
+        assert self._keyed is not None, f"{self.id} keeps no state by key"
+        return self._keyed
+
+    # -- tuples ----------------------------------------------------------------------------
+
+    async def take(self, tuples: list[Any]) -> None:
+        if self._processor is None:
+            self._flow.delivered[self.id.operator] += tuples
+            return
+        await self._processor.run(tuples)
+        await self._processor.drain()
+        await self._emit()
+
+    async def take_keyed(self, keys: list[Any], tuples: list[Any], side: int) -> None:
+        await self.keyed.run(keys, tuples, side)
+        await self._emit()
+
+    async def _emit(self) -> None:
+        """Pass on what the processor has made."""
+        results: list[Any] = []
+        operator = self.id.operator
+        for part in self._parts:
+            results += part.results
+            if part.letters:
+                self._flow.bury(operator, part.letters)
+        self._parts.clear()
+        if self._keyed is not None and self._keyed.late.total() > self._late:
+            self._late = self._keyed.late.total()
+            results = self._sort_out_late(results)
+        if results:
+            await self.pass_results(results)
+
+    def _sort_out_late(self, results: list[Any]) -> list[Any]:
+        """Note the late tuples, which stay among the results only if the operator wants it so."""
+        operator = self._node.operator
+        assert operator.keyed is not None
+        lates = self._flow.late.setdefault(operator.name, [])
+        lates += [one.tuple for one in results if type(one) is Late]
+        if operator.keyed.late == "emit":
+            return results
+        return [one for one in results if type(one) is not Late]
+
+    async def pass_results(self, results: list[Any]) -> None:
+        if self._node.operator.sink is not None:
+            self._flow.delivered[self.id.operator] += results
+            return
+        stamper = self._stamper
+        if stamper is None:
+            await self._send(results)
+            return
+        # Event time goes on behind the very tuple that moves it.
+        sent = 0
+        for number, one in enumerate(results, start=1):
+            stamper.note([one], self._flow.loop.now, self._flow.wall())
+            watermark = stamper.watermark(self._flow.loop.now)
+            if watermark > self.stated[0]:
+                await self._send(results[sent:number])
+                sent = number
+                await self._state(watermark, idle=False)
+        if sent < len(results):
+            await self._send(results[sent:])
+
+    async def _send(self, tuples: list[Any]) -> None:
+        for line in self.lines:
+            await line.send(tuples)
+
+    # -- time ------------------------------------------------------------------------------
+
+    async def hear(self, pred: InstanceId, watermark: float, idle: bool) -> None:
+        self._gate.heard(pred, watermark, idle)
+        await self._advance()
+
+    async def forget(self, preds: Iterable[InstanceId]) -> None:
+        for pred in preds:
+            self._gate.forget(pred)
+        await self._advance()
+
+    async def _advance(self) -> None:
+        if self._keyed is not None and self._gate.value > self._keyed.watermark:
+            self._keyed.advance(self._gate.value)
+            await self._emit()
+        if self._stamper is None:
+            await self._state(self._gate.output, idle=self._gate.idle)
+
+    async def state_own(self) -> None:
+        """A device may have been silent for too long."""
+        if self._stamper is not None:
+            now = self._flow.loop.now
+            await self._state(self._stamper.watermark(now), idle=self._stamper.idle(now))
+
+    async def _state(self, watermark: float, *, idle: bool) -> None:
+        news = (max(watermark, self.stated[0]), idle)
+        if news != self.stated:
+            self.stated = news
+            for node in self._node.successors:
+                for receiver in node.instances:
+                    await receiver.hear(self.id, *news)
+
+    def next_due(self) -> float:
+        due = self._keyed.next_due() if self._keyed is not None else None
+        return math.inf if due is None else due
+
+    async def fire_due(self) -> None:
+        if self._keyed is not None:
+            self._keyed.fire_due(self._flow.wall())
+            await self._emit()
+
+    # -- ownership, and the end ------------------------------------------------------------
+
+    async def install(self, chunk: bytes) -> None:
+        await self.keyed.install(chunk)
+        await self._emit()
+
+    async def end(self) -> None:
+        if self._keyed is not None:
+            self._keyed.end()
+            await self._emit()
+        self.stated = (math.inf, False)
+
+    async def close(self) -> None:
+        if self._keyed is not None:
+            await self._keyed.close()
+        if self._processor is not None:
+            await self._processor.close()
+
+
+class Line:
+    """The way from an instance to an operator: tuples are encoded, and by key find their owner."""
+
+    def __init__(self, sender: Instance, node: Node) -> None:
+        self._flow = node.flow
+        self._sender = sender.id
+        self._node = node
+        self._edge: KeyedEdge | None = None
+        self._encoder = Encoder(DEFAULT_LIMITS)
+        if node.operator.edges:
+            self._edge = node.operator.edges[sender.id.operator]
+            self._encoder = KeyedEncoder(DEFAULT_LIMITS)
+
+    async def send(self, tuples: list[Any]) -> None:
+        edge = self._edge
+        if edge is None:
+            for count, data in self._encoded(tuples):
+                read, letters = decode_batch(data, count)
+                self._flow.bury(self._node.operator.name, letters)
+                for receiver in self._node.instances:
+                    await receiver.take(read)
+            return
+        for count, data in self._encoded(self._with_keys(tuples, edge)):
+            keys, read, letters = decode_keyed(data, count)
+            self._flow.bury(self._node.operator.name, letters)
+            await self._to_owners(keys, read, edge.side)
+
+    def _encoded(self, tuples: list[Any]) -> list[Batch]:
+        batches, letters = self._encoder.encode_batches(tuples)
+        if self._edge is not None:
+            letters = [replace(letter, tuple=letter.tuple[1]) for letter in letters]
+        self._flow.bury(self._sender.operator, letters)
+        return batches
+
+    def _with_keys(self, tuples: list[Any], edge: KeyedEdge) -> list[Any]:
+        pairs: list[Any] = []
+        for one in tuples:
+            try:
+                key = edge.key(one)
+                self._flow.group_of[key]
+            except Exception as error:
+                reason = f"has no key for operator {self._node.operator.name!r}: {describe(error)}"
+                self._flow.bury(self._sender.operator, [DeadLetter(reason, one)])
+            else:
+                pairs.append((key, one))
+        return pairs
+
+    async def _to_owners(self, keys: list[Any], tuples: list[Any], side: int) -> None:
+        """In the order of the tuples, whoever owns their keys."""
+        node = self._node
+        if len(node.instances) == 1:
+            await node.instances[0].take_keyed(keys, tuples, side)
+            return
+        owners = [node.owner_of[self._flow.group_of[key]] for key in keys]
+        at = 0
+        for owner, same in groupby(owners):
+            end = at + sum(1 for _ in same)
+            await node.instances[owner].take_keyed(keys[at:end], tuples[at:end], side)
+            at = end
+
+
+def _telling_late_tuples(operator: Operator) -> Operator:
+    """The same operator, but late tuples are told, whatever is to become of them."""
+    assert operator.keyed is not None
+    return replace(operator, keyed=replace(operator.keyed, late="emit"))
+
+
+async def _no_turn() -> None:
+    """Nobody else wants a turn."""

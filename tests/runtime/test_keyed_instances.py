@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.handler import KeyTime, Timer
+from anabranch.runtime.keyed.windows import tumbling
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_instances import Numbers
 
@@ -98,15 +101,18 @@ def in_sequence(key: int, state: list[int], pair: tuple[int, int]) -> list[tuple
     return [pair]
 
 
-async def rage(network: Network) -> None:
+KEYED = ("same", "count", "check", "kept")
+
+
+async def rage(network: Network, operators: Sequence[str] = KEYED) -> None:
     while True:
         await asyncio.sleep(0.02)
-        for operator in ("same", "count", "check", "kept"):
+        for operator in operators:
             many = len(network.of(operator))
             action = network.rng.choice(["duplicate", "leave", "move", "hand_over"])
             if action == "duplicate" and many >= 4:
                 action = "leave"
-            if action == "move" and operator == "same":
+            if action == "move" and not network.pipeline.operators[OperatorName(operator)].edges:
                 action = "leave"
             network.decide(operator, action)
 
@@ -164,3 +170,47 @@ async def test_nothing_is_late_while_predecessors_and_owners_change(
     assert Counter(kept.tuples) == Counter((*w, count) for w, count in expected.items())
     assert network.unbalanced() == []
     assert network.notes["moved"] > 1
+
+
+def pair_up(key: int, left: int, right: int) -> tuple[int, int, int]:
+    return (key, left, right)
+
+
+def small(number: int) -> int:
+    return number % 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_joined_streams_meet_every_pair_once_in_a_storm(tmp_path: Path, seed: int) -> None:
+    """A keyed operator with several upstream operators; all of them change all the time."""
+    n = 10_000
+    pipeline, kept = Pipeline("join", groups=8), Kept()
+    left = pipeline.source("left", Numbers(n, size=n)).event_time(float)
+    right = pipeline.source("right", Numbers(n, size=n, chunk=20)).event_time(float)
+    pairs = (
+        left.map("same", abs)
+        .key_by(small)
+        .join(right.map("kept_same", abs).key_by(small), tumbling(20.0), time=float)
+    )
+    pairs.apply("pair", pair_up).sink("kept", kept)
+    network = Network(pipeline, tmp_path, batch_tuples_max=64, credit_tuples=256)
+    network.rng.seed(seed)
+    await network.start()
+    storm = asyncio.create_task(rage(network, ("same", "kept_same", "pair", "kept")))
+    due = n * 4
+    try:
+        await network.until(lambda: len(kept.tuples) >= 0.8 * due, timeout_s=60)
+    finally:
+        storm.cancel()
+    await network.finish(30)
+    expected = Counter(
+        (small(a), a, b)
+        for start in range(0, n, 20)
+        for a in range(start, start + 20)
+        for b in range(start, start + 20)
+        if small(a) == small(b)
+    )
+    assert [reason for f in network.final for reason in f.dead_reasons] == []
+    assert Counter(kept.tuples) == expected
+    assert network.unbalanced() == []
+    assert network.notes["joined"] > 3

@@ -1,5 +1,6 @@
 """Up to twenty shipped cores, a fake driver around each, and channels of the worst kind.
 
+Some of the operators may have key groups (`tests.protocol.fake_keys`).
 Whatever happens is an act, a short text such as `deliver a.0>b.1`. `acts` lists those possible
 now, `act` carries one out; so a failing run is a list of texts that can be played again. After
 every act the invariants are checked. Tuples have numbers: `settle` lets everything come to rest
@@ -19,12 +20,33 @@ from anabranch.protocol.core import Core
 from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.invariants import broken_in
 from anabranch.protocol.messages import Ids, Message
-from anabranch.protocol.states import Active, Gone, Spawning, preds_of, succs_of
+from anabranch.protocol.ownership import (
+    Group,
+    Routes,
+    belonging_to,
+    founding,
+    groups_of,
+    leading_to,
+)
+from anabranch.protocol.states import Active, Gone, Idle, Spawning, preds_of, succs_of
+from tests.protocol.fake_keys import (
+    GROUPS,
+    Batch,
+    GroupState,
+    Keys,
+    Numbered,
+    held_of,
+    take_out,
+    those_for,
+)
 from tests.protocol.fake_line import Line
 
 INSTANCES_MAX = 20
 HELD_MAX = 6
 """Results that may wait for credit before an instance takes up no more work."""
+
+SHARES = ("none", "one", "all")
+"""How many of its key groups an instance gives to its children."""
 
 GRAPHS = {
     "pair": "a-b",
@@ -36,25 +58,39 @@ GRAPHS = {
     "two sinks": "a-b b-c b-d",
 }
 
-DECISIONS = ("duplicate", "leave", "migrate", "offer", "end", "fail")
+DECISIONS = ("duplicate", "leave", "move", "migrate", "offer", "end", "fail")
 ACCIDENTS = ("cut", "clog")
-ROUTINE = ("deliver", "redial", "state", "spawned", "read", "process", "ship", "drained", "unclog")
+ROUTINE = (
+    "deliver",
+    "redial",
+    "state",
+    "spawned",
+    "read",
+    "process",
+    "ship",
+    "frozen",
+    "transfer",
+    "drained",
+    "unclog",
+)
 KINDS = (*DECISIONS, *ACCIDENTS, *ROUTINE)
 
 
 @dataclass
 class Instance:
     """What a driver keeps for a core. `held`: results by operator, not bound to a successor;
-    `view`: the successors that the router knows."""
+    `view`, `routes`: the successors that the router knows, and the owners of key groups."""
 
     core: Core
-    queue: deque[tuple[InstanceId, list[int]]] = field(default_factory=deque)
-    held: dict[OperatorName, deque[int]] = field(default_factory=dict)
+    queue: deque[tuple[InstanceId, Batch]] = field(default_factory=deque)
+    held: dict[OperatorName, deque[Numbered]] = field(default_factory=dict)
     working: bool = False
     reading: bool = True
     asked: bool = False
     wants: int = 0
     view: Ids = frozenset()
+    routes: dict[OperatorName, dict[Group, InstanceId]] = field(default_factory=dict)
+    keys: Keys = field(default_factory=Keys)
     done: Counter[int] = field(default_factory=Counter)
 
     @property
@@ -67,12 +103,18 @@ class Instance:
 
 
 class Network:
-    """`graph`: a name of `GRAPHS`. `counts`: founders by operator. `window`: credit in tuples."""
+    """`graph`: a name of `GRAPHS`. `counts`: founders by operator. `window`: credit in tuples.
+    `keyed`: names of operators with key groups; of those that are sources it says nothing."""
 
-    def __init__(self, graph: str, counts: tuple[int, ...], window: int = 4) -> None:
-        self.options = f"{graph}; {','.join(map(str, counts))}; {window}"
+    def __init__(
+        self, graph: str, counts: tuple[int, ...], window: int = 4, keyed: str = ""
+    ) -> None:
+        self.options = f"{graph}; {','.join(map(str, counts))}; {window}; {keyed}"
         self.topology = Topology.of(tuple(e.split("-")) for e in GRAPHS[graph].split())  # type: ignore[misc]
         self.window = window
+        operators = map(OperatorName, keyed)
+        self.keyed = tuple(o for o in operators if self.topology.upstream(o))
+        self.ending = False
         self.instances: dict[str, Instance] = {}
         self.lines: dict[frozenset[InstanceId], Line] = {}
         self.history: list[str] = []
@@ -90,7 +132,11 @@ class Network:
         for me in founders:
             succs = frozenset(y for y in founders if self.topology.feeds(me.operator, y.operator))
             preds = frozenset(y for y in founders if self.topology.feeds(y.operator, me.operator))
-            self._feed(self.at(me), events.Founded(succs, preds, keeper=me.number == 0))
+            routes = tuple(r for o in self.keyed for r in founding(o, founders, GROUPS))
+            there = leading_to(routes, self.topology.downstream(me.operator))
+            mine = belonging_to(routes, me)
+            event = events.Founded(succs, preds, me.number == 0, routes=there, owned=mine)
+            self._feed(self.at(me), event)
 
     def _create(self, me: InstanceId) -> Instance:
         born = Instance(Core(me, self.topology, trace_rows_max=32))
@@ -109,12 +155,12 @@ class Network:
 
     # -- the driver of one instance ----------------------------------------------------------
 
-    def _feed(self, one: Instance, event: events.Event, batch: list[int] | None = None) -> None:
+    def _feed(self, one: Instance, event: events.Event, batch: Batch | None = None) -> None:
         """Perform the effects of one event. `batch`: the tuples which a batch event is about."""
         for effect in one.core.handle(event, now=float(len(self.history))):
             self._perform(one, effect, batch or [])
 
-    def _perform(self, one: Instance, effect: fx.Effect, batch: list[int]) -> None:
+    def _perform(self, one: Instance, effect: fx.Effect, batch: Batch) -> None:
         match effect:
             case fx.AcceptBatch(sender, _):
                 one.queue.append((sender, batch))
@@ -133,31 +179,48 @@ class Network:
                 one.reading = False
             case fx.SpawnInstances(n):
                 one.wants = n
-            case fx.Terminate():
+            case fx.Terminate(reason):
                 assert not one.queue, f"I11: {one.me} ends with a queue"
+                assert one.keys.idle, f"I11: {one.me} ends with tuples or state of key groups"
+                assert reason != "left" or not one.keys.states, f"K4: {one.me} owns key groups"
                 assert not one.holds, f"I11: {one.me} ends with results"
                 one.working = one.reading = False
                 one.view = frozenset()
-            case fx.ChangeView(succs, _):
+            case fx.ChangeView(succs, _, routes):
                 one.view = succs
+                one.routes = {o: {} for o in self.keyed}
+                for owner, group, _version in routes:
+                    one.routes[owner.operator][group] = owner
                 for to in succs:
                     self.line(one.me, to)  # credit must come before the first batch can go
             case fx.ChangeRole() | fx.Conclude() | fx.Veto():
                 pass
-            case (
-                fx.FreezeGroups()
-                | fx.TransferGroups()
-                | fx.OwnGroups()
-                | fx.ExpectState()
-                | fx.StateComplete()
-            ):
-                raise AssertionError("no operator here has key groups")
+            case fx.OwnGroups(groups):
+                one.keys.states = {g: {} for g in sorted(groups)}
+            case fx.FreezeGroups(groups):
+                one.keys.frozen |= groups
+                one.keys.freezing = True
+            case fx.TransferGroups(to, groups):
+                one.keys.outgoing[to] = groups
+            case fx.ExpectState(sender):
+                one.keys.expected[sender] += 1
+            case fx.StateComplete(sender, groups):
+                self._done_with(one, one.keys.complete(sender, groups))
             case _ as unknown:
                 assert_never(unknown)
 
-    def _results(self, one: Instance, tuples: list[int]) -> None:
+    def _done_with(self, one: Instance, batch: Batch) -> None:
+        """Tuples have been processed; what was made of them is held."""
+        one.done.update(item.number for item in batch)
+        if one.me.operator in self.keyed:
+            results = [item._replace(path=(*item.path, one.me.operator)) for item in batch]
+        else:
+            results = [one.keys.place(item.number, str(one.me)) for item in batch]
+        self._hold(one, results)
+
+    def _hold(self, one: Instance, results: Batch) -> None:
         for held in one.held.values():
-            held.extend(tuples)
+            held.extend(results)
 
     # -- acts --------------------------------------------------------------------------------
 
@@ -190,10 +253,29 @@ class Network:
         self._feed(self.instances[who], events.DuplicateDecided(int(n)))
 
     def _can_leave(self) -> Iterator[str]:
-        return (f"leave {one.me}" for one, _ in self._active())
+        for one, state in self._active():
+            if state.owned:
+                yield from (f"leave {one.me} {via} {draw}" for via, draw in self._asked(state))
+            else:
+                yield f"leave {one.me}"
 
-    def _leave(self, who: str) -> None:
-        self._feed(self.instances[who], events.LeaveDecided())
+    def _leave(self, who: str, via: str = "", draw: str = "0") -> None:
+        asked = self.instances[via].me if via else None
+        self._feed(self.instances[who], events.LeaveDecided(asked, int(draw)))
+
+    def _asked(self, state: Active) -> Iterator[tuple[InstanceId, int]]:
+        return ((via, draw) for via in sorted(state.succs | state.preds) for draw in (0, 1))
+
+    def _can_move(self) -> Iterator[str]:
+        for one, state in self._active():
+            for group in sorted(groups_of(state.owned)):
+                for via, draw in self._asked(state):
+                    yield f"move {one.me} {group} {via} {draw}"
+
+    def _move(self, who: str, group: str, via: str, draw: str) -> None:
+        asked = self.instances[via].me
+        event = events.MoveDecided(frozenset({int(group)}), asked, int(draw))
+        self._feed(self.instances[who], event)
 
     def _can_migrate(self) -> Iterator[str]:
         return (f"migrate {one.me}" for one, state in self._active() if state.keeper)
@@ -216,13 +298,17 @@ class Network:
                 yield f"end {one.me}"
 
     def _end(self, who: str) -> None:
+        self.ending = True
         self.instances[who].reading = False
         self._feed(self.instances[who], events.InputEnded())
 
     def _can_spawned(self) -> Iterator[str]:
-        return (f"spawned {one.me}" for one in self._living() if one.wants)
+        for one in self._living():
+            if one.wants:
+                ways = SHARES if groups_of(_owned(one)) and not _migrates(one) else SHARES[:1]
+                yield from (f"spawned {one.me} {share}" for share in ways)
 
-    def _spawned(self, who: str) -> None:
+    def _spawned(self, who: str, share: str) -> None:
         """The processes asked for are there, unless there is no room for so many."""
         one = self.instances[who]
         n, one.wants = one.wants, 0
@@ -233,7 +319,9 @@ class Network:
         new = [InstanceId(one.me.operator, len(mine) + i, creator=one.me.number) for i in range(n)]
         for child in new:
             self._create(child)
-        self._feed(one, events.ChildrenReady(frozenset(new)))
+        groups = sorted(groups_of(_owned(one)))[: {"none": 0, "one": 1, "all": None}[share]]
+        moved = tuple((g, new[i % n]) for i, g in enumerate(groups))
+        self._feed(one, events.ChildrenReady(frozenset(new), moved))
 
     def _can_fail(self) -> Iterator[str]:
         return (f"fail {one.me}" for one in self._living() if one.wants)
@@ -252,10 +340,10 @@ class Network:
 
     def _read(self, who: str, n: str) -> None:
         one = self.instances[who]
-        tuples = list(range(self._next, self._next + int(n)))
+        numbers = range(self._next, self._next + int(n))
         self._next += int(n)
-        self.read_by.setdefault(one.me.operator, Counter()).update(tuples)
-        self._results(one, tuples)
+        self.read_by.setdefault(one.me.operator, Counter()).update(numbers)
+        self._hold(one, [one.keys.place(number, str(one.me)) for number in numbers])
 
     def _can_process(self) -> Iterator[str]:
         for one in self._living():
@@ -264,38 +352,75 @@ class Network:
 
     def _process(self, who: str) -> None:
         one = self.instances[who]
-        sender, tuples = one.queue.popleft()
-        one.done.update(tuples)
-        self._results(one, tuples)
-        line = self.line(sender, one.me)
-        end = line.ends[one.me]
-        end.grant.done(len(tuples), len(tuples))
+        sender, batch = one.queue.popleft()
+        keyed = one.me.operator in self.keyed
+        self._done_with(one, one.keys.take(batch) if keyed else batch)
+        self._give_back(sender, one.me, len(batch))
+
+    def _give_back(self, sender: InstanceId, me: InstanceId, tuples: int) -> None:
+        """Credit, for tuples that are out of the queue, whether or not they are processed yet."""
+        end = self.line(sender, me).ends[me]
+        end.grant.done(tuples, tuples)
         end.owes = end.owes or end.grant.worth_stating
 
     def _can_ship(self) -> Iterator[str]:
         for one in self._living():
             for to in sorted(one.view):
-                if one.held.get(to.operator) and self._open(one.me, to):
+                if self._held_for(one, to) and self._open(one.me, to):
                     yield from (f"ship {one.me} {to} {n}" for n in (1, 2))
+
+    def _held_for(self, one: Instance, to: InstanceId) -> Batch:
+        held = one.held.get(to.operator, deque())
+        if to.operator in self.keyed:
+            return those_for(to, one.routes[to.operator], held)
+        return list(held)
 
     def _open(self, me: InstanceId, to: InstanceId) -> bool:
         return self.line(me, to).ends[me].allowance.open
 
     def _ship(self, who: str, to_whom: str, n: str) -> None:
         one, to = self.instances[who], self.instances[to_whom].me
-        held = one.held[to.operator]
-        batch = [held.popleft() for _ in range(min(int(n), len(held)))]
+        batch = self._held_for(one, to)[: int(n)]
+        take_out(one.held[to.operator], batch)
         self._feed(one, events.BatchReady(to, len(batch)), batch)
 
     def _can_drained(self) -> Iterator[str]:
         for one in self._living():
-            if one.asked and not one.queue and not one.holds:
+            if one.asked and not one.queue and not one.holds and one.keys.idle:
                 yield f"drained {one.me}"
 
     def _drained(self, who: str) -> None:
         one = self.instances[who]
         one.asked = False
         self._feed(one, events.Drained())
+
+    # -- acts: key groups --------------------------------------------------------------------
+
+    def _can_frozen(self) -> Iterator[str]:
+        for one in self._living():
+            held = held_of(one.held.values(), one.keys.frozen)
+            if one.keys.freezing and next(held, None) is None:
+                yield f"frozen {one.me}"
+
+    def _frozen(self, who: str) -> None:
+        one = self.instances[who]
+        one.keys.freezing = False
+        self._feed(one, events.GroupsFrozen())
+
+    def _can_transfer(self) -> Iterator[str]:
+        for one in self._living():
+            yield from (f"transfer {one.me} {to}" for to in one.keys.outgoing)
+
+    def _transfer(self, who: str, to_whom: str) -> None:
+        one, to = self.instances[who], self.instances[to_whom].me
+        groups = one.keys.outgoing[to]
+        self.line(one.me, to).send(one.me, one.keys.export(to, one.queue))
+        for place, (sender, batch) in enumerate(one.queue):
+            rest = [item for item in batch if item.group not in groups]
+            one.queue[place] = (sender, rest)
+            self._give_back(sender, one.me, len(batch) - len(rest))
+        one.queue = deque(entry for entry in one.queue if entry[1])
+        self._feed(one, events.GroupsTransferred(to))
 
     # -- acts: channels ----------------------------------------------------------------------
 
@@ -310,11 +435,21 @@ class Network:
     def _deliver(self, way: str, wire: str) -> None:
         sender, receiver = (self.instances[name] for name in way.split(">"))
         payload = self.line(sender.me, receiver.me).read(receiver.me, int(wire))
-        if isinstance(payload, list):
+        if isinstance(payload, GroupState):
+            receiver.keys.put_in(sender.me, payload)
+        elif isinstance(payload, list):
+            if self._watches(receiver):
+                receiver.keys.watch(payload)
             self._feed(receiver, events.BatchReceived(sender.me, len(payload)), payload)
         elif payload is not None:
             message: Message = payload
             self._feed(receiver, events.MessageReceived(sender.me, message))
+
+    def _watches(self, one: Instance) -> bool:
+        """Whether what comes in has an order; until it leaves, for then it can be overtaken."""
+        upstream = self.topology.upstream(one.me.operator)
+        behind = one.me.operator not in self.keyed and set(upstream) & set(self.keyed)
+        return bool(behind) and isinstance(one.core.state, Idle | Active)
 
     def _named(self, name: str) -> Line:
         x, y = (self.instances[n].me for n in name.split("-"))
@@ -391,16 +526,32 @@ class Network:
             state = one.core.state
             assert not one.queue, f"L2: tuples are stuck at {one.me}"
             assert not one.holds, f"L2: results are stuck at {one.me}"
+            assert one.keys.idle, f"L2: tuples or state of key groups are stuck at {one.me}"
             if not isinstance(state, Active):
                 continue
             assert not isinstance(state.own, Spawning), f"L1: {one.me} waits for children"
             assert state.own is None, f"L1: {one.me} waits: {state.own}"
+            assert not state.expects, f"L1: {one.me} waits for state"
             feeds = self.topology.feeds
             succs = {y for y in here if feeds(one.me.operator, y.operator)}
             preds = {y for y in here if feeds(y.operator, one.me.operator)}
             # Whoever has finished already is a neighbour still.
             assert succs <= succs_of(state), f"S4: {one.me} lacks a successor"
             assert preds <= preds_of(state), f"S4: {one.me} lacks a predecessor"
+
+        if not self.ending:
+            self._check_owners()
+
+    def _check_owners(self) -> None:
+        owned = sorted(route for _, state in self._active() for route in state.owned)
+        for operator in self.keyed:
+            mine = [r for r in owned if r.owner.operator == operator]
+            groups = [r.group for r in mine]
+            assert sorted(groups) == list(range(GROUPS)), f"K6: {operator} is owned so: {mine}"
+            for one, state in self._active():
+                known = sorted(r for r in state.routes if r.owner.operator == operator)
+                if operator in self.topology.downstream(one.me.operator):
+                    assert known == mine, f"K7: {one.me} routes by {known}, not {mine}"
 
     def _check_tuples(self) -> None:
         for operator, due in self._due().items():
@@ -436,3 +587,13 @@ class Network:
                 peer = line.ends[line.peer_of(me)]
                 sent, done = end.allowance.tuples_sent, peer.grant.tuples_done
                 assert sent == done, f"I10: {me} has sent {sent} tuples on {line}, {done} are done"
+
+
+def _owned(one: Instance) -> Routes:
+    state = one.core.state
+    return state.owned if isinstance(state, Active) else ()
+
+
+def _migrates(one: Instance) -> bool:
+    state = one.core.state
+    return isinstance(state, Active) and isinstance(state.own, Spawning) and state.own.migrate

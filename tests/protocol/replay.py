@@ -1,4 +1,4 @@
-"""Play a run again: `python -m tests.protocol.replay 'chain; 1,2,1; 4' 'read a.0 3' ...`"""
+"""Play a run again: `python -m tests.protocol.replay 'chain; 1,2,1; 4; b' 'read a.0 3' ...`"""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.protocol.fake_network import Network
 
 
 def network_of(options: str) -> Network:
-    graph, counts, window = options.split("; ")
-    return Network(graph, tuple(int(n) for n in counts.split(",")), int(window))
+    graph, counts, window, keyed = options.split("; ")
+    return Network(graph, tuple(int(n) for n in counts.split(",")), int(window), keyed)
 
 
 def command(network: Network) -> str:

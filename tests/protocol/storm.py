@@ -19,9 +19,11 @@ SPELL = 40
 """Acts after which other ways are slow."""
 WEIGHTS = dict.fromkeys(ROUTINE, 10) | dict.fromkeys((*DECISIONS, *ACCIDENTS), 1)
 WEIGHTS |= {"duplicate": 5, "leave": 4, "deliver": 40, "spawned": 20, "end": 0}
+WHERE_KEYED = {"duplicate": 2, "leave": 2, "move": 15, "frozen": 40, "transfer": 30}
+WHERE_KEYED |= {"deliver": 150, "read": 30, "process": 30, "ship": 40}
 
 
-def storm(seed: int, *, graph: str = "", acts: int = ACTS) -> Network:
+def storm(seed: int, *, graph: str = "", acts: int = ACTS, keyed: str | None = None) -> Network:
     """Much is decided while little has been delivered. At last the sources end, while others
     still scale; then everything settles.
 
@@ -30,8 +32,10 @@ def storm(seed: int, *, graph: str = "", acts: int = ACTS) -> Network:
     """
     rng = random.Random(seed)
     graph = graph or rng.choice(sorted(GRAPHS))
-    network = Network(graph, tuple(rng.choice((1, 2, 4)) for _ in range(4)), rng.randint(1, 6))
-    weights = dict(WEIGHTS)
+    counts = tuple(rng.choice((1, 2, 4)) for _ in range(4))
+    by_chance = "".join(o for o in "bcd" if rng.random() < 0.4)
+    network = Network(graph, counts, rng.randint(1, 6), by_chance if keyed is None else keyed)
+    weights = WEIGHTS | (WHERE_KEYED if network.keyed else {})
     try:
         for number in range(acts):
             if number == acts * 3 // 4:

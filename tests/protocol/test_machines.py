@@ -22,7 +22,7 @@ from anabranch.protocol.table import TABLE
 from anabranch.runtime.explorer.variants import VARIANTS
 from tests.protocol.fake_network import ACCIDENTS, DECISIONS, GRAPHS, KINDS, ROUTINE, Network
 from tests.protocol.replay import command, replay
-from tests.protocol.storm import storm
+from tests.protocol.storm import ACTS, storm
 
 DEEP = os.environ.get("ANABRANCH_HYPOTHESIS") == "deep"
 TOLD_EVERY = 100
@@ -44,9 +44,10 @@ class Machines(RuleBasedStateMachine):
         graph=st.sampled_from(sorted(GRAPHS)),
         counts=st.lists(st.integers(1, 3), min_size=4, max_size=4),
         window=st.integers(1, 5),
+        keyed=st.sampled_from(("", "b", "c", "bc", "bcd")),
     )
-    def begin(self, graph: str, counts: list[int], window: int) -> None:
-        self.network = Network(graph, tuple(counts), window)
+    def begin(self, graph: str, counts: list[int], window: int, keyed: str) -> None:
+        self.network = Network(graph, tuple(counts), window, keyed)
 
     def _one_of(self, kinds: tuple[str, ...], kind: int, which: int) -> None:
         """An act of one of these kinds, or of the next kind of which there is one."""
@@ -126,6 +127,13 @@ def test_twenty_cores_at_once_lose_and_double_nothing(graph: str, seed: int) -> 
     assert network.read_by, "a storm in which nothing was read proves nothing"
 
 
+@pytest.mark.parametrize("graph", sorted(GRAPHS))
+def test_key_groups_move_in_a_storm_and_every_tuple_follows_the_one_before(graph: str) -> None:
+    network = storm(3, graph=graph, acts=800, keyed="bcd")
+    assert any(act.startswith("transfer") for act in network.history), "no key group has moved"
+    assert network.read_by, "a storm in which nothing was read proves nothing"
+
+
 FOUND_BY_STORMS = (
     "R1: JOIN goes to the successors only",
     "R3: the first acknowledgement is taken for all of them",
@@ -136,6 +144,11 @@ FOUND_BY_STORMS = (
     "D1: a leaver drops the tuples that still come",
     "D2: results are sent twice",
     "E5: the first DONE is taken for all of them",
+    "M1: groups move while others do",
+    "M4: groups that go to an heir are not brought to rest",
+    "M5: the state goes out before the predecessors have answered",
+    "M5: a router acknowledges new owners, but does not switch",
+    "M7: nothing is said behind the state",
 )
 
 
@@ -146,7 +159,7 @@ def test_a_storm_finds_out_a_broken_rule(name: str, monkeypatch: pytest.MonkeyPa
     for cell, rule_ in variant.patch.items():
         monkeypatch.setitem(TABLE, cell, rule_)
     with pytest.raises((AssertionError, AnabranchProtocolError)) as caught:
-        storms(8)
+        storms(8, keyed="bcd" if variant.scope.keyed else None)
     assert any("to repeat it: python -m" in note_ for note_ in caught.value.__notes__)
 
 
@@ -168,15 +181,15 @@ def _repeat_everything(session: Session[object], expected: int) -> list[tuple[in
     return list(enumerate(session._kept, start=session.first_kept))
 
 
-def storms(seeds: int) -> None:
+def storms(seeds: int, *, keyed: str | None = None) -> None:
     for seed in range(seeds):
-        storm(seed)
+        storm(seed, keyed=keyed, acts=1000 if keyed else ACTS)
 
 
 def test_a_run_can_be_played_again_from_its_acts() -> None:
-    network = Network("chain", (1, 2, 1), 2)
+    network = Network("chain", (1, 2, 1), 2, "b")
     rng = random.Random(7)
-    for _ in range(120):
+    for _ in range(200):
         if acts := network.acts(rng.choice(KINDS)):
             network.act(rng.choice(acts))
     again = replay(network.options, network.history, settle=False)

@@ -146,11 +146,21 @@ class Scaling:
             case Duplicate(n=n):
                 self._instance.home.note("decided", decision.text)
                 self._instance.feed(events.DuplicateDecided(n))
+            case Leave() if self._is_needed():
+                self._instance.home.note(
+                    "veto", "its own keys need little, but a sibling's hold up the predecessors"
+                )
             case Leave():
                 self._instance.home.note("decided", decision.text)
                 self._instance.leave()
             case Hold():
                 pass
+
+    def _is_needed(self) -> bool:
+        """Where tuples go by key, one overloaded owner starves the others: that is no reason for
+        them to go, and make it worse by giving their keys to somebody."""
+        instance = self._instance
+        return bool(instance.owned()) and any(c.held_told for c in instance.senders())
 
     def status(self, reading: Reading) -> Status:
         instance = self._instance

@@ -14,6 +14,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+WINDOWS_OF_A_TUPLE_MAX = 10_000
+
 
 class Window(NamedTuple):
     """A stretch of event time, in seconds; of a count window: how many tuples of the key had come
@@ -47,18 +49,32 @@ class Sliding:
     every_s: float
 
     def windows_of(self, at: float) -> list[Window]:
-        """All that hold a time, earliest first."""
+        """All that hold a time, earliest first; at least one. Raises `ValueError` for a time so
+        large that its windows cannot be told apart."""
         every = self.every_s
+        if math.ulp(at) > every / 8:
+            raise ValueError(
+                f"event time {at:g} is too large for {self}; expected seconds, perhaps this is in "
+                "milliseconds or nanoseconds"
+            )
         last = math.floor(at / every)
         while last * every > at:  # the division may have rounded up, or down
             last -= 1
         while (last + 1) * every <= at:
             last += 1
         windows = []
-        while last * every + self.size_s > at:
-            windows.append(Window(last * every, last * every + self.size_s))
+        while (end := self._end(last)) > at:
+            windows.append(Window(last * every, end))
             last -= 1
         return windows[::-1]
+
+    def _end(self, number: int) -> float:
+        """Of the window that starts at `number * every_s`. Where another one starts there, it is
+        the very same float: no time falls between two windows, or in both."""
+        behind = round(self.size_s / self.every_s)
+        if math.isclose(behind * self.every_s, self.size_s, rel_tol=1e-9):
+            return (number + behind) * self.every_s
+        return number * self.every_s + self.size_s
 
     def __str__(self) -> str:
         if self.size_s == self.every_s:
@@ -68,6 +84,8 @@ class Sliding:
 
 @dataclass(frozen=True, slots=True)
 class Session:
+    """A tuple that comes exactly `gap_s` after the one before it is in a new session."""
+
     gap_s: float
 
     def __str__(self) -> str:
@@ -101,6 +119,11 @@ def sliding(size_s: float, *, every: float) -> Sliding:
         raise ValueError(
             f"sliding: every={every:g} is longer than the windows ({size_s:g} s); "
             "tuples between two windows would be lost"
+        )
+    if size_s / every > WINDOWS_OF_A_TUPLE_MAX:
+        raise ValueError(
+            f"sliding: each tuple would be in {size_s / every:,.0f} windows, "
+            f"expected {WINDOWS_OF_A_TUPLE_MAX:,} or fewer; choose a longer every"
         )
     return Sliding(size_s, every)
 

@@ -63,6 +63,10 @@ class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Tuples per busy second of one instance, as they measured it: the median; None if unknown."""
     latency_ms: dict[str, float] = msgspec.field(default_factory=dict)
     """Sinks: from source to sink."""
+    late: dict[str, int] = msgspec.field(default_factory=dict)
+    """Late tuples, by what became of them: bury, emit or drop."""
+    ahead: int = 0
+    """Event times too far ahead of the clock, which did not count."""
     samples: Samples = msgspec.field(default_factory=Samples)
 
 

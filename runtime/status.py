@@ -82,6 +82,10 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     latency: dict[int, int] = msgspec.field(default_factory=dict)
     """Sinks: tuples per bucket over its whole life."""
     dead_reasons: dict[str, int] = msgspec.field(default_factory=dict)
+    late: dict[str, int] = msgspec.field(default_factory=dict)
+    """Late tuples, by what became of them: bury, emit or drop."""
+    ahead: int = 0
+    """Event times too far ahead of the clock, which did not count."""
 
 
 WireId = list[Any]

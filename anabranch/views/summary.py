@@ -24,6 +24,7 @@ def summary(report: Report, dead_letters: Path) -> list[str]:
     lines += ["", *_operators(report), "", *_ledger(report)]
     if report.ledger.dead_letters:
         lines += _dead(report, dead_letters)
+    lines += _late(report)
     return lines
 
 
@@ -77,6 +78,21 @@ def _ledger(report: Report) -> list[str]:
     lines += [f"        {fault}" for fault in ledger.faults[:FAULTS_SHOWN]]
     more = len(ledger.faults) - FAULTS_SHOWN
     return [*lines, f"        and {more} more"] if more > 0 else lines
+
+
+FATES = {"bury": "dead letters", "emit": "told as ab.Late", "drop": "dropped"}
+
+
+def _late(report: Report) -> list[str]:
+    """Event time: what came too late, and what was too far ahead to count."""
+    lines = []
+    for operator in report.operators:
+        for fate, n in sorted(operator.late.items()):
+            lines.append(f"late at {operator.name}: {plural(n, 'tuple')}, {FATES[fate]}")
+        if operator.ahead:
+            times = plural(operator.ahead, "event time")
+            lines.append(f"ahead of the clock at {operator.name}: {times}, which did not count")
+    return lines
 
 
 def _dead(report: Report, file: Path) -> list[str]:

@@ -527,4 +527,6 @@ class Instance:
             leaves=counts.leaves,
             latency=counts.latency.counts,
             dead_reasons=dict(counts.dead_reasons),
+            late=dict(self.pump.processor.late) if isinstance(self.pump, KeyedPump) else {},
+            ahead=self.pump.stamper.ahead if self.pump.stamper is not None else 0,
         )

@@ -73,6 +73,8 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         joins=recorder.joins[name],
         leaves=recorder.leaves[name],
         messages=sum(r.messages for r in rows),
+        late=dict(sum((Counter(f.late) for f in finals), Counter())),
+        ahead=sum(f.ahead for f in finals),
         capacity=recorder.capacity(name),
         latency_ms=percentiles(merged(f.latency for f in finals)),
         samples=recorder.samples(name),

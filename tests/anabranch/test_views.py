@@ -246,3 +246,11 @@ def test_the_table_names_a_key_group_that_is_most_of_a_busy_instance() -> None:
     assert "key group 17 is 62 % of count.1" in console.file.getvalue()
     console.print(picture(snapshot(operator("count", members=(even,))), 140))
     assert console.file.getvalue().count("key group") == 1
+
+
+def test_the_summary_tells_what_was_late_and_what_was_ahead() -> None:
+    late = operator_report("means", late={"bury": 3, "drop": 1}, ahead=2)
+    text = text_of(summary(report(operators=[late]), DEAD))
+    assert "late at means: 3 tuples, dead letters" in text
+    assert "late at means: 1 tuple, dropped" in text
+    assert "ahead of the clock at means: 2 event times, which did not count" in text

@@ -12,14 +12,18 @@ I9  JOIN, LEAVE and EOS come only from an id in my views, or I am Idle.
 I10 For each operator, tuples processed = tuples sent to it, at quiescence.
 I11 At termination queue, awaited set and unacknowledged session frames are empty.
 I12 Session sequence numbers are contiguous.
+K1  A tuple of a keyed operator is processed when it follows the last one of its sender and group.
+K2  Its results are in the same order at each successor, until that one leaves.
 K3  The owner to which a key group is routed is in succs.
 K4  Nobody leaves owning a key group.
 K5  A key group has at most one owner.
+K6  At rest a key group has exactly one owner, and
+K7  all who send to its operator know it.
 
 I3, I4, I8 and I9 are checked where the input comes in (`table`, `rules`), I12 in `session`, I10
-in the ledger. Here are I2 for one instance, which every instance asserts after each change of its
-view, and those that need an observer who sees all instances at one moment: the explorer and the
-simulator.
+in the ledger; K1, K2, K4, K6 and K7 by the explorer. Here are I2 and K3 for one instance, which
+every instance asserts after each change of its view, and those that need an observer who sees all
+instances at one moment: the explorer and the simulator.
 """
 
 from __future__ import annotations

@@ -107,7 +107,9 @@ def start_children(state: Active) -> Step:
         (child,) = own.new
         return replace(state, own=Migrating(child)), tell(own.new, start)
     heirs = owners_of(own.moved)
-    starts = (*tell(own.new - heirs, start), *tell(own.new & heirs, replace(start, heir=True)))
+    starts = tuple(
+        SendMessage(child, replace(start, heir=child in heirs)) for child in sorted(own.new)
+    )
     if not own.moved:
         return replace(state, own=None), (*starts, Conclude("joined", own.new))
     later, transfers = move.transfer(state, own.new, own.moved, own.leave)

@@ -8,6 +8,7 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.invariants import broken_in
+from anabranch.protocol.ownership import Route
 from anabranch.protocol.states import (
     Active,
     ClosingIn,
@@ -18,7 +19,7 @@ from anabranch.protocol.states import (
     Idle,
     State,
 )
-from tests.protocol.playbook import A0, B0, C0, GRAPH, ME, active, ids
+from tests.protocol.playbook import A0, B0, C0, C1, GRAPH, ME, active, ids
 
 HEALTHY: dict[InstanceId, State] = {
     A0: Active(ids(B0, ME), ids(), keeper=True),
@@ -26,6 +27,9 @@ HEALTHY: dict[InstanceId, State] = {
     ME: active(),
     C0: Active(ids(), ids(B0, ME), keeper=True),
 }
+
+
+A0_ALONE = Active(ids(B0), ids(), keeper=True)
 
 
 def world(changes: Mapping[InstanceId, State]) -> list[str]:
@@ -45,6 +49,9 @@ def test_nothing_is_wrong_with_a_healthy_world() -> None:
         ({ME: active(preds=())}, {"I6"}),
         ({ME: ClosingIn(ids(C0), ids(), awaiting=ids(A0))}, {"I6"}),
         ({A0: Active(ids(B0), ids(), keeper=True)}, {"I7"}),
+        ({ME: active(owned=(Route(ME, 1),)), B0: active(owned=(Route(B0, 1),))}, {"I5", "K5"}),
+        ({ME: active(routes=(Route(C1, 1),))}, {"K3"}),
+        ({ME: Draining(ids(C0), routes=(Route(C1, 1),)), A0: A0_ALONE}, {"K3"}),
     ],
 )
 def test_a_broken_world_is_named(changes: dict[InstanceId, State], broken: set[str]) -> None:

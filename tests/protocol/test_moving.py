@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ TO_B0 = (Route(B0, 1, 5),)
 REST = (Route(ME, 0),)
 
 
-def owner(**more: object) -> Active:
+def owner(**more: Any) -> Active:
     """An owner of the key groups 0 and 1; the second has changed hands four times."""
     return active(**{"owned": MINE, **more})
 
@@ -317,9 +318,9 @@ def test_m5_a_router_switches_before_it_acknowledges() -> None:
         Draining(ids(ME, B0), MINE),
     ],
 )
-def test_m5_a_leaver_that_still_sends_switches_too(router: State) -> None:
+def test_m5_a_leaver_that_still_sends_switches_too(router: ClosingIn | Draining) -> None:
     after, _ = hear(router, ME, Join(ids(), TO_B0), me=A0)
-    assert after == replace(router, routes=(Route(ME, 0), *TO_B0))  # type: ignore[type-var]
+    assert after == replace(router, routes=(Route(ME, 0), *TO_B0))
 
 
 def test_m5_an_idle_router_remembers_the_newer_statement_against_start() -> None:
@@ -362,8 +363,8 @@ def test_m6_children_are_started_first_and_told_whether_state_follows() -> None:
     assert hear(state, A0, JoinAck()) == (
         owner(own=Transferring(ids(CHILD, CHILD2), moved, ids(CHILD)), owned=REST),
         (
-            send(CHILD2, start),
             send(CHILD, replace(start, heir=True)),
+            send(CHILD2, start),
             TransferGroups(CHILD, groups(1)),
         ),
     )

@@ -14,12 +14,16 @@ from anabranch.protocol.effects import (
     BeginProcessing,
     ChangeView,
     Effect,
+    OwnGroups,
     SendMessage,
+    StateComplete,
     Terminate,
+    TransferGroups,
 )
 from anabranch.protocol.errors import AnabranchProtocolError, RemoteProtocolError
 from anabranch.protocol.events import LOCAL_EVENT_TYPES, Event, MessageReceived
 from anabranch.protocol.messages import MESSAGE_TYPES, EosAck, JoinAck, LeaveAck
+from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.rules.context import Context, Step
 from anabranch.protocol.states import (
     STATE_TYPES,
@@ -30,6 +34,7 @@ from anabranch.protocol.states import (
     Gone,
     State,
     preds_of,
+    routes_of,
     succs_of,
 )
 from anabranch.protocol.table import ILLEGAL, STALE, TABLE, Verdict, step
@@ -107,12 +112,30 @@ def test_the_driver_is_told_every_change_of_the_view(state: State, event: Event)
         after, effects = step(CONTEXT, state, event)
         told = [e for e in effects if isinstance(e, ChangeView)]
         if isinstance(after, Active | ClosingIn | Draining):
-            known = (told[-1].succs, told[-1].preds) if told else views(state)
+            known = (told[-1].succs, told[-1].preds, told[-1].routes) if told else views(state)
             assert known == views(after)
 
 
-def views(state: State) -> tuple[Any, Any]:
-    return succs_of(state), preds_of(state)
+def views(state: State) -> tuple[Any, Any, Any]:
+    return succs_of(state), preds_of(state), routes_of(state)
+
+
+@given(any_state, any_event)
+def test_key_groups_are_owned_from_the_state_on_and_until_it_is_sent(
+    state: State, event: Event
+) -> None:
+    """Duties 9 to 11: the driver processes what the core owns, and hears of every change."""
+    with suppress(AnabranchProtocolError):
+        after, effects = step(CONTEXT, state, event)
+        came = [e.groups for e in effects if isinstance(e, StateComplete | OwnGroups)]
+        went = [e.groups for e in effects if isinstance(e, TransferGroups)]
+        if isinstance(after, Active):
+            before = owned_by(state)
+            assert owned_by(after) == before.union(*came).difference(*went)
+
+
+def owned_by(state: State) -> frozenset[int]:
+    return groups_of(state.owned) if isinstance(state, Active) else frozenset()
 
 
 @given(any_state, any_event)

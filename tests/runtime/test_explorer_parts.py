@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.protocol.effects import AwaitDrained, ChangeView, Effect, Terminate
+from anabranch.protocol.effects import (
+    AwaitDrained,
+    ChangeView,
+    Effect,
+    StateComplete,
+    Terminate,
+)
 from anabranch.protocol.events import BatchReceived, Drained, Founded, LeaveDecided
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Route
 from anabranch.protocol.rules.context import Context
-from anabranch.protocol.states import Active, Idle
+from anabranch.protocol.states import Active, ClosingIn, Idle
+from anabranch.runtime.explorer.keyed_node import (
+    GroupState,
+    ItemReceived,
+    KeyedDriver,
+    KeyedNode,
+    NumberedTuple,
+    TupleProcessed,
+)
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.met import Met
 from anabranch.runtime.explorer.node import Driver, Fault, Node
@@ -61,6 +77,13 @@ def test_walks_of_a_large_scope_find_nothing() -> None:
     )
     for seed in range(12):
         assert walker.walk(seed).fault == ""
+
+
+def test_walks_of_a_large_scope_with_keyed_operators_find_nothing() -> None:
+    text = "2,3,3,2 joins=3 leaves=4 sibling=1 moves=6 tuples=6 batch=2 groups=3 keyed=1,2"
+    walker = Walker(Shipped(), Scope.parse(f"{text} finish spawn slow"))
+    for seed in range(12):
+        assert walker.walk(seed, eagerness=0.2).fault == ""
 
 
 def test_walks_find_broken_rules_out() -> None:
@@ -118,6 +141,73 @@ def test_the_driver_finds_out_a_core_that_misleads_it(
     driver = Driver(Scripted(active(), *effects), Context(ME, SCOPE.topology))
     with pytest.raises(Fault, match=fault):
         driver.handle(node, event)
+
+
+# -- the driver of key groups -------------------------------------------------------------------
+
+KEYED = Scope((2, 2, 2), keyed=(1,), groups=2)
+OTHER = InstanceId(OperatorName("O1"), 0)
+MINE = Active(frozenset({SUCC}), frozenset({PRED}), keeper=True, owned=(Route(ME, 0),))
+OWNER = KeyedNode(MINE, working=True, owned=((0, ()),))
+
+
+def keyed_driver(machine: Shipped, me: InstanceId = ME) -> KeyedDriver:
+    return KeyedDriver(machine, Context(me, KEYED.topology), KEYED)
+
+
+@pytest.mark.parametrize(
+    ("effects", "node", "event", "fault"),
+    [
+        ((StateComplete(OTHER, frozenset({1})),), OWNER, Drained(), "K1: .* no state has come"),
+        ((Terminate("left"),), OWNER, Drained(), "K4: .* owns key groups 0"),
+        (
+            (Terminate("finished"),),
+            OWNER._replace(queue=(NumberedTuple(PRED, 0, 1),)),
+            Drained(),
+            "I11",
+        ),
+        ((), OWNER._replace(owned=()), LeaveDecided(), "K5: .* owns .0., not"),
+    ],
+    ids=["no state", "leaves with groups", "ends with a queue", "another owner"],
+)
+def test_the_driver_finds_out_a_core_that_misleads_it_about_key_groups(
+    effects: tuple[Effect, ...], node: Any, event: Any, fault: str
+) -> None:
+    with pytest.raises(Fault, match=fault):
+        keyed_driver(Scripted(MINE, *effects)).handle(node, event)
+
+
+def test_state_comes_only_to_those_who_expect_it() -> None:
+    with pytest.raises(Fault, match=r"^K4: state for O1.1 from O1.0, which it does not expect"):
+        keyed_driver(Shipped()).run(OWNER, ItemReceived(OTHER, GroupState(((1, ()),), ())))
+
+
+def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None:
+    driver, first, third = (keyed_driver(Shipped()), *(NumberedTuple(PRED, 0, n) for n in (1, 3)))
+    queued = OWNER._replace(queue=(first, third))
+    later = driver.run(queued, TupleProcessed(first, (SUCC,)))
+    assert [item for _, item in later.sends] == [replace(first, path=(ME.operator,))]
+    with pytest.raises(Fault, match=r"^K1: O1.1 meets tuple\(O0.1 g0 #3\) after #1"):
+        driver.run(later.node, TupleProcessed(third, (SUCC,)))
+
+
+def test_only_tuples_of_owned_groups_that_are_not_frozen_are_processed() -> None:
+    driver, mine, other = (keyed_driver(Shipped()), *(NumberedTuple(PRED, g, 1) for g in (0, 1)))
+    queued = OWNER._replace(queue=(other, mine))
+    assert driver.next_tuple(queued) == mine
+    assert driver.next_tuple(queued._replace(frozen=frozenset({0}))) is None
+
+
+def test_behind_a_keyed_operator_nothing_is_overtaken_until_the_receiver_leaves() -> None:
+    driver = keyed_driver(Shipped(), SUCC)
+    second, first = (ItemReceived(ME, NumberedTuple(PRED, 0, n)) for n in (2, 1))
+    sink = Active(frozenset(), frozenset({ME}), keeper=False)
+    seen = driver.run(KeyedNode(sink), second).node
+    with pytest.raises(Fault, match=r"^K2: O2.1 meets"):
+        driver.run(seen, first)
+    leaving = ClosingIn(frozenset(), frozenset({ME}), awaiting=frozenset({ME}))
+    after: Any = driver.run(seen._replace(state=leaving), first).node
+    assert len(after.queue) == 2
 
 
 def test_a_refusal_is_reported_under_the_number_of_its_invariant() -> None:

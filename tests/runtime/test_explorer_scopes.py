@@ -14,6 +14,8 @@ COUNTED = {
     "1,2 joins=1 leaves=2": (267, 573),
     "1,2,1 joins=1 leaves=1 tuples=1": (3261, 9347),
     "1,2 joins=1 leaves=1 tuples=1 finish": (7356, 24708),
+    "1,2,2 moves=2 tuples=2 keyed=1,2": (19973, 70539),
+    "1,1 joins=1 leaves=1 tuples=1 batch=2 groups=2 keyed=1": (5489, 13054),
 }
 """States and transitions: a change of these is a change of the protocol, or of the search."""
 
@@ -70,11 +72,27 @@ def test_a_scope_in_words_says_what_may_happen() -> None:
         ("1,1 edges=1-0", "from a lower operator to a higher"),
         ("1,1 edges=0-2", "from a lower operator to a higher"),
         ("1,0", "at least one instance"),
+        ("1,1 keyed=0", "a keyed operator is one behind another"),
+        ("1,1 keyed=2", "a keyed operator is one behind another"),
+        ("1,1 moves=1", "moves, groups and slow say something about keyed operators"),
+        ("1,1 slow", "moves, groups and slow say something about keyed operators"),
+        ("1,1 keyed=1 groups=0", "one group at least"),
+        ("1,1 keyed=1 room=1", "channels with bounds are explored without keyed operators"),
     ],
 )
 def test_a_scope_that_cannot_be_is_refused_with_what_may_be_said(text: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Scope.parse(text)
+
+
+def test_a_scope_in_words_says_which_operators_have_key_groups() -> None:
+    scope = Scope.parse("1,2,1 moves=2 groups=3 keyed=1,2 slow")
+    first, sink = scope.names[1:]
+    assert (scope.groups, scope.moves, scope.slow) == (3, 2, True)
+    assert [scope.is_keyed(name) for name in scope.names] == [False, True, True]
+    owners = [(r.group, r.owner.number) for r in scope.founding_routes()]
+    assert owners == [(0, 0), (1, 1), (2, 0), (0, 0), (1, 0), (2, 0)]
+    assert (scope.siblings_max(first), scope.is_alone(sink)) == (1, True)
 
 
 def test_a_search_that_is_cut_short_says_so() -> None:

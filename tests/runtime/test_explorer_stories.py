@@ -8,8 +8,10 @@ import pytest
 
 from anabranch.protocol import messages as m
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Route
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
+from anabranch.runtime.explorer.keyed_node import GroupState, NumberedTuple
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.node import Tuple
 from anabranch.runtime.explorer.scope import Scope
@@ -54,10 +56,45 @@ def test_p1_reads_as_the_design_tells_it() -> None:
         (m.BecomeKeeper(X), "BECOME_KEEPER(origin=O1.0)"),
         (m.OfferResponse(ok=True), "OFFER_RESPONSE(ok)"),
         (m.OfferResponse(ok=False), "OFFER_RESPONSE(no)"),
+        (NumberedTuple(X, 1, 3), "tuple(O1.0 g1 #3)"),
+        (m.Join(frozenset(), (Route(Y, 1, 2),)), "JOIN(moved=1->O1.1@2)"),
+        (m.Start(frozenset(), frozenset(), heir=True), "START(succs={}, preds={}, heir)"),
+        (m.AdoptOffer(), "ADOPT_OFFER"),
+        (m.AdoptOffer(draw=1), "ADOPT_OFFER(draw=1)"),
+        (m.Adopt(X), "ADOPT(origin=O1.0)"),
+        (m.AdoptResponse(ok=False), "ADOPT_RESPONSE(no)"),
+        (m.StateMoved((Route(Y, 1, 2),)), "STATE_MOVED(owned=1->O1.1@2)"),
+        (
+            GroupState(((0, ()), (2, ())), (NumberedTuple(X, 2, 5),)),
+            "STATE(g0,g2, tuple(O1.0 g2 #5))",
+        ),
     ],
 )
 def test_messages_are_called_what_the_design_calls_them(item: object, text: str) -> None:
     assert say(item) == text
+
+
+def test_what_happens_to_key_groups_reads_as_the_design_tells_it() -> None:
+    (variant,) = (v for v in VARIANTS if v.rule == "duty 10")
+    found = explore(variant.machine(), variant.scope)
+    assert found.sites is not None
+    news = "JOIN(new={O1.1}, moved=0->O1.1@1)"
+    lines = told(found.sites, found.path, found.fault).splitlines()
+    decided = "decides to duplicate into {O1.1}, giving groups 0->O1.1"
+    assert any(f"O1.0 {decided}; {news} to {{O0.0,O2.0}}" in line for line in lines)
+    assert any("O0.0 reads a tuple of group 0 for {O1.0}" in line for line in lines)
+    assert any("STATE(g0) to {O1.1}; STATE_MOVED(owned=0->O1.1@1) to {O1.1}" in x for x in lines)
+    assert lines[-1] == "      => L2: 2 tuples are stuck at O1.0"
+
+
+def test_decisions_about_key_groups_name_the_neighbour_that_is_asked() -> None:
+    (variant,) = (v for v in VARIANTS if v.name.startswith("M7: a leaver begins to leave"))
+    found = explore(variant.machine(), variant.scope)
+    assert found.sites is not None
+    texts = [row.text for row in rows(found.sites, found.path)]
+    assert texts[0].startswith("decides to leave, and asks for an heir through O0.0; ADOPT_OFFER")
+    assert any(text.startswith("has brought the key groups that move to rest") for text in texts)
+    assert any(text.startswith("has sent the state of key groups to O1.0") for text in texts)
 
 
 @pytest.mark.parametrize("name", ["P2", "P3", "P9"])

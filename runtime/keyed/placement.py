@@ -12,30 +12,44 @@ from collections.abc import Mapping
 
 def balanced(loads: Mapping[int, float], receivers: int) -> list[set[int]]:
     """The groups that each of `receivers` gets from a giver who keeps the rest: heaviest first,
-    to whoever has least. Groups without load are dealt evenly."""
+    to whoever has least. Those without load, which may have much state, go to whoever has fewest.
+    """
     shares: list[set[int]] = [set() for _ in range(receivers + 1)]
     carried = [0.0] * (receivers + 1)
-    for group, load in sorted(loads.items(), key=lambda item: (-item[1], item[0])):
-        least = min(range(receivers + 1), key=lambda i: (carried[i], len(shares[i]), i))
-        shares[least].add(group)
-        carried[least] += load
+    for group in _heaviest_first(loads):
+        if loads[group]:
+            taker = min(range(receivers + 1), key=lambda i: (carried[i], len(shares[i]), i))
+        else:
+            taker = min(range(receivers + 1), key=lambda i: (len(shares[i]), carried[i], i))
+        shares[taker].add(group)
+        carried[taker] += loads[group]
     return shares[1:]
 
 
 def flux(loads: Mapping[int, float], receivers: int, imbalance_max: float) -> list[set[int]]:
     """Heaviest groups first, from the giver to whoever has least, until the giver carries no more
-    than (1 + `imbalance_max`) times the mean."""
+    than (1 + `imbalance_max`) times the mean.
+
+    A group that would bring its receiver over this bound stays, unless the receiver has nothing
+    yet: then it is the group that is too heavy, wherever it is. One that is all the giver has stays
+    in any case, since moving it would only swap two of them.
+    """
     shares: list[set[int]] = [set() for _ in range(receivers)]
     carried = [0.0] * receivers
-    mean = sum(loads.values()) / (receivers + 1)
     left = sum(loads.values())
-    for group, load in sorted(loads.items(), key=lambda item: (-item[1], item[0])):
-        if left <= (1 + imbalance_max) * mean or not load:
+    most = (1 + imbalance_max) * left / (receivers + 1)
+    for group in _heaviest_first(loads):
+        load = loads[group]
+        if left <= most or not receivers:
             break
-        least = min(range(receivers), key=lambda i: (carried[i], i))
-        if carried[least] + load > (1 + imbalance_max) * mean and carried[least]:
-            continue
-        shares[least].add(group)
-        carried[least] += load
-        left -= load
+        taker = min(range(receivers), key=lambda i: (carried[i], i))
+        fits = carried[taker] + load <= most or not carried[taker]
+        if fits and load < left:
+            shares[taker].add(group)
+            carried[taker] += load
+            left -= load
     return shares
+
+
+def _heaviest_first(loads: Mapping[int, float]) -> list[int]:
+    return sorted(loads, key=lambda group: (-loads[group], group))

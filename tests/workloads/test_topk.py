@@ -54,6 +54,11 @@ def test_rankings_of_parts_make_the_ranking_of_all(every_s: float | None, parts:
     assert outcome["tops"] == topk.expected(POSTS, **options)
 
 
+def test_the_vocabulary_is_divided_among_all_parts() -> None:
+    counts = [ab.WindowResult(word, 0.0, 60.0, 1) for word in topk.STOP_WORDS]
+    assert {topk.part_of(count, 8) for count in counts} == set(range(8))
+
+
 def test_a_ranking_comes_as_soon_as_its_window_has_ended() -> None:
     with testing.harness(pipeline(size_s=60.0, disorder_s=10.0)) as h:
         h.send("lines", *POSTS)

@@ -28,7 +28,7 @@ from anabranch.protocol.ownership import (
     groups_of,
     leading_to,
 )
-from anabranch.protocol.states import Active, Gone, Idle, Spawning, preds_of, succs_of
+from anabranch.protocol.states import Active, Gone, Idle, Spawning
 from tests.protocol.fake_keys import (
     GROUPS,
     Batch,
@@ -40,6 +40,7 @@ from tests.protocol.fake_keys import (
     those_for,
 )
 from tests.protocol.fake_line import Line
+from tests.protocol.fake_rest import check_channels, check_rest, check_tuples
 
 INSTANCES_MAX = 20
 HELD_MAX = 6
@@ -239,21 +240,21 @@ class Network:
         )
         assert not broken, broken[0]
 
-    def _living(self) -> Iterator[Instance]:
+    def living(self) -> Iterator[Instance]:
         return (i for i in self.instances.values() if not isinstance(i.core.state, Gone))
 
-    def _active(self) -> Iterator[tuple[Instance, Active]]:
-        return ((i, i.core.state) for i in self._living() if isinstance(i.core.state, Active))
+    def active(self) -> Iterator[tuple[Instance, Active]]:
+        return ((i, i.core.state) for i in self.living() if isinstance(i.core.state, Active))
 
     def _can_duplicate(self) -> Iterator[str]:
-        for one, _ in self._active():
+        for one, _ in self.active():
             yield from (f"duplicate {one.me} {n}" for n in (1, 2))
 
     def _duplicate(self, who: str, n: str) -> None:
         self._feed(self.instances[who], events.DuplicateDecided(int(n)))
 
     def _can_leave(self) -> Iterator[str]:
-        for one, state in self._active():
+        for one, state in self.active():
             if state.owned:
                 yield from (f"leave {one.me} {via} {draw}" for via, draw in self._asked(state))
             else:
@@ -267,7 +268,7 @@ class Network:
         return ((via, draw) for via in sorted(state.succs | state.preds) for draw in (0, 1))
 
     def _can_move(self) -> Iterator[str]:
-        for one, state in self._active():
+        for one, state in self.active():
             for group in sorted(groups_of(state.owned)):
                 for via, draw in self._asked(state):
                     yield f"move {one.me} {group} {via} {draw}"
@@ -278,13 +279,13 @@ class Network:
         self._feed(self.instances[who], event)
 
     def _can_migrate(self) -> Iterator[str]:
-        return (f"migrate {one.me}" for one, state in self._active() if state.keeper)
+        return (f"migrate {one.me}" for one, state in self.active() if state.keeper)
 
     def _migrate(self, who: str) -> None:
         self._feed(self.instances[who], events.HandOverDecided())
 
     def _can_offer(self) -> Iterator[str]:
-        for one, state in self._active():
+        for one, state in self.active():
             if state.keeper:
                 neighbours = sorted(state.succs | state.preds)
                 yield from (f"offer {one.me} {via}" for via in neighbours)
@@ -293,7 +294,7 @@ class Network:
         self._feed(self.instances[who], events.HandOverDecided(self.instances[via].me))
 
     def _can_end(self) -> Iterator[str]:
-        for one, _ in self._active():
+        for one, _ in self.active():
             if one.core.context.is_source and one.reading:
                 yield f"end {one.me}"
 
@@ -303,7 +304,7 @@ class Network:
         self._feed(self.instances[who], events.InputEnded())
 
     def _can_spawned(self) -> Iterator[str]:
-        for one in self._living():
+        for one in self.living():
             if one.wants:
                 ways = SHARES if groups_of(_owned(one)) and not _migrates(one) else SHARES[:1]
                 yield from (f"spawned {one.me} {share}" for share in ways)
@@ -312,7 +313,7 @@ class Network:
         """The processes asked for are there, unless there is no room for so many."""
         one = self.instances[who]
         n, one.wants = one.wants, 0
-        if len(list(self._living())) + n > INSTANCES_MAX:
+        if len(list(self.living())) + n > INSTANCES_MAX:
             self._feed(one, events.SpawnFailed("no room"))
             return
         mine = [i for i in self.instances.values() if i.me.operator == one.me.operator]
@@ -324,7 +325,7 @@ class Network:
         self._feed(one, events.ChildrenReady(frozenset(new), moved))
 
     def _can_fail(self) -> Iterator[str]:
-        return (f"fail {one.me}" for one in self._living() if one.wants)
+        return (f"fail {one.me}" for one in self.living() if one.wants)
 
     def _fail(self, who: str) -> None:
         self.instances[who].wants = 0
@@ -333,7 +334,7 @@ class Network:
     # -- acts: data --------------------------------------------------------------------------
 
     def _can_read(self) -> Iterator[str]:
-        for one, _ in self._active():
+        for one, _ in self.active():
             source = one.core.context.is_source and one.working and one.reading
             if source and one.holds < HELD_MAX:
                 yield from (f"read {one.me} {n}" for n in (1, 3))
@@ -346,7 +347,7 @@ class Network:
         self._hold(one, [one.keys.place(number, str(one.me)) for number in numbers])
 
     def _can_process(self) -> Iterator[str]:
-        for one in self._living():
+        for one in self.living():
             if one.queue and one.working and one.holds < HELD_MAX:
                 yield f"process {one.me}"
 
@@ -364,7 +365,7 @@ class Network:
         end.owes = end.owes or end.grant.worth_stating
 
     def _can_ship(self) -> Iterator[str]:
-        for one in self._living():
+        for one in self.living():
             for to in sorted(one.view):
                 if self._held_for(one, to) and self._open(one.me, to):
                     yield from (f"ship {one.me} {to} {n}" for n in (1, 2))
@@ -385,7 +386,7 @@ class Network:
         self._feed(one, events.BatchReady(to, len(batch)), batch)
 
     def _can_drained(self) -> Iterator[str]:
-        for one in self._living():
+        for one in self.living():
             if one.asked and not one.queue and not one.holds and one.keys.idle:
                 yield f"drained {one.me}"
 
@@ -397,7 +398,7 @@ class Network:
     # -- acts: key groups --------------------------------------------------------------------
 
     def _can_frozen(self) -> Iterator[str]:
-        for one in self._living():
+        for one in self.living():
             held = held_of(one.held.values(), one.keys.frozen)
             if one.keys.freezing and next(held, None) is None:
                 yield f"frozen {one.me}"
@@ -408,7 +409,7 @@ class Network:
         self._feed(one, events.GroupsFrozen())
 
     def _can_transfer(self) -> Iterator[str]:
-        for one in self._living():
+        for one in self.living():
             yield from (f"transfer {one.me} {to}" for to in one.keys.outgoing)
 
     def _transfer(self, who: str, to_whom: str) -> None:
@@ -498,15 +499,15 @@ class Network:
         """Heal everything, let the network drain, and see that nothing is lost, doubled or
         waiting; then end the input, and see that everybody ends."""
         self._run_dry()
-        self._check_rest()
+        check_rest(self)
         while sources := self.acts("end"):
             for text in sources:
                 self.act(text)
             self._run_dry()
-        stay = [str(one.me) for one in self._living()]
+        stay = [str(one.me) for one in self.living()]
         assert not stay, f"L1: the stream has ended, but these have not: {stay}"
-        self._check_tuples()
-        self._check_channels()
+        check_tuples(self)
+        check_channels(self)
 
     def _run_dry(self) -> None:
         """Everything that must happen, until nothing is left to do (L3: within a bound)."""
@@ -519,74 +520,6 @@ class Network:
             else:
                 return
         raise AssertionError("L3: it does not come to rest")
-
-    def _check_rest(self) -> None:
-        here = {one.me: state for one, state in self._active()}
-        for one in self._living():
-            state = one.core.state
-            assert not one.queue, f"L2: tuples are stuck at {one.me}"
-            assert not one.holds, f"L2: results are stuck at {one.me}"
-            assert one.keys.idle, f"L2: tuples or state of key groups are stuck at {one.me}"
-            if not isinstance(state, Active):
-                continue
-            assert not isinstance(state.own, Spawning), f"L1: {one.me} waits for children"
-            assert state.own is None, f"L1: {one.me} waits: {state.own}"
-            assert not state.expects, f"L1: {one.me} waits for state"
-            feeds = self.topology.feeds
-            succs = {y for y in here if feeds(one.me.operator, y.operator)}
-            preds = {y for y in here if feeds(y.operator, one.me.operator)}
-            # Whoever has finished already is a neighbour still.
-            assert succs <= succs_of(state), f"S4: {one.me} lacks a successor"
-            assert preds <= preds_of(state), f"S4: {one.me} lacks a predecessor"
-
-        if not self.ending:
-            self._check_owners()
-
-    def _check_owners(self) -> None:
-        owned = sorted(route for _, state in self._active() for route in state.owned)
-        for operator in self.keyed:
-            mine = [r for r in owned if r.owner.operator == operator]
-            groups = [r.group for r in mine]
-            assert sorted(groups) == list(range(GROUPS)), f"K6: {operator} is owned so: {mine}"
-            for one, state in self._active():
-                known = sorted(r for r in state.routes if r.owner.operator == operator)
-                if operator in self.topology.downstream(one.me.operator):
-                    assert known == mine, f"K7: {one.me} routes by {known}, not {mine}"
-
-    def _check_tuples(self) -> None:
-        for operator, due in self._due().items():
-            done: Counter[int] = Counter()
-            for one in self.instances.values():
-                if one.me.operator == operator:
-                    done.update(one.done)
-            assert not (due - done), f"S1: {operator} lacks {dict(due - done)}"
-            assert not (done - due), f"S2: {operator} has too often {dict(done - due)}"
-
-    def _due(self) -> dict[OperatorName, Counter[int]]:
-        """How often each operator should have processed each tuple: once for every path."""
-        due: dict[OperatorName, Counter[int]] = {}
-        waiting = sorted({o for edge in self.topology.edges for o in edge})
-        produced = dict(self.read_by)
-        while waiting:
-            for operator in list(waiting):
-                upstream = self.topology.upstream(operator)
-                if any(o in waiting for o in upstream):
-                    continue
-                waiting.remove(operator)
-                if upstream:
-                    due[operator] = Counter()
-                    for o in upstream:
-                        due[operator].update(produced.get(o, Counter()))
-                    produced[operator] = due[operator]
-        return due
-
-    def _check_channels(self) -> None:
-        for line in self.lines.values():
-            assert line.settled, f"I11: {line} keeps frames that nobody has acknowledged"
-            for me, end in line.ends.items():
-                peer = line.ends[line.peer_of(me)]
-                sent, done = end.allowance.tuples_sent, peer.grant.tuples_done
-                assert sent == done, f"I10: {me} has sent {sent} tuples on {line}, {done} are done"
 
 
 def _owned(one: Instance) -> Routes:

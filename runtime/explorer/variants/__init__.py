@@ -1,6 +1,7 @@
 """For every rule of `protocol.md` 2.3, 2.8 and 5 at least one way to break it."""
 
 from anabranch.runtime.explorer.variants import (
+    adopting,
     finishing,
     flowing,
     joining,
@@ -12,5 +13,5 @@ from anabranch.runtime.explorer.variants.variant import Variant
 
 __all__ = ["VARIANTS", "Variant"]
 
-_FILES = (joining, leaving, keeping, flowing, finishing, moving)
+_FILES = (joining, leaving, keeping, flowing, finishing, adopting, moving)
 VARIANTS: tuple[Variant, ...] = tuple(v for file in _FILES for v in file.VARIANTS)

@@ -27,6 +27,7 @@ class Stamper:
         self._floor = floor
         self._latest: dict[Any, float] = {}
         self._heard: dict[Any, float] = {}
+        self._heard_last: float | None = None
 
     def note(self, tuples: Iterable[Any], now: float, wall: float) -> None:
         """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch."""
@@ -38,31 +39,36 @@ class Stamper:
                 at = float(spec.fn(one))
                 if spec.device is not None:
                     device = spec.device(one)
+                before = latest.get(device, -math.inf)
             except Exception:
                 continue  # who needs its time will say so
-            self._heard[device] = now
+            if not at < math.inf:
+                continue  # no time at all: nan, or one that would end the stream for everybody
+            self._heard[device] = self._heard_last = now
             if at > most:
                 self.ahead += 1
-            elif at > latest.get(device, -math.inf):
+            elif at > before:
                 latest[device] = at
 
     def watermark(self, now: float) -> float:
+        """Devices that are idle are forgotten: they begin anew, if ever, so that devices which
+        come and go do not fill the memory."""
         idle_s = self._spec.idle_s
-        awake = [
-            at
-            for device, at in self._latest.items()
-            if idle_s is None or now - self._heard[device] < idle_s
-        ]
-        if awake:
-            self._floor = max(self._floor, min(awake) - self._spec.disorder_s)
+        if idle_s is not None:
+            for device in [d for d, heard in self._heard.items() if now - heard >= idle_s]:
+                del self._heard[device]
+                self._latest.pop(device, None)
+        if self._latest:
+            self._floor = max(self._floor, min(self._latest.values()) - self._spec.disorder_s)
         return self._floor
 
     def idle(self, now: float) -> bool:
-        """Whether nobody has sent anything for long."""
+        """Whether nobody has sent anything for long; counted from the first time that this is
+        asked, until somebody has."""
+        if self._heard_last is None:
+            self._heard_last = now
         idle_s = self._spec.idle_s
-        if idle_s is None or not self._heard:
-            return False
-        return all(now - heard >= idle_s for heard in self._heard.values())
+        return idle_s is not None and now - self._heard_last >= idle_s
 
 
 class Gate:

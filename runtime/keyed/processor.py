@@ -37,8 +37,7 @@ SLICE_TUPLES_FIRST = 64
 
 class KeyedProcessor:
     """`emit` gets a `Part` for each slice of a batch (with its tag), and others without a tag for
-    timers and for kept tuples. `turn` is awaited between two slices; everything may be called
-    meanwhile.
+    timers and for kept tuples. `turn` is awaited between two slices; anything may be called then.
 
     `owned`: groups whose tuples are processed here. `frozen`: those which were. `pended`: kept
     tuples; `pended_in`, `pended_out`: how many have come and gone with their groups. `late`: late

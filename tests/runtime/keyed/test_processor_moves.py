@@ -163,6 +163,62 @@ async def test_other_groups_go_on_while_one_is_given_away() -> None:
     assert away not in bench.one.states()
 
 
+async def test_tuples_that_come_while_kept_ones_are_worked_off_wait_behind_them() -> None:
+    bench = Bench(counting, instances=2, tick_s=1.0)
+    group = bench.group("a")
+    bench.one.freeze({group})
+    await bench.over(*[("a", n) for n in range(5)])
+    chunks = list(bench.one.export({group}, 10_000))
+
+    async def come() -> None:
+        bench.on_turn = None
+        await bench.over(("a", 5), at=1)
+
+    bench.on_turn = come
+    for chunk in chunks:
+        await bench.all[1].install(chunk)
+    assert bench.results[-1] == ("a", tuple(range(6)))
+
+
+async def test_kept_tuples_leave_piece_by_piece_too() -> None:
+    bench = Bench(counting)
+    bench.one.freeze({bench.group("a")})
+    await bench.over(*[("a", f"{n:0100}") for n in range(1000)])
+    left = []
+    for _ in bench.one.export({bench.group("a")}, 2000):
+        left.append(bench.one.pended)
+    assert max(before - after for before, after in pairwise([1000, *left])) < 30
+    assert left[-1] == 0
+
+
+async def test_tuples_that_come_while_their_group_is_given_away_go_along() -> None:
+    bench = Bench(counting, instances=2)
+    group = bench.group("a")
+    await bench.over(*[("a", n) for n in range(5)])
+    bench.one.freeze({group})
+    for n, chunk in enumerate(bench.one.export({group}, 20), 5):
+        if n < 8:
+            await bench.over(("a", n))
+        await bench.all[1].install(chunk)
+    assert bench.results[-1] == ("a", tuple(range(8)))
+
+
+async def test_groups_are_installed_first_and_opened_later() -> None:
+    bench = Bench(counting, instances=2)
+    group = bench.group("a")
+    bench.one.freeze({group})
+    await bench.over(("a", 0))
+    with pytest.raises(ValueError, match="was not installed"):
+        await bench.all[1].open([group])
+    for chunk in bench.one.export({group}, 1000):
+        await bench.all[1].install(chunk, opens=False)
+    await bench.over(("a", 1), at=1)
+    assert (bench.results, bench.all[1].owned, bench.all[1].pended) == ([], frozenset(), 2)
+    await bench.all[1].open([group])
+    assert bench.results == [("a", (0,)), ("a", (0, 1))]
+    assert bench.all[1].owned == {group}
+
+
 @pytest.mark.parametrize("chunk_bytes", [1000, 20_000])
 async def test_chunks_are_bounded_whatever_is_in_them(chunk_bytes: int) -> None:
     bench = Bench(counting, instances=2, groups=2)

@@ -2,6 +2,8 @@
 """Measures Anabranch, and says what the figures are worth.
 
     scripts/bench.py chain                 throughput against bare code and Bytewax
+    scripts/bench.py keyed                 counting words by key against Bytewax
+    scripts/bench.py move                  moving state to a newcomer: pauses, latency, a picture
     scripts/bench.py newcomer              from a decision to the newcomer's first batch
     scripts/bench.py idle                  memory of processes that wait
     scripts/bench.py pause                 what neighbours notice of a join or a leave
@@ -26,7 +28,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
-BENCHES = ("chain", "newcomer", "idle", "pause", "startup", "backpressure", "storm")
+BENCHES = (
+    "chain",
+    "keyed",
+    "move",
+    "newcomer",
+    "idle",
+    "pause",
+    "startup",
+    "backpressure",
+    "storm",
+)
 
 
 def main(arguments: list[str]) -> int:

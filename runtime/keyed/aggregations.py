@@ -6,6 +6,7 @@ travel with their keys from instance to instance, so they must pickle.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
@@ -15,7 +16,8 @@ Value = Callable[[Any], Any]
 
 
 class Aggregation(ABC):
-    """Write one of your own with these four."""
+    """Write one of your own with these four. If `add` raises, the tuple becomes a dead letter, and
+    the accumulator must be what it was."""
 
     @abstractmethod
     def new(self) -> Any:
@@ -31,7 +33,13 @@ class Aggregation(ABC):
 
     @abstractmethod
     def merge(self, first: Any, second: Any) -> Any:
-        """One accumulator for the tuples of two; sessions that grow together need it."""
+        """One accumulator for the tuples of two, the first of which may be changed in place;
+        sessions that grow together need it."""
+
+    def copy(self, accumulator: Any) -> Any:
+        """One that stays as it is, whatever is added to the other. Asked when a late tuple changes
+        a window of which a result was told already."""
+        return deepcopy(accumulator)
 
 
 def _itself(item: Any) -> Any:
@@ -53,6 +61,9 @@ class _Total(Aggregation):
 
     def merge(self, first: Any, second: Any) -> Any:
         return first + second
+
+    def copy(self, accumulator: Any) -> Any:
+        return accumulator
 
 
 class _Tally(_Total):
@@ -79,11 +90,14 @@ class _Mean(Aggregation):
 
     def result(self, accumulator: Any) -> Any:
         total, error, n = accumulator
-        return (total + error) / n
+        return (total + error if math.isfinite(error) else total) / n
 
     def merge(self, first: Any, second: Any) -> Any:
         total, error = _added(first[0], first[1] + second[1], second[0])
         return total, error, first[2] + second[2]
+
+    def copy(self, accumulator: Any) -> Any:
+        return accumulator
 
 
 def _added(total: float, error: float, value: float) -> tuple[float, float]:
@@ -111,7 +125,12 @@ class _Extreme(Aggregation):
         return accumulator[0]
 
     def merge(self, first: Any, second: Any) -> Any:
+        if first is None or second is None:
+            return second if first is None else first
         return second if self._better(second[0], first[0]) else first
+
+    def copy(self, accumulator: Any) -> Any:
+        return accumulator
 
 
 def _less(a: Any, b: Any) -> bool:
@@ -123,7 +142,8 @@ def _more(a: Any, b: Any) -> bool:
 
 
 class Collecting(Aggregation):
-    """All tuples, in the order in which they came; `finish` makes a value of them."""
+    """All tuples, in the order in which they came (of sessions that grew together: one session
+    after the other); `finish` makes a value of them."""
 
     def __init__(self, finish: Callable[[list[Any]], Any]) -> None:
         self._finish = finish
@@ -141,6 +161,9 @@ class Collecting(Aggregation):
     def merge(self, first: Any, second: Any) -> Any:
         return first + second
 
+    def copy(self, accumulator: Any) -> Any:
+        return list(accumulator)
+
 
 class Fold:
     """A fold over the tuples of a window, in their order."""
@@ -157,11 +180,13 @@ class Fold:
 
 
 class Reduce:
+    """The first tuple is a copy: it may be needed again, for another window or result."""
+
     def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
         self._fn = fn
 
     def __call__(self, tuples: list[Any]) -> Any:
-        value = tuples[0]
+        value = deepcopy(tuples[0])
         for one in tuples[1:]:
             value = self._fn(value, one)
         return value

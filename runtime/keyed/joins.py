@@ -17,9 +17,11 @@ from anabranch.runtime.keyed.windows import Sliding, Window
 
 @dataclass(slots=True)
 class Met:
-    """The tuples of both sides in one window."""
+    """The tuples of both sides in one window. `told`: its pairs are made; late tuples make theirs
+    at once."""
 
     window: Window
+    told: bool = False
     sides: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
 
 
@@ -27,7 +29,8 @@ class Joining(Handler):
     """Every pair of a left and a right tuple of the same key and window, once per window.
 
     A window's pairs are told when it ends, in the order of the left tuples, then of the right
-    ones. With `lateness_s`, a late tuple makes its pairs at once.
+    ones. With `lateness_s`, a late tuple makes its pairs at once. If `fn` fails for one of the
+    pairs of a window, none of them is told.
     """
 
     def __init__(
@@ -56,16 +59,20 @@ class Joining(Handler):
         open_ = [w for w in windows if w.end + self._lateness_s > time.watermark]
         if not open_:
             time.late(item, time.watermark - windows[-1].end - self._lateness_s)
+            return state, ()
+        # What may fail comes first: a tuple that becomes a dead letter leaves no trace.
         results: list[Any] = []
         for window in open_:
             met = state.get(window.start)
-            if met is None:
-                met = state[window.start] = Met(window)
-                self._set_timers(window, time)
-            if window.end <= time.watermark:
+            if met is not None and met.told:
                 others = met.sides[1 - side]
                 pairs = product([item], others) if side == 0 else product(others, [item])
                 results += [self._fn(key, left, right) for left, right in pairs]
+        for window in open_:
+            met = state.get(window.start)
+            if met is None:
+                met = state[window.start] = Met(window, told=window.end <= time.watermark)
+                self._set_timers(window, time)
             met.sides[side].append(item)
         return state, results
 
@@ -80,9 +87,11 @@ class Joining(Handler):
     ) -> tuple[Any, Iterable[Any]]:
         forget, _, start = timer.name.rpartition(" ")
         if forget:
-            state.pop(float(start), None)
+            del state[float(start)]
             return state, ()
+        # It is over, even if telling of it fails.
         met = state[float(start)] if self._lateness_s else state.pop(float(start))
+        met.told = True
         return state, [self._fn(key, left, right) for left, right in product(*met.sides)]
 
 

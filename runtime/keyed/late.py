@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 
 class Late(NamedTuple):
-    """`by_s`: how far event time had gone beyond the end of the last window of the tuple."""
+    """`by_s`: how far event time had gone beyond the moment until which the tuple would have
+    counted: the end of its last window, and what lateness is allowed."""
 
     key: Any
     tuple: Any

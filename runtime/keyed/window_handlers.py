@@ -27,20 +27,21 @@ END_OF_STREAM = sys.float_info.max
 
 @dataclass(slots=True)
 class Pane:
-    """A window of one key. `revision`: of the next result; 0 until it has ended."""
+    """A window of one key. `revision`: of the next result. `ended`: no timer will tell of it."""
 
     window: Window
     accumulator: Any
     revision: int = 0
+    ended: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A window that gets a tuple. `panes`: what there is of it; sessions may be several."""
+@dataclass(slots=True)
+class Change:
+    """What a tuple makes of panes: of one, of none before, or of sessions that grow together."""
 
-    window: Window
-    accumulator: Any
-    panes: list[Pane]
+    before: list[Pane]
+    after: Pane
+    results: list[Any]
 
 
 Panes = dict[float, Pane]
@@ -58,7 +59,17 @@ class TellAll:
         self._fn = fn
 
     def __call__(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
-        return list(self._fn(key, window, value) or ())
+        made = self._fn(key, window, value)
+        if made is None:
+            return ()
+        try:
+            each = iter(made)
+        except TypeError:
+            raise TypeError(
+                "apply expects a list or another iterable back, or None, "
+                f"got a value of type {type(made).__name__}"
+            ) from None
+        return list(each)
 
 
 def event_time(fn: Callable[[Any], float], item: Any) -> float:
@@ -95,16 +106,18 @@ class TimeWindows(Handler):
         self, key: Any, state: Panes, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         at = event_time(self._time_of, item)
-        targets = self._targets(state, at, time.watermark)
-        if not targets:
-            time.late(item, time.watermark - self._last_end(at) - self._lateness_s)
-        # What may fail comes first: a tuple that does not count leaves no trace.
-        added = [self._aggregation.add(target.accumulator, item) for target in targets]
+        watermark = time.watermark
+        panes = self._panes(state, at, watermark)
+        if not panes:
+            time.late(item, watermark - self._last_end(at) - self._lateness_s)
+            return state, ()
+        # What may fail comes first, and windows that have ended before those that are changed in
+        # place: a tuple that becomes a dead letter leaves no trace.
+        changes = [self._change(key, w, before, item, watermark) for w, before in panes]
         results: list[Any] = []
-        for target, accumulator in zip(targets, added, strict=True):
-            pane = self._settle(state, target, accumulator, time)
-            if pane.window.end <= time.watermark:
-                results += self._end(key, pane)
+        for change in changes:
+            self._settle(state, change, time)
+            results += change.results
         return state, results
 
     def _last_end(self, at: float) -> float:
@@ -112,88 +125,124 @@ class TimeWindows(Handler):
             return at + self._windows.gap_s
         return self._windows.windows_of(at)[-1].end
 
-    def _targets(self, state: Panes, at: float, watermark: float) -> list[Target]:
+    def _panes(self, state: Panes, at: float, watermark: float) -> list[tuple[Window, list[Pane]]]:
+        """The windows that get a tuple, earliest first, each with what there is of it."""
         if isinstance(self._windows, Session):
             return self._session(state, at, self._windows.gap_s, watermark)
-        targets = []
+        panes = []
         for window in self._windows.windows_of(at):
             if window.end + self._lateness_s > watermark:
                 pane = state.get(window.start)
-                accumulator = self._aggregation.new() if pane is None else pane.accumulator
-                targets.append(Target(window, accumulator, [] if pane is None else [pane]))
-        return targets
+                panes.append((window, [] if pane is None else [pane]))
+        return panes
 
-    def _session(self, state: Panes, at: float, gap_s: float, watermark: float) -> list[Target]:
+    def _session(
+        self, state: Panes, at: float, gap_s: float, watermark: float
+    ) -> list[tuple[Window, list[Pane]]]:
         """The one session that a time belongs to; those which it joins become one."""
-        joined = [p for p in state.values() if p.window.start <= at + gap_s and at <= p.window.end]
-        if not joined and at + gap_s + self._lateness_s <= watermark:
+        late = watermark - self._lateness_s
+        joined = [
+            pane
+            for pane in state.values()
+            if pane.window.start < at + gap_s and at < pane.window.end and pane.window.end > late
+        ]
+        if not joined and at + gap_s <= late:
             return []
-        joined.sort(key=lambda p: p.window.start)
-        start = min([at, *(p.window.start for p in joined)])
-        end = max([at + gap_s, *(p.window.end for p in joined)])
-        accumulator = joined[0].accumulator if joined else self._aggregation.new()
-        for pane in joined[1:]:
-            accumulator = self._aggregation.merge(accumulator, pane.accumulator)
-        return [Target(Window(start, end), accumulator, joined)]
+        joined.sort(key=lambda pane: pane.window.start)
+        start = min([at, *(pane.window.start for pane in joined)])
+        end = max([at + gap_s, *(pane.window.end for pane in joined)])
+        return [(Window(start, end), joined)]
 
-    def _settle(self, state: Panes, target: Target, accumulator: Any, time: KeyTime) -> Pane:
+    def _change(
+        self, key: Any, window: Window, before: list[Pane], item: Any, watermark: float
+    ) -> Change:
+        results: list[Any] = []
+        revision = 0
+        for pane in before:
+            revision = max(revision, pane.revision)
+            if pane.window.end <= watermark and not pane.ended:
+                # Its timer is on its way, held up by a change of owner: it was due before.
+                results += self._told(key, pane.window, pane.accumulator, pane.revision)
+                revision = max(revision, pane.revision + 1)
+        ended = window.end <= watermark
+        accumulator = self._gathered(before, keep=ended or revision > 0)
+        accumulator = self._aggregation.add(accumulator, item)
+        if ended:
+            results += self._told(key, window, accumulator, revision)
+            revision += 1
+        return Change(before, Pane(window, accumulator, revision, ended), results)
+
+    def _gathered(self, panes: list[Pane], *, keep: bool) -> Any:
+        """One accumulator of several. `keep`: those of the panes stay as they are."""
+        aggregation = self._aggregation
+        if not panes:
+            return aggregation.new()
+        accumulator = panes[0].accumulator
+        if keep or len(panes) > 1:
+            accumulator = aggregation.copy(accumulator)
+        for pane in panes[1:]:
+            accumulator = aggregation.merge(accumulator, pane.accumulator)
+        return accumulator
+
+    def _settle(self, state: Panes, change: Change, time: KeyTime) -> None:
         """Put what a window has become in the place of what it was."""
-        if len(target.panes) == 1 and target.panes[0].window == target.window:
-            pane = target.panes[0]
-            pane.accumulator = accumulator
-            return pane
-        revision = max((pane.revision for pane in target.panes), default=0)
-        for pane in target.panes:
-            self._close(state, pane, time)
-        window = target.window
-        pane = state[window.start] = Pane(window, accumulator, revision)
-        name = repr(window.start)
-        if window.end > time.watermark:
+        before, after = change.before, change.after
+        window, name = after.window, repr(after.window.start)
+        if len(before) == 1 and before[0].window == window:
+            state[window.start] = after
+            if after.ended and not before[0].ended:
+                time.cancel_timer(name)
+            return
+        for pane in before:
+            del state[pane.window.start]
+            time.cancel_timer(repr(pane.window.start))
+            time.cancel_timer(_FORGET + repr(pane.window.start))
+        state[window.start] = after
+        if not after.ended:
             time.set_timer(window.end, name)
         if self._lateness_s:
             time.set_timer(window.end + self._lateness_s, _FORGET + name)
-        return pane
 
-    def _close(self, state: Panes, pane: Pane, time: KeyTime) -> None:
-        del state[pane.window.start]
-        name = repr(pane.window.start)
-        time.cancel_timer(name)
-        time.cancel_timer(_FORGET + name)
-
-    def _end(self, key: Any, pane: Pane) -> Iterable[Any]:
-        value = self._aggregation.result(pane.accumulator)
-        results = self._tell(key, pane.window, value, pane.revision)
-        pane.revision += 1
-        return results
+    def _told(self, key: Any, window: Window, accumulator: Any, revision: int) -> Iterable[Any]:
+        return self._tell(key, window, self._aggregation.result(accumulator), revision)
 
     def on_timer(
         self, key: Any, state: Panes, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         if timer.name.startswith(_FORGET):
-            state.pop(float(timer.name.removeprefix(_FORGET)), None)
+            del state[float(timer.name.removeprefix(_FORGET))]
             return state, ()
         start = float(timer.name)
-        if self._lateness_s:
-            return state, self._end(key, state[start])
-        results = self._end(key, state[start])
-        del state[start]
+        # It has ended, even if telling of it fails.
+        pane = state[start] if self._lateness_s else state.pop(start)
+        pane.ended = True
+        results = self._told(key, pane.window, pane.accumulator, pane.revision)
+        pane.revision += 1
         return state, results
 
 
 @dataclass(slots=True)
 class Tail:
-    """The last tuples of a key, and how many there have been; `since`: since the last window."""
+    """The last tuples of a key, and how many there have been; `since`: since the last window.
+    `failures`: how often telling of the present window has failed."""
 
     tuples: list[Any]
     seen: int = 0
     since: int = 0
+    failures: int = 0
 
 
 class CountWindows(Handler):
-    def __init__(self, windows: Count, aggregation: Aggregation, tell: Tell) -> None:
+    """If telling of a window fails, the tuple that completes it is tried again up to `retries`
+    times; then it is a dead letter, and the window is passed over."""
+
+    def __init__(
+        self, windows: Count, aggregation: Aggregation, tell: Tell, *, retries: int = 0
+    ) -> None:
         self._windows = windows
         self._aggregation = aggregation
         self._tell = tell
+        self._retries = retries
 
     def new_state(self, key: Any) -> Tail:
         return Tail([])
@@ -201,6 +250,17 @@ class CountWindows(Handler):
     def on_tuple(
         self, key: Any, state: Tail, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
+        # A tuple that cannot count must show it now, not in every window that it would be in.
+        self._aggregation.add(self._aggregation.new(), item)
+        results: Iterable[Any] = ()
+        completes = state.since + 1 == self._windows.every
+        if completes:
+            last = [*state.tuples, item][-self._windows.tuples :]
+            try:
+                results = self._told(key, last, state.seen + 1)
+            except Exception:
+                self._note_failure(state)
+                raise
         if not state.seen:
             time.set_timer(END_OF_STREAM)
         state.tuples.append(item)
@@ -208,20 +268,32 @@ class CountWindows(Handler):
             del state.tuples[0]
         state.seen += 1
         state.since += 1
-        return state, self._end(key, state) if state.since == self._windows.every else ()
+        if completes:
+            self._begin_next(state)
+        return state, results
 
-    def _end(self, key: Any, state: Tail) -> Iterable[Any]:
-        accumulator = self._aggregation.new()
-        for one in state.tuples:
-            accumulator = self._aggregation.add(accumulator, one)
-        window = Window(state.seen - len(state.tuples), state.seen)
-        state.since = 0
+    def _note_failure(self, state: Tail) -> None:
+        state.failures += 1
+        if state.failures > self._retries:
+            self._begin_next(state)
+
+    def _begin_next(self, state: Tail) -> None:
+        state.since = state.failures = 0
         if self._windows.every == self._windows.tuples:
             state.tuples = []
+
+    def _told(self, key: Any, tuples: list[Any], seen: int) -> Iterable[Any]:
+        accumulator = self._aggregation.new()
+        for one in tuples:
+            accumulator = self._aggregation.add(accumulator, one)
+        window = Window(seen - len(tuples), seen)
         return self._tell(key, window, self._aggregation.result(accumulator), 0)
 
     def on_timer(
         self, key: Any, state: Tail, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         """The end of the stream: what has come since the last window makes one more."""
-        return state, self._end(key, state) if state.since else ()
+        if not state.since:
+            return state, ()
+        state.since = 0
+        return state, self._told(key, state.tuples, state.seen)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from anabranch.runtime.graph import PipelineError, Retry, Scale, Stream
+from anabranch.runtime.graph import PipelineError, Retry, Scale, Stream, as_retry
 from anabranch.runtime.keyed.aggregations import Aggregation, Collecting, Fold, Reduce
 from anabranch.runtime.keyed.handler import Handler
 from anabranch.runtime.keyed.joins import Enriching, Joining
@@ -113,7 +113,8 @@ class WindowedStream:
     ) -> Stream:
         make: Callable[[], Handler]
         if isinstance(self.windows, Count):
-            make = partial(CountWindows, self.windows, aggregation, tell)
+            retries = as_retry(retry).attempts
+            make = partial(CountWindows, self.windows, aggregation, tell, retries=retries)
         else:
             time = self.time or _time_of(name, self.keyed)
             lateness_s = float(self.lateness_s)
@@ -143,8 +144,14 @@ class JoinedStream:
                 f"got {self.windows!r}"
             )
         _check_keyed("join", self.right)
-        if not isinstance(self.time, tuple):
-            _check_late("join", self.time, self.lateness_s, self.late)
+        times = self.time if isinstance(self.time, tuple) else (self.time, self.time)
+        if len(times) != 2 or (None in times and times != (None, None)):
+            raise PipelineError(
+                "join: time must be a function for the tuples of both streams, or two of them, "
+                f"(left, right), got {self.time!r}"
+            )
+        for time in times:
+            _check_late("join", time, self.lateness_s, self.late)
 
     def apply(
         self,
@@ -156,13 +163,11 @@ class JoinedStream:
     ) -> Stream:
         """One result `fn(key, left, right)` for each pair, when their window ends."""
         check_function(f"join {name!r}", fn)
-        if isinstance(self.time, tuple):
-            times = self.time
-        else:
-            times = (
-                self.time or _time_of(name, self.left),
-                self.time or _time_of(name, self.right),
-            )
+        given = self.time if isinstance(self.time, tuple) else (self.time, self.time)
+        times = (
+            given[0] or _time_of(name, self.left),
+            given[1] or _time_of(name, self.right),
+        )
         make = partial(Joining, self.windows, times, float(self.lateness_s), fn)
         keyed = Keyed(f"join {self.windows}", make, late=self.late)
         return self.left.operator(name, keyed, right=self.right, scale=scale, retry=retry)
@@ -193,13 +198,17 @@ class EnrichedStream:
 
 
 def _time_of(name: str, keyed: KeyedStream) -> TimeOf:
-    """How event time is read from the tuples of a stream, if it is known."""
+    """How event time is read from the tuples of a stream, if it is known; what a user has said
+    of it counts more than what is known of windows."""
     operators = [keyed.stream.pipeline.operators[o] for o in keyed.stream.operators]
-    if all(o.keyed is not None and o.keyed.makes_windows for o in operators):
-        return window_time
-    times = {o.timing.fn for o in operators if o.timing is not None}
-    if len(times) == 1 and all(o.timing is not None for o in operators):
-        return times.pop()
+    known: list[TimeOf] = []
+    for operator in operators:
+        if operator.timing is not None:
+            known.append(operator.timing.fn)
+        elif operator.keyed is not None and operator.keyed.makes_windows:
+            known.append(window_time)
+    if len(known) == len(operators) and all(fn == known[0] for fn in known):
+        return known[0]
     raise PipelineError(
         f"{name!r}: which event time have its tuples? Give window(..., time=fn), a function of a "
         "tuple to seconds, or call .event_time(fn, ...) on the stream just before .key_by(...)"

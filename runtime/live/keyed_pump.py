@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 now = time.monotonic
 
-CHUNK_BYTES = 128 * 1024
+CHUNK_BYTES = 256 * 1024
 CHUNKS_UNDER_WAY_MAX = 16
 """Pieces of state that are sent and not acknowledged yet."""
 KEPT_TUPLES_MAX = 65_536

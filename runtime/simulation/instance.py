@@ -235,7 +235,7 @@ class Instance:
             case messages.Start(preds=preds):
                 progress.begin(preds, watermark)
             case messages.Join(new=new) if new and sender.operator in self.upstream:
-                self._in_turn(lambda: progress.add(sorted(new), sender))
+                self._in_turn(lambda: progress.add(new, sender))
             case messages.Eos() | messages.LeaveAck():
                 self._in_turn(lambda: progress.remove(sender))
             case messages.Fin():

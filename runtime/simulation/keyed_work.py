@@ -169,6 +169,8 @@ class KeyedWork(QueueWork):
         place = (str(me.me.operator), one.key)
         if sentence := self.lineage.take(place, one.maker, one.item):
             raise Fault(f"K1: {sentence}")
+        if one.group not in self.states:
+            raise Fault(f"K: {me.me} processes {one.item} of group {one.group}, which has moved")
         self.states[one.group].fold(one, self.keys)
         return [] if self.keys.window_s is not None else self.results_of(one, place)
 
@@ -183,8 +185,8 @@ class KeyedWork(QueueWork):
     # -- event time ----------------------------------------------------------------------------
 
     def advance(self, watermark: float) -> None:
-        ready = [g for g in sorted(self.states) if g not in self.frozen | self._behind]
-        self._close_windows(ready, watermark)
+        """In its turn in the queue, so nothing that was kept is left before it."""
+        self._close_windows([g for g in sorted(self.states) if g not in self.frozen], watermark)
 
     def _close_windows(self, groups: Iterable[Group], watermark: float) -> None:
         operator = self.me.me.operator
@@ -249,11 +251,10 @@ class KeyedWork(QueueWork):
         self.out_has_moved()
 
     def out_has_moved(self) -> None:
-        """W4."""
         if self._freezing is None or self._freezing[0] <= self.frozen:
             return
         groups, heir = self._freezing
-        if heir is not None and self.progress.out < self.me.told[heir]:
+        if heir is not None and not self.is_as_far_as(heir):
             return
         self.progress.hold(FREEZING)
         self.frozen |= groups
@@ -264,18 +265,24 @@ class KeyedWork(QueueWork):
         self._behind -= groups
         self._look_at_freezing()
 
+    def is_as_far_as(self, heir: InstanceId) -> bool:
+        """W4."""
+        return self.progress.out >= self.me.told[heir]
+
     def _look_at_freezing(self) -> None:
-        """Whether what was frozen has come to rest: nothing of it is in work; then it is sent."""
+        """Duty 9: whether what was frozen has come to rest, and all that was made of it is sent."""
         if self._freezing is None or not self._freezing[0] <= self.frozen:
             return
-        if any(one.group in self._freezing[0] for one in self._in_work):
+        if self.is_at_work_on(self._freezing[0]):
             return
         self._freezing = None
         self.send()
-        self.when_sent()
+        self.report_when_sent()
 
-    def when_sent(self) -> None:
-        """Duty 9: nothing of the groups is held any more."""
+    def is_at_work_on(self, groups: Groups) -> bool:
+        return any(one.group in groups for one in self._in_work)
+
+    def report_when_sent(self) -> None:
         self.me.outbox.when_sent(lambda: self.me.feed(events.GroupsFrozen()))
 
     def transfer(self, to: InstanceId, groups: Groups) -> None:

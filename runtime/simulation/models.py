@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.runtime.graph import Scale
+from anabranch.runtime.keyed.groups import group_of
 
 Rule = Literal["pass", "double", "thin"]
 """What becomes of numbered tuples: each goes on, each becomes two, a third is dropped."""
@@ -42,7 +43,7 @@ class Keys:
         return int(self.keys * scattered(root, self.salt) ** self.skew)
 
     def group_of(self, key: int) -> int:
-        return (7 * key + self.salt) % self.groups
+        return group_of(key, self.groups)
 
     def window_of(self, time_s: float) -> int:
         assert self.window_s is not None

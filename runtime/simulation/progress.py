@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.states import Active, ClosingIn, Draining
+from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.simulation.channel import Channel
 from anabranch.runtime.simulation.fault import Fault
 
@@ -30,12 +31,13 @@ FREEZING = "freezing"
 
 
 class Progress:
-    """`heard`: what each predecessor has said; `value`: the least of it. `out`: what this instance
-    may say, `stated`: what it has said."""
+    """`gate`: what each predecessor has said, and the least of it; a source knows its own `value`.
+    `out`: what this instance may say, `stated`: what it has said."""
 
     def __init__(self, me: Instance) -> None:
         self.me = me
-        self.heard: dict[InstanceId, float] = {}
+        self.gate = Gate()
+        self.preds: frozenset[InstanceId] = frozenset()
         self.value = self.out = self.stated = -math.inf
         self._holds: set[Hashable] = set()
 
@@ -44,38 +46,32 @@ class Progress:
     def begin(self, preds: Iterable[InstanceId], value: float) -> None:
         """W2, with all predecessors of the creator; founders begin with nothing. It says nothing
         before it knows whether it expects state."""
-        self.heard = dict.fromkeys(preds, value)
+        self.gate = Gate(value)
+        self.preds = frozenset(preds)
+        self.gate.set_preds(self.preds)
         self.value = value
 
     def say(self, pred: InstanceId, watermark: float) -> None:
-        if pred in self.heard:  # a newcomer may hear of one that left before it was announced
-            self.heard[pred] = max(self.heard[pred], watermark)
-            self._combine()
+        self.gate.heard(pred, watermark)
+        self._look_at_gate()
 
-    def add(self, new: Iterable[InstanceId], creator: InstanceId) -> None:
+    def add(self, new: frozenset[InstanceId], creator: InstanceId) -> None:
         """W1."""
-        for pred in new:
-            self.heard.setdefault(pred, self.inherited(creator))
-        self._combine()
-
-    def inherited(self, creator: InstanceId) -> float:
-        if creator not in self.heard:
-            raise Fault(f"W1: {self.me.me} learns of children of {creator}, which it has not heard")
-        return self.heard[creator]
+        if creator not in self.preds:
+            raise Fault(f"W1: {self.me.me} learns of children of {creator}, which it does not hear")
+        self.preds |= new
+        self.gate.set_preds(self.preds)
+        self._look_at_gate()
 
     def remove(self, pred: InstanceId) -> None:
-        self.heard.pop(pred, None)
-        self._combine()
+        self.preds -= {pred}
+        self.gate.forget(pred)
+        self._look_at_gate()
 
-    def _combine(self) -> None:
-        if not self.heard:
-            return  # nothing will come any more; nobody needs to know
-        value = min(self.heard.values())
-        if value < self.value:
-            raise Fault(f"W: the watermark of {self.me.me} goes back, {self.value} to {value}")
-        if value > self.value:
-            self.value = value
-            self.me.work.advance(value)
+    def _look_at_gate(self) -> None:
+        if self.gate.value > self.value:
+            self.value = self.gate.value
+            self.me.work.advance(self.value)
             self.look()
 
     # -- what this instance says ---------------------------------------------------------------

@@ -1,7 +1,6 @@
 """What a seed stands for: a whole world with its load, its decisions and its faults, as a value.
 
-Everything is drawn before anything happens, so that a failing seed can be read. A decision or a
-fault names whom it concerns by a number from 0 to 1: that share of those that are there then.
+Everything is drawn before anything happens, so that a failing seed can be read.
 """
 
 from __future__ import annotations
@@ -9,43 +8,14 @@ from __future__ import annotations
 import math
 import random
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.graph import Scale
+from anabranch.runtime.simulation.happenings import Action, Damage, Decision, Trouble
 from anabranch.runtime.simulation.keyed_scene import with_keys
 from anabranch.runtime.simulation.models import Model, Rule, Timing
 from anabranch.runtime.simulation.settings import Births, Knobs, Net
-
-Action = Literal["duplicate", "leave", "hand_over", "move"]
-Damage = Literal["cut", "hang_up", "clog", "deafen", "slow"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """At `at_s` one instance of `operator` decides. `n`: children, or groups that move; a
-    keeper hands over through a neighbour if 1, to a fresh instance if 2. `fit`: the instance is
-    one that may do so."""
-
-    at_s: float
-    operator: str
-    action: Action
-    n: int
-    whom: float
-    fit: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trouble:
-    """`cut`: a connection is lost with all that is on it; `hang_up`: its dialer drops it, and what
-    it had written still arrives; `clog`: nothing arrives on a path; `deafen`: an instance reads
-    nothing; `slow`: a host takes `factor` times as long. For `last_s` seconds."""
-
-    at_s: float
-    damage: Damage
-    whom: float
-    last_s: float
-    factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

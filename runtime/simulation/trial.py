@@ -24,11 +24,12 @@ from anabranch.runtime.policies import policy
 from anabranch.runtime.simulation import audit
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.fault import Fault
+from anabranch.runtime.simulation.happenings import Decision
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.keyed_work import KeyedWork
 from anabranch.runtime.simulation.models import BASE
-from anabranch.runtime.simulation.scene import Decision, Scene
+from anabranch.runtime.simulation.scene import Scene
 from anabranch.runtime.simulation.troubles import Troubles, picked
 from anabranch.runtime.simulation.world import Remark, Table, Watch, World
 

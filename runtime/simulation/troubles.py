@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from anabranch.runtime.simulation.happenings import Trouble
 from anabranch.runtime.simulation.host import Host
-from anabranch.runtime.simulation.scene import Trouble
 from anabranch.runtime.simulation.world import World
 
 T = TypeVar("T")

@@ -18,6 +18,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import (
     Assignment,
+    Group,
     Routes,
     belonging_to,
     founding,
@@ -26,6 +27,7 @@ from anabranch.protocol.ownership import (
 )
 from anabranch.protocol.states import Active, ClosingIn, Draining, Spawning, State
 from anabranch.protocol.table import TABLE, Cell
+from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.policies import Policy
 from anabranch.runtime.simulation.board import Board
@@ -174,11 +176,22 @@ class World:
             return ()
         if isinstance(state.own, Spawning) and state.own.migrate:
             return ()
-        groups = sorted(groups_of(state.owned))
-        self.rng.shuffle(groups)
-        among = [creator.me, *new]
-        dealt = [(g, among[i % len(among)]) for i, g in enumerate(groups)]
-        return tuple((g, x) for g, x in dealt if x != creator.me)
+        shares = self._shares(creator, groups_of(state.owned), len(new))
+        return tuple((g, x) for x, share in zip(new, shares, strict=True) for g in sorted(share))
+
+    def _shares(
+        self, creator: Instance, groups: frozenset[Group], receivers: int
+    ) -> list[set[Group]]:
+        """By what the groups have seen, in one of two ways; some world moves the most it can."""
+        states = creator.keyed.states
+        loads = {g: float(len(states[g].folded)) if g in states else 0.0 for g in sorted(groups)}
+        match self.rng.randrange(3):
+            case 0:
+                return balanced(loads, receivers)
+            case 1:
+                return flux(loads, receivers, 0.2)
+            case _:
+                return [set(sorted(groups)[i::receivers]) for i in range(receivers)]
 
     def path(self, a: Instance, b: Instance) -> Path:
         key = (a.host.number, b.host.number)

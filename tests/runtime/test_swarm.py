@@ -12,13 +12,14 @@ import pytest
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.explorer.variants import VARIANTS, Variant
 from anabranch.runtime.simulation import audit
-from anabranch.runtime.simulation.scene import Decision, Scene, Trouble, draw
+from anabranch.runtime.simulation.happenings import Decision, Trouble
+from anabranch.runtime.simulation.scene import Scene, draw
 from anabranch.runtime.simulation.story import told
 from anabranch.runtime.simulation.swarm import Chunk, Tally, run_chunk, swarm
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 
 SEEDS = 150
-BROKEN_SEEDS = 150
+BROKEN_SEEDS = 160
 CAUGHT_LATE = {
     "R3': START leaves out a successor whose LEAVE has told the children",
     "R3': START leaves out a predecessor whose EOS has told the children",
@@ -31,6 +32,11 @@ CAUGHT_LATE = {
     "R14: the answer goes back through the relay",
     "E3: children that know the end already are told again",
     "E6: a finished instance still waits for a successor that has left",
+    "M2: a leaving neighbour relays an offer",
+    "M3: at the end of the stream an heir still promises",
+    "M3: an heir makes a second promise before the first state has come",
+    "M5: a router that leaves does not switch",
+    "M8: the heir owns the groups before it knows the routes of their old owner",
 }
 """They need hundreds of seeds or more; `scripts/swarm.py --break` finds them in minutes, and the
 explorer at once."""
@@ -64,9 +70,11 @@ def test_a_large_world_is_valid() -> None:
     assert outcome.joins + outcome.leaves > 10
 
 
-@pytest.mark.parametrize(
-    "variant", [v for v in VARIANTS if v.name not in CAUGHT_LATE], ids=lambda v: v.name
-)
+CAUGHT_SOON = [v for v in VARIANTS if v.name not in CAUGHT_LATE and not v.broken_duty]
+"""A driver's duties are those of this driver: `test_swarm_keys`."""
+
+
+@pytest.mark.parametrize("variant", CAUGHT_SOON, ids=lambda v: v.name)
 def test_a_broken_rule_is_caught_within_a_few_seeds(variant: Variant) -> None:
     table = {**TABLE, **variant.patch}
     outcomes = (Trial(draw(seed), table=table).run() for seed in range(BROKEN_SEEDS))

@@ -1,0 +1,39 @@
+"""What happens in a scene: decisions and faults, written down before they happen.
+
+Each names whom it concerns by a number from 0 to 1: that share of those that are there then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Action = Literal["duplicate", "leave", "hand_over", "move"]
+Damage = Literal["cut", "hang_up", "clog", "deafen", "slow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """At `at_s` one instance of `operator` decides. `n`: children, or groups that move; a
+    keeper hands over through a neighbour if 1, to a fresh instance if 2. `fit`: the instance is
+    one that may do so."""
+
+    at_s: float
+    operator: str
+    action: Action
+    n: int
+    whom: float
+    fit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trouble:
+    """`cut`: a connection is lost with all that is on it; `hang_up`: its dialer drops it, and what
+    it had written still arrives; `clog`: nothing arrives on a path; `deafen`: an instance reads
+    nothing; `slow`: a host takes `factor` times as long. For `last_s` seconds."""
+
+    at_s: float
+    damage: Damage
+    whom: float
+    last_s: float
+    factor: float

@@ -95,19 +95,17 @@ class Passing(Handler):
 
 
 def _results(returned: Any) -> Iterable[Any]:
-    """All of them, so that a generator that fails half way has given nothing."""
     if returned is None:
         return ()
     if type(returned) is list:
         return returned
     try:
-        each = iter(returned)
+        return iter(returned)
     except TypeError:
         kind = type(returned).__name__
         raise TypeError(
             f"process expects a list or another iterable back, or None, got a value of type {kind}"
         ) from None
-    return list(each)
 
 
 def _with_time(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -165,6 +165,40 @@ class Collecting(Aggregation):
         return list(accumulator)
 
 
+class Folded(Aggregation):
+    """A fold, tuple by tuple: of the tuples nothing is kept but its value."""
+
+    def __init__(self, initial: Any, fn: Callable[[Any, Any], Any]) -> None:
+        self._initial = initial
+        self._fn = fn
+
+    def new(self) -> Any:
+        return self._initial() if callable(self._initial) else deepcopy(self._initial)
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        return self._fn(accumulator, item)
+
+    def result(self, accumulator: Any) -> Any:
+        return deepcopy(accumulator)
+
+    def merge(self, first: Any, second: Any) -> Any:
+        raise TypeError("two values of a fold cannot be made one; sessions keep their tuples")
+
+
+class Reduced(Folded):
+    """As a fold that begins with a copy of the first tuple. The accumulator is (value,), or None
+    before the first."""
+
+    def __init__(self, fn: Callable[[Any, Any], Any]) -> None:
+        super().__init__(None, fn)
+
+    def add(self, accumulator: Any, item: Any) -> Any:
+        return (deepcopy(item) if accumulator is None else self._fn(accumulator[0], item),)
+
+    def result(self, accumulator: Any) -> Any:
+        return deepcopy(accumulator[0])
+
+
 class Fold:
     """A fold over the tuples of a window, in their order."""
 

@@ -9,7 +9,14 @@ from functools import partial
 from typing import Any
 
 from anabranch.runtime.graph import PipelineError, Retry, Scale, Stream, as_retry
-from anabranch.runtime.keyed.aggregations import Aggregation, Collecting, Fold, Reduce
+from anabranch.runtime.keyed.aggregations import (
+    Aggregation,
+    Collecting,
+    Fold,
+    Folded,
+    Reduce,
+    Reduced,
+)
 from anabranch.runtime.keyed.handler import Handler
 from anabranch.runtime.keyed.joins import Enriching, Joining
 from anabranch.runtime.keyed.spec import LATE_RULES, Keyed, LateRule
@@ -47,6 +54,11 @@ class WindowedStream:
                 f"ab.count(...), got {self.windows!r}"
             )
         _check_late("window", self.time, self.lateness_s, self.late)
+        if isinstance(self.windows, Count) and (self.time is not None or self.lateness_s):
+            raise PipelineError(
+                f"window: {self.windows} counts tuples as they come, so time and lateness_s mean "
+                "nothing; leave them out"
+            )
 
     def aggregate(
         self,
@@ -86,9 +98,14 @@ class WindowedStream:
         scale: Scale | None = None,
         retry: Retry | int = 0,
     ) -> Stream:
-        """`value = fn(value, tuple)` over the tuples of each window; an `ab.WindowResult` each."""
+        """`value = fn(value, tuple)` over the tuples of each window; an `ab.WindowResult` each.
+
+        Only the value is kept until the window ends; of sessions, which may grow together, all
+        tuples are.
+        """
         check_function(f"fold {name!r}", fn)
-        return self._add(name, "fold", Collecting(Fold(initial, fn)), tell_result, scale, retry)
+        aggregation = self._by_value(Folded(initial, fn), Fold(initial, fn))
+        return self._add(name, "fold", aggregation, tell_result, scale, retry)
 
     def reduce(
         self,
@@ -100,7 +117,13 @@ class WindowedStream:
     ) -> Stream:
         """As `fold`, beginning with the first tuple of the window."""
         check_function(f"reduce {name!r}", fn)
-        return self._add(name, "reduce", Collecting(Reduce(fn)), tell_result, scale, retry)
+        aggregation = self._by_value(Reduced(fn), Reduce(fn))
+        return self._add(name, "reduce", aggregation, tell_result, scale, retry)
+
+    def _by_value(
+        self, aggregation: Aggregation, finish: Callable[[list[Any]], Any]
+    ) -> Aggregation:
+        return Collecting(finish) if isinstance(self.windows, Session) else aggregation
 
     def _add(
         self,
@@ -119,9 +142,8 @@ class WindowedStream:
             time = self.time or _time_of(name, self.keyed)
             lateness_s = float(self.lateness_s)
             make = partial(TimeWindows, self.windows, time, lateness_s, aggregation, tell)
-        keyed = Keyed(
-            f"{what} {self.windows}", make, late=self.late, makes_windows=tell is tell_result
-        )
+        only_windows = tell is tell_result and self.late != "emit"
+        keyed = Keyed(f"{what} {self.windows}", make, late=self.late, makes_windows=only_windows)
         return self.keyed.operator(name, keyed, scale=scale, retry=retry)
 
 

@@ -125,6 +125,16 @@ def test_reducing_begins_with_the_first_tuple_of_a_window(window: Any) -> None:
     ]
 
 
+@pytest.mark.parametrize("fold", ["fold", "reduce"])
+def test_values_of_sessions_that_grow_together_are_of_all_their_tuples(fold: str) -> None:
+    stream = ab.Pipeline("p").source("events", ab.items([])).event_time(time_of, disorder_s=99.0)
+    sessions = stream.key_by(key_of).window(ab.session(gap=10.0))
+    made = sessions.fold("w", 0, add) if fold == "fold" else sessions.reduce("w", later_one)
+    (result,) = results(made, ("a", 1.0, 1), ("a", 18.0, 2), ("a", 9.0, 4))
+    assert (result.start, result.end) == (1.0, 28.0)
+    assert result.value == (7 if fold == "fold" else ("a", 18.0, 2))
+
+
 def test_a_late_tuple_that_is_allowed_gives_a_revision() -> None:
     windows = events().window(ab.tumbling(10.0), lateness_s=50.0)
     summed = windows.fold("list", list, appended)

@@ -3,19 +3,31 @@ is found out within a few hundred seeds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 
 import pytest
 
 from anabranch.protocol import events, messages
 from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
+from anabranch.protocol.rules.context import Context, Step
+from anabranch.protocol.states import Active, ClosingIn
+from anabranch.protocol.table import TABLE
+from anabranch.runtime.simulation import keyed_audit
+from anabranch.runtime.simulation.happenings import Action, Decision
 from anabranch.runtime.simulation.instance import Instance
+from anabranch.runtime.simulation.keyed_state import GroupState, Open
 from anabranch.runtime.simulation.keyed_work import Groups, KeyedWork
+from anabranch.runtime.simulation.models import Keys, Model, Timing
 from anabranch.runtime.simulation.outbox import KeyedBranch
 from anabranch.runtime.simulation.progress import FREEZING, Progress
 from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.settings import Births, Knobs, Net
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
+from anabranch.runtime.simulation.world import World
 
 SEEDS = 400
 """Half of them have keys."""
@@ -140,21 +152,165 @@ def test_what_is_neglected_is_found_out(neglect: Neglect, monkeypatch: pytest.Mo
     assert outcome.reason.startswith(codes)
 
 
-CAUGHT_LATE: list[tuple[int, Neglect]] = [
-    (4257, ("duty 9: at rest is what is still in work", KeyedWork, "is_at_work_on",
-            _think_nothing_is_in_work, ("K1",))),
-    (8384, ("W5: the giver holds nothing back while it freezes", Progress, "hold",
-            _hold_while_state_is_to_come_only, ("W",))),
+# -- two that the order of the queue and of what is held hides in nearly all seeds ---------------
+
+
+def made_scene(models: tuple[Model, ...], decisions: tuple[Decision, ...], per_s: int) -> Scene:
+    """A source, a keyed operator with two instances and a sink, without any trouble."""
+    return replace(
+        draw(0),
+        edges=(("S", "A"), ("A", "T")),
+        models=models,
+        counts={"S": 1, "A": 2, "T": 1},
+        hosts=((1.0, math.inf),),
+        net=Net(latency_s=0.002, local_s=0.002, jitter=0.0),
+        limits=Limits(batch_tuples_max=10, outbox_tuples_max=1000, linger_s=0.0),
+        knobs=Knobs(tick_s=0.0, read_every_s=0.001, slice_s=0.02, chunk_s=0.0001),
+        births=Births(ready_s=0.001),
+        arrivals={"S": tuple((i / per_s, i + 1) for i in range(per_s))},
+        numbered=True,
+        policy=False,
+        ends=True,
+        safety_s=4.0,
+        decisions=decisions,
+        troubles=(),
+        timing=Timing(step_s=1 / per_s, disorder_s=0.0),
+    )
+
+
+def at_a(at_s: float, action: Action, n: int, whom: float) -> Decision:
+    return Decision(at_s=at_s, operator="A", action=action, n=n, whom=whom, fit=True)
+
+
+def an_heir_duplicates(at_s: float) -> Scene:
+    """While it still works off tuples which came with the state."""
+    keys = Keys(groups=4, keys=8, salt=1)
+    models = (Model(name="S"), Model(name="A", keyed=keys, cost_s=0.02), Model(name="T"))
+    return made_scene(models, (at_a(0.2, "move", 4, 0.0), at_a(at_s, "duplicate", 1, 0.99)), 100)
+
+
+def a_busy_owner_gives(at_s: float) -> Scene:
+    """Its group to its sibling, while the sink has credit for one tuple of each."""
+    keys = Keys(groups=1, keys=1)
+    models = (
+        Model(name="S"),
+        Model(name="A", keyed=keys, cost_s=0.02),
+        Model(name="T", cost_s=0.025),
+    )
+    scene = made_scene(models, (at_a(at_s, "move", 1, 0.0),), 60)
+    limits = replace(scene.limits, credit_tuples=1, batch_tuples_max=1)
+    return replace(scene, limits=limits, knobs=replace(scene.knobs, first_window_tuples=1))
+
+
+HIDDEN: list[tuple[Callable[[float], Scene], Neglect]] = [
+    (an_heir_duplicates, ("W5: the giver holds nothing back while it freezes", Progress, "hold",
+                          _hold_while_state_is_to_come_only, ("W",))),
+    (a_busy_owner_gives, ("duty 9: at rest is what is still in work", KeyedWork, "is_at_work_on",
+                          _think_nothing_is_in_work, ("K2",))),
 ]  # fmt: skip
-"""With the first seed that finds it, since the order of the queue and of what is held hides it
-mostly. When worlds are drawn in another way, look for another one."""
 
 
-@pytest.mark.parametrize(("seed", "neglect"), CAUGHT_LATE, ids=lambda v: str(v)[:40])
-def test_what_is_hidden_mostly_is_found_out(
-    seed: int, neglect: Neglect, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("scene", "neglect"), HIDDEN, ids=["W5", "duty 9: in work"])
+def test_what_is_mostly_hidden_is_found_out_where_it_shows(
+    scene: Callable[[float], Scene], neglect: Neglect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, where, name, broken, codes = neglect
-    assert Trial(draw(seed)).run().verdict is Verdict.VALID
+    scenes = [scene(0.21 + 0.002 * i) for i in range(25)]
+    assert {Trial(s).run().reason for s in scenes} == {""}
     monkeypatch.setattr(where, name, broken)
-    assert Trial(draw(seed)).run().reason.startswith(codes)
+    reasons = [o.reason for o in (Trial(s).run() for s in scenes) if o.verdict is Verdict.INVALID]
+    assert reasons
+    assert all(reason.startswith(codes) for reason in reasons)
+
+
+# -- what the worlds show ----------------------------------------------------------------------
+
+
+def test_worlds_with_keys_are_valid_and_groups_move_with_tuples() -> None:
+    outcomes = [Trial(scene).run() for scene in keyed_scenes(300)]
+    assert {o.reason for o in outcomes if o.verdict is Verdict.INVALID} == set()
+    assert sum(o.verdict is Verdict.VALID for o in outcomes) > 0.9 * len(outcomes)
+    assert sum(o.moves for o in outcomes) > len(outcomes)
+    assert sum(o.handed for o in outcomes) > len(outcomes) / 2
+    assert sum(o.leaves for o in outcomes) > len(outcomes) / 2
+
+
+def test_worlds_with_keys_are_of_many_kinds() -> None:
+    scenes = keyed_scenes(300)
+    assert 100 < len(scenes) < 200
+    keyed = [{m.name: m.keyed for m in s.models if m.keyed} for s in scenes]
+    rows = [sum(a in k and b in k for a, b in s.edges) for s, k in zip(scenes, keyed, strict=True)]
+    sinks = [any(n not in dict(s.edges) for n in k) for s, k in zip(scenes, keyed, strict=True)]
+    windows = [any(keys.window_s for keys in k.values()) for k in keyed]
+    merged = [
+        any(sum(b == n for _, b in s.edges) > 1 for n in k)
+        for s, k in zip(scenes, keyed, strict=True)
+    ]
+    for kind in (rows, sinks, windows, merged):
+        assert sum(map(bool, kind)) > 20
+
+
+def moving_once(at_s: float = 0.3) -> Trial:
+    keys = Keys(groups=4, keys=8, salt=1)
+    models = (Model(name="S"), Model(name="A", keyed=keys, cost_s=0.02), Model(name="T"))
+    return Trial(made_scene(models, (at_a(at_s, "move", 4, 0.0),), 100))
+
+
+def finished() -> World:
+    trial = moving_once()
+    assert trial.run().verdict is Verdict.VALID
+    return trial.world
+
+
+def owners(world: World) -> list[KeyedWork]:
+    return [me.keyed for me in world.instances.values() if me.model.keyed]
+
+
+@pytest.mark.parametrize("harm", ["lost", "doubled", "twice"])
+def test_the_audit_misses_no_state(harm: str) -> None:
+    world = finished()
+    here, there = sorted(owners(world), key=lambda work: len(work.states))
+    group, state = next((g, s) for g, s in sorted(there.states.items()) if s.folded)
+    match harm:
+        case "lost":
+            state.folded.pop()
+        case "doubled":
+            state.folded.append(state.folded[0])
+        case "twice":
+            here.states[group] = GroupState(0.0)
+    (sentence,) = keyed_audit.states(world, keyed_audit.oracle(world).folds)
+    assert sentence.startswith("K5" if harm == "twice" else "K1")
+
+
+def test_the_audit_sees_a_window_that_never_closes() -> None:
+    world = finished()
+    state = next(s for work in owners(world) for s in work.states.values())
+    state.open.append(Open(1, 1, 1, 1, 0.0))
+    found = list(keyed_audit.states(world, keyed_audit.oracle(world).folds))
+    assert [sentence[:1] for sentence in found] == ["W"]
+
+
+def test_the_audit_sees_owners_and_tables_that_disagree() -> None:
+    trial = moving_once()
+    world = trial.world
+    world.found(trial.scene.counts)
+    assert world.clock.run(until_s=0.1, events_max=10_000)
+    assert list(keyed_audit.at_rest(world)) == []
+    work = next(w for w in owners(world) if w.states)
+    group = min(work.states)
+    del work.states[group]
+    source = world.of["S"][0]
+    assert isinstance(source.core.state, Active)
+    source.core.state = replace(source.core.state, routes=source.core.state.routes[1:])
+    assert [s[:2] for s in keyed_audit.at_rest(world)] == ["K6", "K7"]
+
+
+def test_a_keyed_operator_may_end_with_its_groups_but_not_leave_with_them() -> None:
+    """K4 is watched while things happen."""
+
+    def go_with_groups(ctx: Context, state: Active, event: object) -> Step:
+        return ClosingIn(state.succs, state.preds, state.preds), ()
+
+    table = {**TABLE, (Active, events.LeaveDecided): go_with_groups}
+    scene = replace(moving_once().scene, decisions=(at_a(0.3, "leave", 1, 0.99),))
+    assert Trial(scene, table=table).run().reason.startswith("K4: A.1 leaves with key groups")

@@ -231,6 +231,4 @@ def own_what_arrived(state: Active) -> Step:
         if (sender, message) not in early:
             owned, expects = merged(owned, message.owned), expects - {sender}
             effects.append(StateComplete(sender, groups_of(message.owned)))
-    if not effects:
-        return state, ()
     return replace(state, owned=owned, expects=expects, arrived=early), tuple(effects)

@@ -20,6 +20,7 @@ has proved its membership in the handshake; the channels see to that.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgpack
@@ -66,7 +67,7 @@ class Encoder:
         self._skip = 0
         self._tuple_bytes = 0.0
 
-    def encode(self, tuples: list[Any]) -> bytes:
+    def encode(self, tuples: Sequence[Any]) -> bytes:
         """All tuples in one piece, however long; raises whatever pickle raises."""
         if self._skip:
             self._skip -= 1
@@ -77,9 +78,9 @@ class Encoder:
                 return data
             self._refusals = min(self._refusals + 1, _PATIENCE_MAX)
             self._skip = 2**self._refusals - 1
-        return pickle.dumps(tuples, 5)
+        return self._pickled(tuples)
 
-    def encode_batches(self, tuples: list[Any]) -> Encoded:
+    def encode_batches(self, tuples: Sequence[Any]) -> Encoded:
         """Batches of at most `batch_tuples_max` tuples and `batch_bytes_max` bytes, in order.
 
         A single tuple may be longer than that, up to `tuple_bytes_max`; beyond, or if it cannot
@@ -104,7 +105,7 @@ class Encoder:
             return limits.batch_tuples_max
         return max(1, int(0.9 * limits.batch_bytes_max / self._tuple_bytes))
 
-    def _plain(self, tuples: list[Any]) -> bytes | None:
+    def _plain(self, tuples: Sequence[Any]) -> bytes | None:
         try:
             data: bytes = self._pack(tuples)
         except _REFUSED:
@@ -114,7 +115,10 @@ class Encoder:
                 return data if _SCALARS.issuperset(map(type, tuples)) else None
         return data
 
-    def _add(self, tuples: list[Any], result: Encoded) -> None:
+    def _pickled(self, tuples: Sequence[Any]) -> bytes:
+        return pickle.dumps(tuples, 5)
+
+    def _add(self, tuples: Sequence[Any], result: Encoded) -> None:
         try:
             data = self.encode(tuples)
         except Exception:
@@ -131,7 +135,7 @@ class Encoder:
             for start in range(0, count, step):
                 self._add(tuples[start : start + step], result)
 
-    def _add_the_sound(self, tuples: list[Any], result: Encoded) -> None:
+    def _add_the_sound(self, tuples: Sequence[Any], result: Encoded) -> None:
         """Sort out the tuples that cannot be encoded, then encode the others together."""
         sound = []
         for one in tuples:

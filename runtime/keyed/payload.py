@@ -1,38 +1,80 @@
 """Batches on the way to a keyed operator: keys and tuples together, so that nobody works out a key
 twice, and the receiver files a tuple under the very key by which it was routed.
 
-MessagePack gets them as one flat array (key, tuple, key, tuple, …), which costs no object per
-pair; pickle gets pairs, so that what cannot be read of a batch is lost pair by pair. As in
-`anabranch.runtime.payload`, the first byte tells which it is.
+MessagePack gets them as one flat array, first all keys, then all tuples, which costs no object per
+pair; and if each tuple is its own key, as a word that is counted, only once. Pickle gets pairs, so
+that what cannot be read of a batch is lost pair by pair. As in `anabranch.runtime.payload`, the
+first byte tells which it is; how long the array is, whether the keys are in it.
 """
 
 from __future__ import annotations
 
-from itertools import chain
-from typing import Any
+from collections.abc import Iterator, Sequence
+from operator import is_
+from typing import Any, overload
 
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.payload import Encoder
+from anabranch.runtime.payload import Encoder, PayloadError, decode
 from anabranch.runtime.salvage import decode_batch
 
-_PICKLE_FIRST = 0x80
+_PICKLE_FIRST = b"\x80"
+
+Pair = tuple[Any, Any]
+
+
+class Pairs(Sequence[Pair]):
+    """Keys and tuples side by side, equally many; a sequence of pairs that are made when asked
+    for."""
+
+    def __init__(self, keys: list[Any], tuples: list[Any]) -> None:
+        self.keys = keys
+        self.tuples = tuples
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return zip(self.keys, self.tuples, strict=True)
+
+    @overload
+    def __getitem__(self, at: int) -> Pair: ...
+    @overload
+    def __getitem__(self, at: slice) -> Pairs: ...
+    def __getitem__(self, at: int | slice) -> Pair | Pairs:
+        if isinstance(at, slice):
+            return Pairs(self.keys[at], self.tuples[at])
+        return self.keys[at], self.tuples[at]
 
 
 class KeyedEncoder(Encoder):
-    """Encodes lists of (key, tuple)."""
+    """Encodes `Pairs`, or lists of (key, tuple)."""
 
-    def _plain(self, tuples: list[Any]) -> bytes | None:
-        return super()._plain(list(chain.from_iterable(tuples)))
+    def _plain(self, tuples: Sequence[Any]) -> bytes | None:
+        if isinstance(tuples, Pairs):
+            keys, items = tuples.keys, tuples.tuples
+        else:
+            keys, items = [k for k, _ in tuples], [t for _, t in tuples]
+        if all(map(is_, keys, items)):
+            return super()._plain(items)
+        return super()._plain(keys + items)
+
+    def _pickled(self, tuples: Sequence[Any]) -> bytes:
+        return super()._pickled(list(tuples))
 
 
 def decode_keyed(
     data: bytes | memoryview, count: int
 ) -> tuple[list[Any], list[Any], list[DeadLetter]]:
-    """The keys and the tuples of a batch of `count`; what cannot be read. Never raises."""
-    if data[0] == _PICKLE_FIRST:
-        pairs, letters = decode_batch(data, count)
-        return [k for k, _ in pairs], [t for _, t in pairs], letters
-    flat, letters = decode_batch(data, 2 * count)
-    if letters:  # MessagePack that is no MessagePack: nothing of it can be trusted
-        return [], [], letters[:count]
-    return flat[0::2], flat[1::2], []
+    """The keys and the tuples of a batch of `count`, in lists that may be the same one; what
+    cannot be read. Never raises."""
+    if data[:1] != _PICKLE_FIRST:
+        try:
+            flat = decode(data)
+        except PayloadError:
+            flat = []
+        if len(flat) == count:
+            return flat, flat, []
+        if len(flat) == 2 * count:
+            return flat[:count], flat[count:], []
+    pairs, letters = decode_batch(data, count)
+    return [k for k, _ in pairs], [t for _, t in pairs], letters

@@ -16,7 +16,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.groups import GroupCache
-from anabranch.runtime.keyed.payload import KeyedEncoder
+from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs
 from anabranch.runtime.live.branch import Branch, Epoch, Segments, Taken
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.payload import describe
@@ -40,8 +40,8 @@ class OwnerQueue:
             self.segments.add(n, born, epoch)
             self.noted += n
 
-    def take(self, n: int) -> tuple[list[tuple[Any, Any]], float]:
-        pairs = list(zip(self.keys[:n], self.tuples[:n], strict=True))
+    def take(self, n: int) -> tuple[Pairs, float]:
+        pairs = Pairs(self.keys[:n], self.tuples[:n])
         del self.keys[:n]
         del self.tuples[:n]
         self.noted -= len(pairs)
@@ -57,6 +57,8 @@ class KeyedBranch(Branch):
         self._group_of = GroupCache(groups)
         self._queues: dict[InstanceId, OwnerQueue] = {}
         self._by_group: list[OwnerQueue] = [OwnerQueue()] * groups
+        self._sole: OwnerQueue | None = None
+        """The queue of all groups, if there is one."""
         self._routes: Routes = ()
         self._encoder = KeyedEncoder(limits)
         self._held = 0
@@ -70,14 +72,17 @@ class KeyedBranch(Branch):
         dead: list[DeadLetter] = []
         try:
             keys = list(map(self._key, tuples))
-            groups = [self._group_of[key] for key in keys]
+            groups = list(map(self._group_of.__getitem__, keys))
         except Exception:
             tuples, keys, groups, dead = self._the_sound(tuples)
-        by_group = self._by_group
-        for key, one, group in zip(keys, tuples, groups, strict=True):
-            queue = by_group[group]
-            queue.keys.append(key)
-            queue.tuples.append(one)
+        if self._sole is not None:
+            self._sole.keys += keys
+            self._sole.tuples += tuples
+        else:
+            queues = map(self._by_group.__getitem__, groups)
+            for key, one, queue in zip(keys, tuples, queues, strict=True):
+                queue.keys.append(key)
+                queue.tuples.append(one)
         self._held += len(tuples)
         self._note(born)
         return dead
@@ -122,6 +127,8 @@ class KeyedBranch(Branch):
         self._queues = {o: old.get(o) or OwnerQueue() for o in sorted(owners)}
         for route in routes:
             self._by_group[route.group] = self._queues[route.owner]
+        first = self._by_group[0]
+        self._sole = first if all(queue is first for queue in self._by_group) else None
         for queue in old.values():
             self._sort_out(queue)
 

@@ -270,12 +270,22 @@ def test_a_session_that_was_told_grows_by_late_tuples_that_are_allowed() -> None
     assert keeper.forgotten
 
 
-def test_two_sessions_that_were_told_become_one_with_a_revision_beyond_both() -> None:
-    keeper = windows(session(gap=10), lateness_s=500.0)
-    keeper.put((1.0, "a"), (15.0, "c"))
+def test_a_session_that_would_end_with_the_watermark_takes_no_more() -> None:
+    keeper = windows(session(gap=10))
+    keeper.advance(30.0)
+    keeper.put((20.0, "late"))
+    assert keeper.time.late_ones == [((20.0, "late"), 0.0)]
+
+
+@pytest.mark.parametrize("told_again", [1.0, 15.0])
+def test_two_sessions_that_were_told_become_one_with_a_revision_beyond_both(
+    told_again: float,
+) -> None:
+    keeper = windows(session(gap=10), lateness_s=500.0, aggregation=tally())
+    keeper.put((1.0, ""), (15.0, ""))
     keeper.advance(100.0)
-    keeper.put((14.0, "d"))  # the second one has revision 1 now
-    assert keeper.put((8.0, "b")) == [told(1, 25, ["a", "c", "d", "b"], 2)]
+    assert [r.revision for r in keeper.put((told_again, ""))] == [1]
+    assert keeper.put((8.0, "")) == [told(1, 25, 4, 2)]
     assert keeper.advance(math.inf) == []
     assert keeper.forgotten
 
@@ -358,6 +368,34 @@ def test_a_tuple_that_cannot_be_added_leaves_no_trace(kind: Sliding | Session) -
             with pytest.raises(TypeError):
                 keeper.put((at, "five"))
         assert (pickle.dumps(keeper.state), keeper.time.timers) == (before, timers)
+
+
+class InPlace(Aggregation):
+    """Lists that are changed in place wherever that is allowed; a bad tuple is refused."""
+
+    def new(self) -> list[Any]:
+        return []
+
+    def add(self, accumulator: list[Any], item: Timed) -> list[Any]:
+        if item[1] == "bad":
+            raise ValueError("refused")
+        accumulator.append(item[1])
+        return accumulator
+
+    def merge(self, first: list[Any], second: list[Any]) -> list[Any]:
+        first += second
+        return first
+
+    def result(self, accumulator: list[Any]) -> list[Any]:
+        return [*accumulator]
+
+
+def test_a_tuple_that_is_refused_does_not_join_sessions() -> None:
+    keeper = windows(session(gap=10), aggregation=InPlace())
+    keeper.put((1.0, "a"), (15.0, "c"))
+    with pytest.raises(ValueError, match="refused"):
+        keeper.put((8.0, "bad"))
+    assert keeper.advance(math.inf) == [told(1, 11, ["a"]), told(15, 25, ["c"])]
 
 
 @pytest.mark.parametrize("kind", [tumbling(10), sliding(20, every=10), session(gap=10)])

@@ -88,7 +88,7 @@ def test_sliding_windows_are_those_of_exact_arithmetic(size: int, every: int, at
     size, every = max(size, every), min(size, every)
     quarter = Fraction(1, 4)
     first = (at - size) // every + 1
-    exact = [
+    exact: list[Any] = [
         (quarter * n * every, quarter * (n * every + size)) for n in range(first, at // every + 1)
     ]
     assert sliding(size / 4, every=every / 4).windows_of(at / 4) == exact

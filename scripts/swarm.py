@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Many simulated worlds, each drawn from a seed, with decisions and faults: all must be valid.
+Half of them have keyed operators, whose key groups move, and event time.
 
     scripts/swarm.py --seeds 100000 --jobs 2          the small swarm
     scripts/swarm.py --minutes 10 --size large        as many large worlds as fit

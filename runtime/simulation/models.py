@@ -46,8 +46,10 @@ class Keys:
         return group_of(key, self.groups)
 
     def window_of(self, time_s: float) -> int:
+        """The one that ends after this time, and whose forerunner does not."""
         assert self.window_s is not None
-        return math.floor(time_s / self.window_s)
+        window = math.floor(time_s / self.window_s)
+        return window + 1 if self.end_of(window) <= time_s else window
 
     def end_of(self, window: int) -> float:
         assert self.window_s is not None

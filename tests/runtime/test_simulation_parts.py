@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from anabranch.protocol import events, messages
+from anabranch.protocol.credit import Allowance
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Route
 from anabranch.protocol.states import Active, Spawning
 from anabranch.runtime import wording
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.clock import Clock
+from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.keyed_state import GroupState, Kept
+from anabranch.runtime.simulation.lineage import Lineage
 from anabranch.runtime.simulation.links import Lane, Path
-from anabranch.runtime.simulation.models import BASE, expand
-from anabranch.runtime.simulation.outbox import Branch
+from anabranch.runtime.simulation.models import BASE, Keys, Model, Timing, expand
+from anabranch.runtime.simulation.outbox import Branch, KeyedBranch
 
 
 def test_the_clock_keeps_time_and_the_order_of_asking() -> None:
@@ -160,3 +166,145 @@ def test_events_and_messages_are_told_in_words() -> None:
     assert wording.tell(events.BatchReady(B, 1)) == "sends 1 tuple to out.1"
     state = Active(frozenset(), frozenset(), keeper=True, own=Spawning(2))
     assert wording.condition(state) == "Active+Spawning"
+
+
+KEYS = Keys(groups=3, keys=5, window_s=10.0)
+
+
+def test_the_first_of_skewed_keys_are_frequent_and_all_occur() -> None:
+    even, skewed = Keys(groups=2, keys=4), Keys(groups=2, keys=4, skew=4.0)
+    counts = [Counter(k.key_of(root) for root in range(4000)) for k in (even, skewed)]
+    assert all(sorted(c) == [0, 1, 2, 3] for c in counts)
+    assert max(counts[0].values()) < 1.2 * min(counts[0].values())
+    assert counts[1][0] > 2000
+    assert {KEYS.group_of(key) for key in range(100)} == {0, 1, 2}
+
+
+def test_no_tuple_is_older_than_its_source_says() -> None:
+    timing = Timing(step_s=0.5, disorder_s=2.0)
+    times = [timing.time_of(root) for root in range(200)]
+    assert times != sorted(times)
+    assert all(min(times[root:]) >= timing.least_from(root) for root in range(200))
+
+
+def test_a_tuple_at_the_end_of_a_window_is_in_the_next_whatever_floats_do() -> None:
+    keys = Keys(groups=1, keys=1, window_s=0.002308799952229814)
+    for root in range(10_000):
+        time_s = root * 0.002308799952229814
+        window = keys.window_of(time_s)
+        assert keys.end_of(window - 1) <= time_s < keys.end_of(window)
+
+
+def route(group: int, owner: InstanceId, version: int) -> Route:
+    return Route(owner, group, version)
+
+
+def channel_to(peer: InstanceId, credit: int) -> Any:
+    return SimpleNamespace(peer=peer, allowance=Allowance(credit, 1))
+
+
+FIRST, SECOND = InstanceId(OperatorName("sum"), 0), InstanceId(OperatorName("sum"), 1)
+
+
+def test_a_keyed_branch_sends_each_result_to_the_owner_of_its_group() -> None:
+    branch = KeyedBranch(OperatorName("sum"), lambda item: item % 2)
+    channels = [channel_to(FIRST, 2), channel_to(SECOND, 0)]
+    branch.change_view(channels, (route(0, FIRST, 0), route(1, SECOND, 0)))
+    branch.hold(5, 1.0, [10, 11, 12, 13, 14])
+    assert branch.next(9, random.Random(0)) == (channels[0], 2, 1.0, [10, 12])
+    channels[0].allowance.spend(2, 0)
+    assert branch.next(9, random.Random(0)) is None
+    assert (branch.held, branch.made, branch.gone) == (3, 5, 1)
+
+
+def test_held_results_go_to_whoever_owns_their_group_when_they_are_sent() -> None:
+    branch = KeyedBranch(OperatorName("sum"), lambda item: item % 2)
+    channels = [channel_to(FIRST, 9), channel_to(SECOND, 9)]
+    branch.change_view(channels, (route(0, FIRST, 0), route(1, SECOND, 0)))
+    branch.hold(2, 1.0, [10, 11])
+    branch.hold(2, 2.0, [20, 21])
+    branch.change_view(channels, (route(0, SECOND, 1), route(1, SECOND, 0)))
+    assert branch.next(9, random.Random(0)) == (channels[1], 4, 1.0, [10, 11, 20, 21])
+
+
+def test_a_keyed_branch_without_an_owner_is_a_finding() -> None:
+    branch = KeyedBranch(OperatorName("sum"), lambda item: item % 2)
+    branch.change_view([], (route(0, FIRST, 0),))
+    with pytest.raises(Fault, match=r"K3: nobody is known to own group 1 of sum"):
+        branch.hold(1, 1.0, [11])
+
+
+def kept(item: int, *, time_s: float, judged_s: float = 0.0) -> Kept:
+    return Kept(0, item % 2, item, "split", 1.0, time_s, item, judged_s)
+
+
+def folded(*tuples: Kept) -> GroupState:
+    state = GroupState(0.0)
+    for one in tuples:
+        state.fold(one, KEYS)
+    return state
+
+
+def test_the_greatest_tuple_of_each_key_stands_for_a_window_that_is_over() -> None:
+    state = folded(*(kept(n, time_s=t) for n, t in ((2, 1.0), (4, 9.9), (3, 5.0), (6, 10.0))))
+    assert state.close(9.9, KEYS) == []
+    assert [(c.key, c.item, c.end_s) for c in state.close(10.0, KEYS)] == [
+        (0, 4, 10.0),
+        (1, 3, 10.0),
+    ]
+    assert [o.item for o in state.open] == [6]
+
+
+@pytest.mark.parametrize(("closed_s", "judged_s"), [(5.0, 0.0), (0.0, 5.0)])
+def test_a_late_tuple_is_a_finding(closed_s: float, judged_s: float) -> None:
+    state = folded()
+    state.close(closed_s, KEYS)
+    state.fold(kept(1, time_s=5.0, judged_s=judged_s), KEYS)
+    with pytest.raises(Fault, match=r"W: 3 of time 4.9000 is late for group 0"):
+        state.fold(kept(3, time_s=4.9, judged_s=judged_s), KEYS)
+
+
+@pytest.mark.parametrize("most", [1, 2, 100])
+def test_chunks_carry_a_group_whole_and_in_order(most: int) -> None:
+    state = folded(*(kept(n, time_s=float(n)) for n in range(5)))
+    state.close(3.0, KEYS)
+    waiting = [kept(n, time_s=9.0) for n in (7, 8, 9)]
+    chunks = list(state.chunks(4, waiting, most))
+    assert all(chunk.entries <= most and chunk.group == 4 for chunk in chunks)
+    other = GroupState(-1.0)
+    for chunk in chunks:
+        other.add(chunk)
+    assert (other.closed_s, other.folded, other.open) == (3.0, state.folded, state.open)
+    assert [one for chunk in chunks for one in chunk.kept] == waiting
+
+
+def test_an_empty_group_is_a_chunk_too() -> None:
+    (chunk,) = GroupState(8.0).chunks(2, [], 5)
+    assert (chunk.group, chunk.closed_s, chunk.entries) == (2, 8.0, 0)
+
+
+def lineage() -> Lineage:
+    model = Model(name="sum", keyed=KEYS)
+    made = Lineage({OperatorName("sum"): model}, Timing(step_s=1.0, disorder_s=0.0))
+    made.read(A, [1, 2, 3])
+    return made
+
+
+def test_order_is_kept_per_origin_and_place() -> None:
+    made = lineage()
+    made.read(A._replace(number=7), [4])
+    here, there = ("sum", 0), ("sum", 1)
+    assert [made.take(here, "split", n) for n in (1, 4, 2)] == ["", "", ""]
+    assert made.take(there, "split", 1) == ""
+    assert made.take(here, "split", 1) == "key 0 of sum takes 1 of split.0 after a later one"
+    assert made.take(here, "split", 2) != ""  # twice
+    assert made.take(here, "split", 3) == ""
+
+
+def test_results_of_a_key_have_one_order_whoever_owns_it() -> None:
+    made = lineage()
+    made.made("sum", "split", 2, [20], ("sum", 0))
+    made.made("sum", "split", 1, [10], ("sum", 0))
+    assert [made.birth("sum", n)[:2] for n in (10, 20)] == [(1, 1.0), (2, 2.0)]
+    made.take_all(B, "sum", [10, 20])
+    assert made.disorder == {"out": "out.1 takes 20 of key 0 of sum after a later one"}

@@ -235,6 +235,13 @@ def test_worlds_with_keys_are_valid_and_groups_move_with_tuples() -> None:
     assert sum(o.leaves for o in outcomes) > len(outcomes) / 2
 
 
+def test_a_large_world_with_keys_is_valid() -> None:
+    outcome = Trial(draw(12, "large")).run()
+    assert (outcome.verdict, outcome.reason) == (Verdict.VALID, "")
+    assert outcome.leaves + outcome.moves > 10
+    assert outcome.handed > 50
+
+
 def test_worlds_with_keys_are_of_many_kinds() -> None:
     scenes = keyed_scenes(300)
     assert 100 < len(scenes) < 200

@@ -37,7 +37,8 @@ class Pane:
 
 @dataclass(slots=True)
 class Change:
-    """What a tuple makes of panes: of one, of none before, or of sessions that grow together."""
+    """What a tuple makes of panes: of one, of none before, or of sessions that grow together.
+    `before`: what there is no more then."""
 
     before: list[Pane]
     after: Pane
@@ -113,7 +114,7 @@ class TimeWindows(Handler):
             return state, ()
         # What may fail comes first, and windows that have ended before those that are changed in
         # place: a tuple that becomes a dead letter leaves no trace.
-        changes = [self._change(key, w, before, item, watermark) for w, before in panes]
+        changes = [self._change(key, state, w, before, item, watermark) for w, before in panes]
         results: list[Any] = []
         for change in changes:
             self._settle(state, change, time)
@@ -154,10 +155,24 @@ class TimeWindows(Handler):
         return [(Window(start, end), joined)]
 
     def _change(
-        self, key: Any, window: Window, before: list[Pane], item: Any, watermark: float
+        self,
+        key: Any,
+        state: Panes,
+        window: Window,
+        before: list[Pane],
+        item: Any,
+        watermark: float,
     ) -> Change:
         results: list[Any] = []
         revision = 0
+        replaced = before
+        there = state.get(window.start)
+        if there is not None and all(there is not pane for pane in before):
+            # A session that is over, whose timers are held up by a change of owner; another one
+            # begins now where it began.
+            if not there.ended:
+                results += self._told(key, there.window, there.accumulator, there.revision)
+            replaced = [*before, there]
         for pane in before:
             revision = max(revision, pane.revision)
             if pane.window.end <= watermark and not pane.ended:
@@ -170,7 +185,7 @@ class TimeWindows(Handler):
         if ended:
             results += self._told(key, window, accumulator, revision)
             revision += 1
-        return Change(before, Pane(window, accumulator, revision, ended), results)
+        return Change(replaced, Pane(window, accumulator, revision, ended), results)
 
     def _gathered(self, panes: list[Pane], *, keep: bool) -> Any:
         """One accumulator of several. `keep`: those of the panes stay as they are."""

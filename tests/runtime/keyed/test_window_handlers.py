@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.aggregations import Aggregation, Collecting, mean, tally, total
@@ -333,6 +333,8 @@ def test_sessions_of_tuples_that_are_all_allowed_end_up_as_if_none_were_late(
     st.sampled_from([tumbling(10), sliding(20, every=10), session(gap=10)]),
     st.sampled_from([0.0, 5.0, 100.0]),
 )
+@example([(0.0, 11.0), (2.0, 0.0), (0.0, 0.0)], session(gap=10), 0.0)
+@settings(max_examples=1000)
 def test_timers_that_are_held_up_make_no_difference(
     arrivals: list[tuple[float, float]], kind: Sliding | Session, lateness_s: float
 ) -> None:
@@ -352,6 +354,37 @@ def test_timers_that_are_held_up_make_no_difference(
     assert sorted(of_prompt) == sorted(of_held_up)
     assert prompt.time.late_ones == held_up.time.late_ones
     assert held_up.forgotten
+
+
+def test_a_session_that_is_over_is_told_before_another_begins_where_it_began() -> None:
+    keeper = windows(session(gap=10))
+    keeper.put((0.0, "a"))
+    keeper.time.watermark = 11.0  # its timer is held up
+    assert keeper.put((2.0, "b")) == []
+    assert keeper.put((0.0, "c")) == [told(0, 10, ["a"])]
+    assert keeper.advance(math.inf) == [told(0, 12, ["b", "c"])]
+    assert keeper.forgotten
+
+
+def test_timers_of_a_session_that_is_over_do_not_tell_of_the_one_that_began_there() -> None:
+    keeper = windows(session(gap=10), lateness_s=20.0)
+    keeper.put((0.0, "a"))
+    keeper.time.watermark = 31.0
+    assert keeper.put((2.0, "b")) == [told(2, 12, ["b"])]
+    assert keeper.put((0.0, "c")) == [told(0, 10, ["a"]), told(0, 12, ["b", "c"], 1)]
+    assert keeper.advance(math.inf) == []
+    assert keeper.forgotten
+
+
+def test_a_session_that_was_told_and_is_over_is_not_told_again_then() -> None:
+    keeper = windows(session(gap=10), lateness_s=20.0)
+    keeper.put((0.0, "a"))
+    keeper.advance(10.0)
+    keeper.time.watermark = 31.0  # the timer by which it is forgotten is held up
+    assert keeper.put((2.0, "b")) == [told(2, 12, ["b"])]
+    assert keeper.put((0.0, "c")) == [told(0, 12, ["b", "c"], 1)]
+    assert keeper.advance(math.inf) == []
+    assert keeper.forgotten
 
 
 # -- failures --------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
+from itertools import takewhile
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
@@ -17,7 +18,8 @@ class Stamper:
 
     Each device (the whole stream, if no device is told apart) has its latest time; the slowest
     device that is not idle counts, less the allowed disorder. What is too far ahead of the clock
-    does not count (P38). `floor`: where it begins; it never goes back.
+    does not count (P38): a device that sends nothing else is as good as silent, for it would hold
+    up everybody for ever. `floor`: where it begins; it never goes back.
     """
 
     def __init__(self, spec: EventTime, *, floor: float = -math.inf) -> None:
@@ -26,11 +28,12 @@ class Stamper:
         self._spec = spec
         self._floor = floor
         self._latest: dict[Any, float] = {}
-        self._heard: dict[Any, float] = {}
+        self._heard: dict[Any, float] = {}  # who was silent for longest comes first
         self._heard_last: float | None = None
 
     def note(self, tuples: Iterable[Any], now: float, wall: float) -> None:
         """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch."""
+        self._forget_silent(now)
         spec, latest = self._spec, self._latest
         most = math.inf if spec.ahead_s is None else wall + spec.ahead_s
         device: Any = _ALL
@@ -42,25 +45,31 @@ class Stamper:
                 before = latest.get(device, -math.inf)
             except Exception:
                 continue  # who needs its time will say so
-            if not at < math.inf:
-                continue  # no time at all: nan, or one that would end the stream for everybody
-            self._heard[device] = self._heard_last = now
+            if not math.isfinite(at):
+                continue  # no time at all; infinity would end the stream for everybody
             if at > most:
                 self.ahead += 1
-            elif at > before:
+                continue
+            self._heard.pop(device, None)
+            self._heard[device] = self._heard_last = now
+            if at > before:
                 latest[device] = at
 
     def watermark(self, now: float) -> float:
-        """Devices that are idle are forgotten: they begin anew, if ever, so that devices which
-        come and go do not fill the memory."""
-        idle_s = self._spec.idle_s
-        if idle_s is not None:
-            for device in [d for d, heard in self._heard.items() if now - heard >= idle_s]:
-                del self._heard[device]
-                self._latest.pop(device, None)
+        self._forget_silent(now)
         if self._latest:
             self._floor = max(self._floor, min(self._latest.values()) - self._spec.disorder_s)
         return self._floor
+
+    def _forget_silent(self, now: float) -> None:
+        """Devices that are idle begin anew, if ever, so that those which come and go do not fill
+        the memory."""
+        idle_s = self._spec.idle_s
+        if idle_s is not None:
+            silent = takewhile(lambda device: now - self._heard[device] >= idle_s, self._heard)
+            for device in list(silent):
+                del self._heard[device]
+                self._latest.pop(device, None)
 
     def idle(self, now: float) -> bool:
         """Whether nobody has sent anything for long; counted from the first time that this is
@@ -74,7 +83,7 @@ class Stamper:
 class Gate:
     """What all predecessors have said: `value`, the least of it, which never goes back; those that
     are idle are not waited for. `output`: what this instance may say itself, which stays where it
-    is while anybody holds it."""
+    is while anybody holds it; meanwhile it is not idle, for successors would not wait for it."""
 
     def __init__(self, floor: float = -math.inf) -> None:
         self.value = floor
@@ -88,7 +97,11 @@ class Gate:
 
     @property
     def idle(self) -> bool:
-        return bool(self._said) and self._idle.issuperset(self._said)
+        return bool(self._said) and not self._holds and self._idle.issuperset(self._said)
+
+    @property
+    def held(self) -> bool:
+        return bool(self._holds)
 
     def set_preds(self, preds: Iterable[InstanceId]) -> None:
         """These and no others. A new one begins with what its creator has said, if that is among

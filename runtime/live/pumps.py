@@ -36,7 +36,11 @@ class Pump(ABC):
         self._turn_at = now()
         self._linger: asyncio.TimerHandle | None = None
         timing = instance.operator.timing
-        self.stamper = Stamper(timing, floor=instance.gate.value) if timing else None
+        # A newcomer begins with no time of its own: successors know what its creator had said.
+        self.stamper = Stamper(timing) if timing else None
+        self._listened_s = 0.0
+        """How long somebody could have been heard: silence for lack of room is none."""
+        self._noted = False
 
     @property
     @abstractmethod
@@ -65,13 +69,36 @@ class Pump(ABC):
         instance.outbox.hold(results, born)
         instance.counts.tuples_out += len(results)
         if self.stamper is not None:
-            self.stamper.note(results, now(), time.time())
-            instance.watermarks.state(self.stamper.watermark(now()), idle=False)
+            self.stamper.note(results, self._listened_s, time.time())
+            self._noted = True
+            instance.watermarks.ask(self._state_time)
         if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:
             self.send()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
             self._linger = loop.call_later(instance.limits.linger_s, self.send)
+
+    def listen(self, seconds: float) -> None:
+        """So much time has passed. Devices that were silent for long are not waited for."""
+        if self.stamper is None:
+            return
+        if self._noted or self.hears:
+            self._listened_s += seconds
+        self._noted = False
+        self.instance.watermarks.ask(self._state_time)
+
+    @property
+    def hears(self) -> bool:
+        """Whether it would hear of new tuples now: it has room for them, and works on no others."""
+        return self.instance.room.is_set()
+
+    def _state_time(self) -> None:
+        """Event time as it is known from my own results. While state is on its way to me, so are
+        older tuples (W3)."""
+        stamper, instance = self.stamper, self.instance
+        if stamper is not None and not instance.gate.held:
+            watermark, idle = stamper.watermark(self._listened_s), stamper.idle(self._listened_s)
+            instance.watermarks.state(watermark, idle=idle)
 
     async def wait_for_room(self) -> None:
         """Backpressure: go on when successors have taken enough of what is held."""
@@ -105,6 +132,10 @@ class QueuePump(Pump):
     @property
     def drained(self) -> bool:
         return not self._working and not self.instance.intake.tuples
+
+    @property
+    def hears(self) -> bool:
+        return super().hears and not self._working and not self.instance.intake.tuples
 
     async def work(self) -> None:
         intake = self.instance.intake

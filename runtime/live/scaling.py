@@ -106,6 +106,7 @@ class Scaling:
         status_due = now()
         while True:
             await asyncio.sleep(TICK_S)
+            self._instance.pump.listen(TICK_S)
             reading = self._read()
             self._adapt(reading)
             self._decide(reading)

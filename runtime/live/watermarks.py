@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.outbox import Outbox
 
 STATE_EVERY_S = 0.02
+NOTHING = (-math.inf, False)
+"""What is known of a neighbour that has not spoken: its watermark, and whether it is idle."""
 
 
 class Watermarks:
@@ -41,8 +43,9 @@ class Watermarks:
         self._outbox = outbox
         self._stamps = stamps
         self._parting: set[InstanceId] = set()
-        self._wanted = (-math.inf, False)
-        self._stated = (-math.inf, False)
+        self._wanted = NOTHING
+        self._stated = NOTHING
+        self._ask: Callable[[], None] | None = None
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._successors: frozenset[InstanceId] = frozenset()
@@ -51,7 +54,7 @@ class Watermarks:
 
     def change_view(self, succs: frozenset[InstanceId], preds: frozenset[InstanceId]) -> None:
         self._gate.set_preds(preds | self._parting)
-        if succs - self._successors and self._stated[0] > -math.inf:
+        if succs - self._successors and self._stated != NOTHING:
             stated = self._stated
             self._outbox.after_held(lambda branch: _send(branch.channels, stated))
         self._successors = succs
@@ -74,22 +77,33 @@ class Watermarks:
 
     # -- to successors -----------------------------------------------------------------------
 
+    def ask(self, stamps: Callable[[], None]) -> None:
+        """Have `stamps` called, which `state`s what is known: now, or soon if that was just now.
+        So it costs the same whether results come one by one or by the thousand."""
+        self._ask = stamps
+        if self._timer is None and not self._closed:
+            self._time_is_up()
+
     def state(self, watermark: float, *, idle: bool) -> None:
         """State this behind all that is held now; at once, or soon if that was done just now."""
-        if watermark <= self._stated[0] and idle == self._stated[1]:
-            return
-        self._wanted = (max(watermark, self._stated[0]), idle)
-        if self._closed:
-            return
-        if self._timer is None:
+        self._wanted = (max(watermark, self._wanted[0]), idle)
+        if self._wanted != self._stated and self._timer is None and not self._closed:
             self._state_now()
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(STATE_EVERY_S, self._time_is_up)
+            self._wait()
 
     def _time_is_up(self) -> None:
         self._timer = None
+        if (stamps := self._ask) is not None:
+            self._ask = None
+            self._wait()
+            stamps()
         if self._wanted != self._stated:
-            self.state(self._wanted[0], idle=self._wanted[1])
+            self._state_now()
+            if self._timer is None:
+                self._wait()
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(STATE_EVERY_S, self._time_is_up)
 
     def _state_now(self) -> None:
         stated = self._stated = self._wanted

@@ -118,6 +118,23 @@ def test_a_device_with_a_wrong_clock_holds_nobody_back() -> None:
     assert stamper.watermark(0.0) == 100.0
 
 
+def test_a_device_that_sends_wrong_times_only_is_silent() -> None:
+    """Its clock may have broken after it had begun: what it said before holds nobody up."""
+    stamper = by_device(ahead_s=5.0, idle_s=60.0)
+    stamper.note([("broken", 90.0), ("right", 100.0)], 0.0, 100.0)
+    for second in range(1, 61):
+        assert stamper.watermark(second - 0.1) == 90.0
+        stamper.note([("broken", 1e12), ("right", 100.0 + second)], float(second), 100.0 + second)
+    assert stamper.watermark(60.0) == 160.0
+
+
+def test_one_that_hears_wrong_times_only_is_idle() -> None:
+    stamper = Stamper(EventTime(float, ahead_s=5.0, idle_s=60.0))
+    assert not stamper.idle(0.0)
+    stamper.note([1e12], 59.0, 100.0)
+    assert stamper.idle(60.0)
+
+
 @pytest.mark.parametrize("strange", [math.inf, math.nan, -math.inf, "soon", None])
 def test_what_is_no_time_moves_nothing(strange: Any) -> None:
     stamper = Stamper(EventTime(lambda x: x))
@@ -318,6 +335,19 @@ def test_the_output_stays_while_anybody_holds_it() -> None:
     assert gate.output == 20.0
 
 
+def test_a_gate_that_is_held_is_not_idle() -> None:
+    """Successors would go on without it, beyond what it holds back."""
+    gate = Gate()
+    gate.set_preds([A])
+    gate.hold("state")
+    gate.heard(A, 50.0, idle=True)
+    assert gate.held
+    assert not gate.idle
+    gate.release("state")
+    assert not gate.held
+    assert gate.idle
+
+
 class Gates(RuleBasedStateMachine):
     """A gate against what it must be, worked out from the whole of what was said."""
 
@@ -383,7 +413,8 @@ class Gates(RuleBasedStateMachine):
         assert self.gate.value == self.value
         assert self.gate.output == self.output
         assert self.gate.output <= self.gate.value
-        assert self.gate.idle == (bool(self.said) and self.said.keys() == self.idle)
+        all_idle = bool(self.said) and self.said.keys() == self.idle
+        assert self.gate.idle == (all_idle and not self.held)
 
 
 TestGates = Gates.TestCase

@@ -1,0 +1,239 @@
+"""Event time live: sources that fall silent are not waited for, and those without room are not
+silent."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anabranch as ab
+from anabranch.runtime.ends import (
+    Chunk,
+    DeadLetter,
+    Reader,
+    RunContext,
+    Sink,
+    Source,
+    Split,
+    Writer,
+)
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.instance import Instance
+from tests.runtime.network import Kept, Network
+
+IDLE_S = 0.3
+Event = tuple[str, float]
+
+
+class Spoken(Source):
+    """Says what a test tells it to say, when it tells it."""
+
+    def __init__(self) -> None:
+        self.words: asyncio.Queue[list[Any] | None] = asyncio.Queue()
+
+    def say(self, *tuples: Any) -> None:
+        self.words.put_nowait(list(tuples))
+
+    def end(self) -> None:
+        self.words.put_nowait(None)
+
+    def splits(self) -> Iterator[Split]:
+        yield {}
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return SpokenReader(self.words)
+
+
+class SpokenReader(Reader):
+    def __init__(self, words: asyncio.Queue[list[Any] | None]) -> None:
+        self.words = words
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        tuples = await self.words.get()
+        return None if tuples is None else Chunk(tuples)
+
+    def remainder(self) -> Split | None:
+        return None
+
+
+class Shut(Sink):
+    """Takes nothing before it is opened."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+
+    def open(self, context: RunContext) -> Writer:
+        return ShutWriter(self.opened)
+
+
+class ShutWriter(Writer):
+    def __init__(self, opened: asyncio.Event) -> None:
+        self.opened = opened
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        await self.opened.wait()
+        return []
+
+
+def time_of(event: Event) -> float:
+    return event[1]
+
+
+def key_of(event: Event) -> str:
+    return event[0]
+
+
+def counting(left: Source, right: Source, kept: Sink) -> Pipeline:
+    """Tuples per key and 10 s, of two sources together."""
+    pipeline = Pipeline("counting", groups=8)
+    streams = [
+        pipeline.source(name, source).event_time(time_of, idle_s=IDLE_S)
+        for name, source in (("left", left), ("right", right))
+    ]
+    windows = pipeline.merge(*streams).key_by(key_of).window(ab.tumbling(10.0), time=time_of)
+    windows.aggregate("count", ab.tally()).sink("kept", kept)
+    return pipeline
+
+
+def events(start: int, end: int) -> list[Event]:
+    return [(key, float(at)) for at in range(start, end) for key in "abcdefgh"]
+
+
+def expected(*sent: list[Event]) -> Counter[Any]:
+    """(key, start) of each window, with the number of its tuples."""
+    return Counter((key, at // 10 * 10) for some in sent for key, at in some)
+
+
+def told(kept: Kept) -> Counter[Any]:
+    assert all(result.revision == 0 for result in kept.tuples)
+    return Counter({(r.key, r.start): r.value for r in kept.tuples})
+
+
+def closed(kept: Kept, until: float) -> bool:
+    """Whether all windows of all keys have been told, up to a time."""
+    return sum(r.end <= until for r in kept.tuples) == 8 * until // 10
+
+
+def letters(network: Network) -> list[str]:
+    return [reason for f in network.final for reason in f.dead_reasons]
+
+
+class Talking:
+    """Lets a source say the events of one second after the other, for as long as a test waits."""
+
+    def __init__(self, source: Spoken) -> None:
+        self.source = source
+        self.at = 0
+        self.sent: list[Event] = []
+
+    def go_on(self) -> None:
+        self.say(self.at + 1)
+
+    def say(self, until: int) -> None:
+        some = events(self.at, until)
+        self.at = until
+        self.sent += some
+        self.source.say(*some)
+
+    async def until(self, network: Network, condition: Callable[[], bool]) -> None:
+        def is_so() -> bool:
+            self.go_on()
+            return condition()
+
+        await network.until(is_so)
+
+
+async def test_windows_close_while_one_of_two_sources_is_silent(tmp_path: Path) -> None:
+    left, right, kept = Talking(Spoken()), Talking(Spoken()), Kept()
+    network = Network(counting(left.source, right.source, kept), tmp_path)
+    await network.start()
+    left.say(25)
+    right.say(25)
+    await network.until(lambda: closed(kept, 20))
+    await left.until(network, lambda: closed(kept, 60))
+    right.at = left.at + 10
+    right.go_on()
+    await left.until(network, lambda: closed(kept, right.at // 10 * 10))
+    left.source.end()
+    right.source.end()
+    await network.finish()
+    assert letters(network) == []
+    assert told(kept) == expected(left.sent, right.sent)
+    assert network.unbalanced() == []
+
+
+async def test_a_source_that_was_never_heard_is_not_waited_for_by_newcomers_either(
+    tmp_path: Path,
+) -> None:
+    left, right, kept = Talking(Spoken()), Spoken(), Kept()
+    network = Network(counting(left.source, right, kept), tmp_path)
+    await network.start()
+    await left.until(network, lambda: closed(kept, 20))
+    network.decide("count", "duplicate")
+    await left.until(network, lambda: network.notes["joined"] == 1 and network.at_rest())
+    assert [len(instance.owned()) for instance in network.of("count")] == [4, 4]
+    next_window = left.at // 10 * 10 + 20
+    await left.until(network, lambda: closed(kept, next_window))
+    left.source.end()
+    right.end()
+    await network.finish()
+    assert letters(network) == []
+    assert told(kept) == expected(left.sent)
+
+
+async def test_when_all_are_silent_time_stands_still_and_goes_on_with_the_first(
+    tmp_path: Path,
+) -> None:
+    left, right, kept = Spoken(), Spoken(), Kept()
+    network = Network(counting(left, right, kept), tmp_path)
+    await network.start()
+    left.say(*events(0, 25))
+    right.say(*events(0, 15))
+    (count,) = network.of("count")
+    await network.until(lambda: count.gate.idle)
+    assert count.gate.value < 25
+    right.say(*events(15, 45))
+    await network.until(lambda: not count.gate.idle)
+    await network.until(lambda: closed(kept, 40))
+    left.end()
+    right.end()
+    await network.finish()
+    assert told(kept) == expected(events(0, 25), events(0, 45))
+
+
+def said(instance: Instance) -> tuple[float, bool]:
+    """The watermark that an instance wants to state, and whether it is idle."""
+    return instance.watermarks._wanted
+
+
+async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
+    left, right, shut = Spoken(), Spoken(), Shut()
+    pipeline = Pipeline("blocked")
+    for name, source in (("left", left), ("right", right)):
+        pipeline.source(name, source).event_time(time_of, idle_s=IDLE_S).sink(f"{name}_out", shut)
+    network = Network(
+        pipeline, tmp_path, batch_tuples_max=8, credit_tuples=16, outbox_tuples_max=16
+    )
+    await network.start()
+    (blocked,), (silent,) = network.of("left"), network.of("right")
+    right.say(("a", 1.0))
+    for second in range(100):
+        left.say(("a", float(second)))
+    await network.until(lambda: not blocked.room.is_set())
+    await network.until(lambda: said(silent) == (1.0, True))
+    blocked.pump.listen(100 * IDLE_S)  # what has come until now counts
+    for _ in range(3):
+        blocked.pump.listen(100 * IDLE_S)
+        silent.pump.listen(100 * IDLE_S)
+    await network.until(lambda: blocked.watermarks._timer is None)
+    assert -math.inf < said(blocked)[0] < 99
+    assert not said(blocked)[1]
+    shut.opened.set()
+    await network.until(lambda: said(blocked) == (99.0, True))
+    left.end()
+    right.end()
+    await network.finish()

@@ -197,6 +197,34 @@ def test_a_join_makes_each_pair_once_per_window(
     assert join.forgotten
 
 
+@given(
+    arrivals,
+    st.sampled_from([tumbling(10), sliding(20, every=10)]),
+    st.sampled_from([0.0, 5.0, 100.0]),
+)
+def test_timers_that_are_held_up_make_no_difference(
+    arrivals: list[tuple[int, float, int]], windows: Sliding, lateness_s: float
+) -> None:
+    """A moving key's tuples are judged by the watermarks that they met; its timers come later."""
+    prompt = joining(windows, lateness_s=lateness_s)
+    held_up = joining(windows, lateness_s=lateness_s)
+    of_prompt: list[str] = []
+    of_held_up: list[str] = []
+    watermark = 0.0
+    for number, (side, at, step) in enumerate(arrivals):
+        item = (f"{number},", at)
+        of_prompt += prompt.put(item, side=side)
+        of_held_up += held_up.put(item, side=side)
+        watermark += step
+        of_prompt += prompt.advance(watermark)
+        held_up.time.watermark = watermark
+    of_prompt += prompt.advance(math.inf)
+    of_held_up += held_up.advance(math.inf)
+    assert sorted(of_prompt) == sorted(of_held_up)
+    assert prompt.time.late_ones == held_up.time.late_ones
+    assert held_up.forgotten
+
+
 # -- enriching -------------------------------------------------------------------------------
 
 

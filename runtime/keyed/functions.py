@@ -97,7 +97,7 @@ class Passing(Handler):
 def _results(returned: Any) -> Iterable[Any]:
     if returned is None:
         return ()
-    if type(returned) is list:
+    if isinstance(returned, list):
         return returned
     try:
         return iter(returned)

@@ -146,6 +146,12 @@ def test_what_does_not_compare_fails_and_changes_nothing() -> None:
     assert aggregation.result(accumulator) == 3
 
 
+def test_functions_of_all_tuples_may_take_them_apart() -> None:
+    aggregation = Collecting(lambda tuples: [tuples.pop() for _ in range(2)])
+    accumulator = accumulated(aggregation, [1, 2])
+    assert aggregation.result(accumulator) == aggregation.result(accumulator) == [2, 1]
+
+
 # -- means -----------------------------------------------------------------------------------
 
 
@@ -154,21 +160,25 @@ def test_what_does_not_compare_fails_and_changes_nothing() -> None:
 @example([0.1] * 50)
 def test_a_mean_is_off_by_little_more_than_its_last_digit(numbers: list[float]) -> None:
     """Neumaier: the error is some last digits of the sum, and next to nothing of the summands."""
-    exact = sum(map(Fraction, numbers)) / len(numbers)
-    size = sum(abs(Fraction(x)) for x in numbers) / len(numbers)
+    exact = sum(map(Fraction, numbers), Fraction()) / len(numbers)
+    size = sum((abs(Fraction(x)) for x in numbers), Fraction()) / len(numbers)
     bound = abs(exact) * Fraction(2, 2**52) + size * Fraction(len(numbers) ** 2, 2**104)
     assert abs(Fraction(of(mean(), numbers)) - exact) <= bound + Fraction(5e-324)
 
 
-def test_small_readings_are_not_lost_among_large_ones() -> None:
-    assert of(mean(), [1e16, 1.0, -1e16, 1.0]) == 0.5
-    assert sum([1e16, 1.0, -1e16, 1.0]) / 4 != 0.5
+@pytest.mark.parametrize("numbers", [[1e16, 1.0, -1e16, 1.0], [1.0, 1e100, 1.0, -1e100]])
+def test_small_readings_are_not_lost_among_large_ones(numbers: list[float]) -> None:
+    assert of(mean(), numbers) == 0.5
+    assert reduce(lambda a, b: a + b, numbers) / 4 != 0.5
 
 
 def test_a_mean_of_many_parts_keeps_what_rounding_dropped() -> None:
     aggregation = mean()
     parts = [accumulated(aggregation, [x]) for x in [1e16, 1.0, -1e16, 1.0]]
     assert aggregation.result(reduce(aggregation.merge, parts)) == 0.5
+    first, second = (accumulated(aggregation, part) for part in ([1.0], [1e16, 1.0, -1e16]))
+    assert aggregation.result(aggregation.merge(first, second)) == 0.5
+    assert aggregation.result(aggregation.merge(second, first)) == 0.5
 
 
 @pytest.mark.parametrize(

@@ -97,15 +97,14 @@ class Passing(Handler):
 def _results(returned: Any) -> Iterable[Any]:
     if returned is None:
         return ()
-    if isinstance(returned, list):
-        return returned
     try:
-        return iter(returned)
+        results: Iterable[Any] = returned if isinstance(returned, list) else iter(returned)
     except TypeError:
         kind = type(returned).__name__
         raise TypeError(
             f"process expects a list or another iterable back, or None, got a value of type {kind}"
         ) from None
+    return results
 
 
 def _with_time(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -113,9 +113,9 @@ def told(kept: Kept) -> Counter[Any]:
     return Counter({(r.key, r.start): r.value for r in kept.tuples})
 
 
-def closed(kept: Kept, until: float) -> bool:
+def closed(kept: Kept, until: int) -> bool:
     """Whether all windows of all keys have been told, up to a time."""
-    return sum(r.end <= until for r in kept.tuples) == 8 * until // 10
+    return bool(sum(r.end <= until for r in kept.tuples) == 8 * until // 10)
 
 
 def letters(network: Network) -> list[str]:

@@ -127,10 +127,10 @@ class Moves:
         self._busy: set[int] = set()
         self.watermark = -math.inf
 
-    async def send(self, key: Any, item: Any) -> None:
+    async def send(self, key: Any, item: Any, side: int = 0) -> None:
         self.sent[key].append((item, self.watermark))
         owner = self.bench.all[self.route[self.bench.group(key)]]
-        await owner.run([key], [item], 0, None)
+        await owner.run([key], [item], side, None)
 
     async def send_batch(self, keys: list[Any], first: int, meanwhile: list[Any]) -> None:
         """Tuples numbered from `first`; groups go on moving between their slices."""

@@ -225,8 +225,8 @@ class Worker:
         """A timer is due. Its results are of no input tuple, and so is its dead letter."""
         handler, time = self.handler, self._time
         time.watermark = watermark
+        state = self._store.states[key]
         try:
-            state = self._store.states[key]
             after, made = handler.on_timer(key, state, timer, time)
             made = [*made]
             self._check_end(key, watermark)
@@ -236,6 +236,7 @@ class Worker:
             time.said.clear()
             where = f"{_where(error, key)}, timer {timer.name!r} at {timer.at:g}"
             part.letters.append(DeadLetter(describe(error), None, where))
+            self._shed(key, state)
             return
         part.results += made
         if after is not state:

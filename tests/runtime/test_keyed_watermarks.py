@@ -4,7 +4,6 @@ silent."""
 from __future__ import annotations
 
 import asyncio
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -166,25 +165,6 @@ async def test_windows_close_while_one_of_two_sources_is_silent(tmp_path: Path) 
     assert network.unbalanced() == []
 
 
-async def test_a_source_that_was_never_heard_is_not_waited_for_by_newcomers_either(
-    tmp_path: Path,
-) -> None:
-    left, right, kept = Talking(Spoken()), Spoken(), Kept()
-    network = Network(counting(left.source, right, kept), tmp_path)
-    await network.start()
-    await left.until(network, lambda: closed(kept, 20))
-    network.decide("count", "duplicate")
-    await left.until(network, lambda: network.notes["joined"] == 1 and network.at_rest())
-    assert [len(instance.owned()) for instance in network.of("count")] == [4, 4]
-    next_window = left.at // 10 * 10 + 20
-    await left.until(network, lambda: closed(kept, next_window))
-    left.source.end()
-    right.end()
-    await network.finish()
-    assert letters(network) == []
-    assert told(kept) == expected(left.sent)
-
-
 async def test_when_all_are_silent_time_stands_still_and_goes_on_with_the_first(
     tmp_path: Path,
 ) -> None:
@@ -208,32 +188,3 @@ async def test_when_all_are_silent_time_stands_still_and_goes_on_with_the_first(
 def said(instance: Instance) -> tuple[float, bool]:
     """The watermark that an instance wants to state, and whether it is idle."""
     return instance.watermarks._wanted
-
-
-async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
-    left, right, shut = Spoken(), Spoken(), Shut()
-    pipeline = Pipeline("blocked")
-    for name, source in (("left", left), ("right", right)):
-        pipeline.source(name, source).event_time(time_of, idle_s=IDLE_S).sink(f"{name}_out", shut)
-    network = Network(
-        pipeline, tmp_path, batch_tuples_max=8, credit_tuples=16, outbox_tuples_max=16
-    )
-    await network.start()
-    (blocked,), (silent,) = network.of("left"), network.of("right")
-    right.say(("a", 1.0))
-    for second in range(100):
-        left.say(("a", float(second)))
-    await network.until(lambda: not blocked.room.is_set())
-    await network.until(lambda: said(silent) == (1.0, True))
-    blocked.pump.listen(100 * IDLE_S)  # what has come until now counts
-    for _ in range(3):
-        blocked.pump.listen(100 * IDLE_S)
-        silent.pump.listen(100 * IDLE_S)
-    await network.until(lambda: blocked.watermarks._timer is None)
-    assert -math.inf < said(blocked)[0] < 99
-    assert not said(blocked)[1]
-    shut.opened.set()
-    await network.until(lambda: said(blocked) == (99.0, True))
-    left.end()
-    right.end()
-    await network.finish()

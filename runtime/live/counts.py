@@ -26,8 +26,6 @@ class Counts:
         """What was dead before it was a tuple of ours, or after: bad bytes, results that cannot
         be sent. Not part of `tuples_in`."""
         self.dead_reasons: Counter[str] = Counter()
-        self.handed_out = 0
-        """Taken up, and given to a sibling unprocessed, with their key groups."""
         self.latency = LatencyCounts()
         self.latency_now = LatencyCounts()
         self.joins = 0

@@ -504,6 +504,12 @@ class Instance:
         return self.pump.kept if isinstance(self.pump, KeyedPump) else 0
 
     @property
+    def handed_out(self) -> int:
+        """Tuples given to siblings unprocessed, with their key groups; as the processor counts
+        them, for several transfers may be under way at once."""
+        return self.pump.processor.pended_out if isinstance(self.pump, KeyedPump) else 0
+
+    @property
     def handed_in(self) -> int:
         return self.pump.processor.pended_in if isinstance(self.pump, KeyedPump) else 0
 
@@ -521,7 +527,7 @@ class Instance:
             received=neighbourhood.received,
             queued=self.intake.tuples + self.kept,
             handed_in=self.handed_in,
-            handed_out=counts.handed_out,
+            handed_out=self.handed_out,
             messages=neighbourhood.messages_sent,
             joins=counts.joins,
             leaves=counts.leaves,

@@ -143,14 +143,12 @@ class KeyedPump(QueuePump):
     async def _transfer(self, to: InstanceId, groups: frozenset[Group]) -> None:
         instance = self.instance
         channel = instance.neighbourhood.channel_to(to)
-        before = self.processor.pended_out
         chunks: Iterator[bytes] = self.processor.export(groups, CHUNK_BYTES)
         for chunk in chunks:
             channel.send_state(chunk)
             await asyncio.sleep(0)
             while channel.unacknowledged > CHUNKS_UNDER_WAY_MAX:
                 await instance.next_progress()
-        instance.counts.handed_out += self.processor.pended_out - before
         self._pay()
         instance.feed(events.GroupsTransferred(to))
 

@@ -214,3 +214,18 @@ async def test_joined_streams_meet_every_pair_once_in_a_storm(tmp_path: Path, se
     assert Counter(kept.tuples) == expected
     assert network.unbalanced() == []
     assert network.notes["joined"] > 3
+
+
+async def test_tuples_kept_for_several_newcomers_are_counted_once(tmp_path: Path) -> None:
+    """Their state goes out at the same time, and tuples of all of it are waiting."""
+    n = 60_000
+    pipeline, kept = counting(n, groups=64)
+    network = Network(pipeline, tmp_path, batch_tuples_max=64, credit_tuples=512)
+    await network.start()
+    await network.until(lambda: len(kept.tuples) > n // 10)
+    network.decide("count", "duplicate", 3)
+    await network.finish(30)
+    assert network.notes["joined"] == 1
+    assert sum(f.handed_out for f in network.final) > 0
+    assert network.unbalanced() == []
+    assert Counter(kept.tuples) == expected_counts(n)

@@ -9,9 +9,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from benches.chain import STAGES
 from benches.contestants import ContestantFailed, compete
+from benches.move import judged
+from benches.move_load import GROUPS, Rows
 from benches.result import Result, Settings
 from benches.startup import until_first_tuple_and_exit
 
@@ -108,6 +111,50 @@ def test_a_slow_sink_gets_everything(tmp_path: Path) -> None:
         command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=SCRIPTS, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_words_are_counted_by_every_contestant() -> None:
+    result = bench("keyed", "--lines", "8000", "--runs", "2")["keyed"]
+    assert not result["faults"]
+    figures = rows(result)
+    assert all(len(values) == 2 for values in figures.values())
+    assert figures["a1 ours, one instance counts"][0] > 0
+
+
+def test_what_a_move_costs_is_measured_and_drawn(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from benches import move; from benches.result import Settings\n"
+        "move.SIZES_MB, move.BETWEEN_MB, move.JUDGED_MB = (1,), (1,), 1\n"
+        "move.PICTURE = Path(sys.argv[1]) / 'move.svg'\n"
+        "result = move.measure(Settings(Path(sys.argv[1]), print, runs=1, seconds=1.0))\n"
+        "assert not result.faults, result.faults\n"
+        "print(*(row.name for row in result.rows), sep='\\n')\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=SCRIPTS)
+    assert done.returncode == 0, done.stderr
+    for what in ("to a newcomer", "between two"):
+        assert f"1 MB {what}: longest pause of keys that move" in done.stdout
+    assert (tmp_path / "move.svg").read_text().startswith("<?xml")
+
+
+def test_a_move_is_judged_by_the_tuples_of_groups_that_changed_owner() -> None:
+    # Group 0 stays with 7. Group 1 goes from 7 to 8: one tuple waits from 2.0 to 2.5.
+    table = [
+        (0, 0.5, 0.501, 7),
+        (1, 1.0, 1.001, 7),
+        (0, 1.5, 1.502, 7),
+        (0, 2.1, 2.110, 7),
+        (1, 2.0, 2.500, 8),
+        (0, 2.6, 2.690, 7),
+        (1, 3.0, 3.001, 8),
+    ]
+    found = judged(Rows(*(np.array(column) for column in zip(*table, strict=True))), 1.0, 1.9)
+    assert found is not None
+    assert found._replace(share=found.share * GROUPS) == pytest.approx((1, 2, 10, 500, 600))
+    stays = [row for row in table if row[0] == 0]
+    assert judged(Rows(*(np.array(c) for c in zip(*stays, strict=True))), 1.0, 1.9) is None
 
 
 def test_a_bench_without_a_name_or_with_a_wrong_one_is_wrong_usage(

@@ -13,6 +13,8 @@ W3  Who expects state of key groups holds back its own watermark until all is in
 W4  An heir says how far it is when it accepts; the giver gives nothing away before it is as far.
 W5  Between bringing groups to rest and announcing their new owners the giver holds its own back.
 W6  A predecessor that has left counts until what it had sent is processed.
+W7  Who has heard from nobody for long, though it could have, is idle, and so is who has only idle
+    predecessors and holds nothing back: nobody waits for it.
 """
 
 from __future__ import annotations

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import anabranch as ab
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.ends import (
     Chunk,
-    DeadLetter,
     Reader,
     RunContext,
     Sink,
     Source,
     Split,
-    Writer,
 )
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.instance import Instance
@@ -57,25 +57,6 @@ class SpokenReader(Reader):
 
     def remainder(self) -> Split | None:
         return None
-
-
-class Shut(Sink):
-    """Takes nothing before it is opened."""
-
-    def __init__(self) -> None:
-        self.opened = asyncio.Event()
-
-    def open(self, context: RunContext) -> Writer:
-        return ShutWriter(self.opened)
-
-
-class ShutWriter(Writer):
-    def __init__(self, opened: asyncio.Event) -> None:
-        self.opened = opened
-
-    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
-        await self.opened.wait()
-        return []
 
 
 def time_of(event: Event) -> float:
@@ -165,6 +146,22 @@ async def test_windows_close_while_one_of_two_sources_is_silent(tmp_path: Path) 
     assert network.unbalanced() == []
 
 
+async def test_newcomers_do_not_wait_for_a_source_that_was_never_heard(tmp_path: Path) -> None:
+    left, right, kept = Talking(Spoken()), Spoken(), Kept()
+    network = Network(counting(left.source, right, kept), tmp_path)
+    await network.start()
+    await left.until(network, lambda: closed(kept, 20))
+    network.decide("count", "duplicate")
+    await left.until(network, lambda: [bool(i.owned()) for i in network.of("count")] == [True] * 2)
+    later = left.at // 10 * 10 + 20
+    await left.until(network, lambda: closed(kept, later))
+    left.source.end()
+    right.end()
+    await network.finish()
+    assert letters(network) == []
+    assert told(kept) == expected(left.sent)
+
+
 async def test_when_all_are_silent_time_stands_still_and_goes_on_with_the_first(
     tmp_path: Path,
 ) -> None:
@@ -185,6 +182,74 @@ async def test_when_all_are_silent_time_stands_still_and_goes_on_with_the_first(
     assert told(kept) == expected(events(0, 25), events(0, 45))
 
 
+@asynccontextmanager
+async def alone(pipeline: Pipeline, operator: str, folder: Path) -> AsyncIterator[Instance]:
+    """An instance without neighbours that has not begun: nothing happens by itself."""
+    network = Network(pipeline, folder)
+    instance = network.instances[await network._make(OperatorName(operator), -1)]
+    try:
+        yield instance
+    finally:
+        instance._ended.set_result("over")
+        await network.finish()
+
+
 def said(instance: Instance) -> tuple[float, bool]:
     """The watermark that an instance wants to state, and whether it is idle."""
+    if instance.watermarks._timer is not None:
+        instance.watermarks._timer.cancel()
+        instance.watermarks._time_is_up()
     return instance.watermarks._wanted
+
+
+async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
+    pipeline = counting(Spoken(), Spoken(), Kept())
+    async with alone(pipeline, "left", tmp_path) as left:
+        left.pump.hold([("a", 1.0)], 0.0)
+        left.pump.listen(IDLE_S / 3)
+        left.room.clear()
+        left.pump.listen(IDLE_S)
+        left.pump.listen(IDLE_S)
+        assert said(left) == (1.0, False)
+        left.room.set()
+        left.pump.listen(IDLE_S / 3)
+        assert said(left) == (1.0, False)
+        left.pump.listen(IDLE_S / 2)
+        assert said(left) == (1.0, True)
+        left.pump.hold([("a", 2.0)], 0.0)
+        assert said(left) == (2.0, False)
+
+
+async def test_silence_counts_while_others_are_heard_or_nothing_is_to_be_done(
+    tmp_path: Path,
+) -> None:
+    """Of two devices that an operator hears."""
+    pipeline = Pipeline("devices")
+    events = pipeline.source("events", Spoken()).map("read", lambda event: event)
+    events.event_time(time_of, device=key_of, idle_s=IDLE_S).sink("kept", Kept())
+    async with alone(pipeline, "read", tmp_path) as read:
+        read.pump.hold([("a", 1.0), ("b", 50.0)], 0.0)
+        read.pump.listen(0.0)
+        read.intake.tuples = 1
+        read.pump.listen(2 * IDLE_S)  # a tuple takes its time: nobody can be heard
+        assert said(read) == (1.0, False)
+        read.pump.hold([("b", 60.0)], 0.0)
+        read.pump.listen(2 * IDLE_S)  # it was worked off, as others after it
+        read.pump.hold([("b", 70.0)], 0.0)
+        assert said(read) == (70.0, False)
+        read.intake.tuples = 0
+        read.pump.listen(0.0)
+        read.pump.listen(2 * IDLE_S)
+        assert said(read) == (70.0, True)
+
+
+async def test_nothing_is_said_while_state_is_on_its_way(tmp_path: Path) -> None:
+    async with alone(counting(Spoken(), Spoken(), Kept()), "left", tmp_path) as left:
+        left.pump.hold([("a", 1.0)], 0.0)
+        assert said(left) == (1.0, False)
+        left.gate.hold("state")
+        left.pump.hold([("a", 9.0)], 0.0)
+        assert said(left) == (1.0, False)
+        left.gate.release("state")
+        left.pump.listen(0.1)
+        assert said(left) == (9.0, False)

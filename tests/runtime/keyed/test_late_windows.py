@@ -22,7 +22,7 @@ def time_of(event: Event) -> float:
 
 
 def value_of(event: Event) -> float:
-    return 1.0 / event[2]
+    return float(1 / event[2])
 
 
 def bench_of(windows: Any, **options: Any) -> Bench:

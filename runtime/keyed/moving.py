@@ -87,7 +87,7 @@ class Giver:
         self, group: int, entries: list[Entry], kept: list[Kept], heat: float = 0.0
     ) -> bytes:
         try:
-            return pickle.dumps(([tuple(e) for e in entries], [tuple(k) for k in kept], heat), 5)
+            return pickle.dumps((entries, [tuple(k) for k in kept], heat), 5)
         except Exception as error:
             where = f"group {group}"
             for key, *rest in (*entries, *kept):
@@ -128,7 +128,7 @@ class Arrival:
                 f"operator {operator!r}, group {group}: what was kept by another instance cannot "
                 f"be read here: {describe(error)}"
             ) from error
-        self.entries += map(Entry._make, entries)
+        self.entries += entries
         self.kept += map(Kept._make, kept)
         self.heat = heat
         self.complete = bool(flags & _LAST)

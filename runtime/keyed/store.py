@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from anabranch.runtime.keyed.groups import GroupCache
 from anabranch.runtime.keyed.timers import Names, Timers
 
-
-class Entry(NamedTuple):
-    """All that belongs to a key, ready to travel."""
-
-    key: Any
-    state: Any
-    event: Names
-    processing: Names
+Entry = tuple[Any, Any, Names, Names]
+"""All that belongs to a key, ready to travel: the key, its state, its timers in event time and in
+processing time. A plain tuple, for a group may have many."""
 
 
 class Store:
@@ -48,16 +43,15 @@ class Store:
     def take(self, group: int, keys_max: int) -> list[Entry]:
         """Some keys of a group with all that belongs to them, which are not here any more then."""
         keys = self._keys[group]
-        entries = []
-        for _ in range(min(keys_max, len(keys))):
-            key = keys.pop()
-            event, processing = self.event.take(key), self.processing.take(key)
-            entries.append(Entry(key, self.states.pop(key), event, processing))
-        return entries
+        some = [keys.pop() for _ in range(min(keys_max, len(keys)))]
+        states = map(self.states.pop, some)
+        return list(
+            zip(some, states, self.event.take(some), self.processing.take(some), strict=True)
+        )
 
     def put(self, group: int, entries: list[Entry]) -> None:
         """Their timers sleep until `wake`."""
-        self._keys[group].update(e.key for e in entries)
+        self._keys[group].update([key for key, *_ in entries])
         for key, state, event, processing in entries:
             self.states[key] = state
             self.event.put(key, event)

@@ -61,11 +61,13 @@ class Timers:
     def has(self, key: Any) -> bool:
         return key in self._set
 
-    def take(self, key: Any) -> Names:
-        """Cancel all timers of a key; returns them."""
-        names = self._set.pop(key, {})
-        self._live -= len(names)
-        return names
+    def take(self, keys: list[Any]) -> list[Names]:
+        """Cancel all timers of these keys; returns them, key by key."""
+        if not self._set:
+            return [{}] * len(keys)
+        taken = [self._set.pop(key, {}) for key in keys]
+        self._live -= sum(map(len, taken))
+        return taken
 
     def put(self, key: Any, names: Names) -> None:
         """Timers that do not fire before `wake`."""

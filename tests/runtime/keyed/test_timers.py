@@ -82,7 +82,7 @@ def test_what_is_taken_can_be_put_elsewhere() -> None:
     timers, other = Timers(), Timers()
     timers.set("k", "a", 1.0)
     timers.set("k", "b", 2.0)
-    other.put("k", timers.take("k"))
+    other.put("k", timers.take(["k"])[0])
     assert (len(timers), len(other)) == (0, 2)
     assert due(timers) == due(other) == []
     other.wake(["k"])

@@ -84,7 +84,7 @@ class HandOverDecided:
 @dataclass(frozen=True, slots=True)
 class ChildrenReady:
     """The processes asked for with `SpawnInstances` exist and listen. `moved`: which of my key
-    groups each of them is to have."""
+    groups each of them would have; a fresh keeper gets none."""
 
     new: Ids
     moved: Assignment = ()

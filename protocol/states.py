@@ -201,14 +201,16 @@ def routes_of(state: State) -> Routes:
 
 
 def waiting_for(state: State) -> Ids:
-    """Whose answer an instance in this state needs before it can go on."""
+    """Whose answer, or state of key groups, an instance in this state needs before it can end."""
     match state:
-        case Active(own=Joining(awaiting=a)) | ClosingIn(awaiting=a) | ClosingOut(awaiting=a):
+        case Active(own=Joining(awaiting=a) | Transferring(awaiting=a), expects=e):
+            return a | e
+        case Active(own=Migrating(child=c), expects=e):
+            return e | {c}
+        case Active(expects=e):
+            return e
+        case ClosingIn(awaiting=a) | ClosingOut(awaiting=a):
             return a
-        case Active(own=Transferring(awaiting=a)):
-            return a
-        case Active(own=Migrating(child=c)):
-            return frozenset({c})
         case Finished(succs=s):
             return s
         case _:

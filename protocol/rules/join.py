@@ -65,8 +65,7 @@ def announce_children(ctx: Context, state: Active, event: ChildrenReady) -> Step
     """R1, second half."""
     require(isinstance(state.own, Spawning), "children were delivered that nobody asked for")
     assert isinstance(state.own, Spawning)
-    if event.moved:
-        require(not state.own.migrate, "a new keeper gets its key groups when the old one goes")
+    if event.moved and not state.own.migrate:  # a new keeper gets them when the old one goes
         require({x for _, x in event.moved} <= event.new, "key groups go to children that are none")
         return move.freeze(state, event.new, event.moved)
     neighbours = state.succs | state.preds

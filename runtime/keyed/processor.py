@@ -126,12 +126,6 @@ class KeyedProcessor:
         self.frozen |= groups
         self._look()
 
-    def expect(self, token: Any) -> None:
-        """State will come. Nothing to prepare: tuples that are early are kept in any case."""
-
-    def all_came(self, token: Any) -> None:
-        """All state that was expected so is here."""
-
     def _look(self) -> None:
         self._shut = self.frozen | self._behind
 

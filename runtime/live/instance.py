@@ -24,7 +24,7 @@ from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import Message
 from anabranch.protocol.ownership import Routes, belonging_to, founding, groups_of
-from anabranch.protocol.states import Active, Spawning, preds_of, succs_of, waiting_for
+from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
 from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
@@ -213,7 +213,7 @@ class Instance:
                 self._expect_state(sender)
             case effects.StateComplete(sender=sender, groups=groups):
                 token = self._expected[sender].popleft()
-                self.groups.complete(token, groups, lambda: self._state_is_in(token))
+                self.groups.complete(groups, lambda: self._state_is_in(token))
             case _:
                 assert_never(effect)
 
@@ -252,7 +252,6 @@ class Instance:
         self._expectations += 1
         self._expected[sender].append(self._expectations)
         self.gate.hold(self._expectations)  # W3
-        self.groups.expect(self._expectations)
 
     def _state_is_in(self, token: int) -> None:
         self.gate.release(token)
@@ -294,8 +293,7 @@ class Instance:
 
     def _related(self, peer: InstanceId) -> bool:
         state = self.core.state
-        partners = succs_of(state) | preds_of(state) | waiting_for(state)
-        return peer in partners or (isinstance(state, Active) and peer in state.expects)
+        return peer in succs_of(state) | preds_of(state) | waiting_for(state)
 
     # -- what the agent says ---------------------------------------------------------------
 
@@ -372,10 +370,9 @@ class Instance:
 
     def children_ready(self, children: frozenset[InstanceId]) -> None:
         """The processes asked for are there; each gets its share of the key groups."""
-        state, owned = self.core.state, self.owned()
-        own = state.own if isinstance(state, Active) else None
+        owned = self.owned()
         moved: list[tuple[int, InstanceId]] = []
-        if owned and not (isinstance(own, Spawning) and own.migrate):
+        if owned:
             heat = self.groups.processor.heat()
             shares = self._shares({g: heat[g] for g in owned}, len(children))
             moved = [(g, c) for c, s in zip(sorted(children), shares, strict=True) for g in s]

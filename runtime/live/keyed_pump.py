@@ -87,12 +87,8 @@ class KeyedPump(QueuePump):
     def transfer(self, to: InstanceId, groups: frozenset[Group]) -> None:
         """Duty 10. What came before the last acknowledgement may still be in the intake: its
         tuples of these groups are to be kept first, so this takes its turn behind them."""
-        work = self._transfer(to, groups)
-        self.instance.intake.put_errand(lambda: self.instance.spawn_task(work, f"state to {to}"))
-
-    def expect(self, token: int) -> None:
-        """Tuples of groups that are not here yet may come; `token`: this expectation's own."""
-        self.processor.expect(token)
+        spawn = self.instance.spawn_task
+        self.instance.intake.put_errand(lambda: spawn(self._transfer(to, groups), f"state to {to}"))
 
     def install(self, chunk: bytes) -> None:
         """Duty 11: a piece of state has come."""
@@ -102,13 +98,12 @@ class KeyedPump(QueuePump):
 
         self._add(errand)
 
-    def complete(self, token: int, groups: frozenset[Group], then: Callable[[], None]) -> None:
+    def complete(self, groups: frozenset[Group], then: Callable[[], None]) -> None:
         """All pieces have come, and the core calls the groups mine: process what was kept of them,
         then call `then`."""
 
         async def errand() -> None:
             await self.processor.open(groups)
-            self.processor.all_came(token)
             then()
 
         self._add(errand)
@@ -178,6 +173,9 @@ class KeyedPump(QueuePump):
     async def before_next(self) -> None:
         if self._errands:
             await self._attend()
+        due = self.processor.next_due()
+        if due is not None and due <= (wall := time.time()):
+            self.processor.fire_due(wall)
 
     async def advance(self, watermark: float) -> None:
         self.processor.advance(watermark)
@@ -194,7 +192,7 @@ class KeyedPump(QueuePump):
             await super().wait()
 
     def before_rest(self) -> None:
-        """Processing time passes while nothing comes in."""
+        """The next timer of the clock is news, if nothing comes in before."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -204,27 +202,16 @@ class KeyedPump(QueuePump):
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_s, self.instance.intake.wake)
 
-    async def after_rest(self) -> None:
-        due = self.processor.next_due()
-        if due is not None and due <= time.time():
-            self.processor.fire_due(time.time())
-
     async def _turn(self) -> None:
         await asyncio.sleep(0)
         await self.before_next()
         await self.wait_for_room()
 
     def _emit(self, part: Part) -> None:
-        instance, item = self.instance, part.tag
-        counts = instance.counts
+        item = part.tag
         if item is not None:
-            counts.tuples_in += part.taken + part.pended
-        counts.processed += part.taken - part.dead
-        counts.dead += part.dead
-        counts.dead_beside += len(part.letters) - part.dead
-        instance.scaling.meter.processed(part.taken, part.busy_s)
-        if part.letters:
-            instance.bury(part.letters)
+            self.instance.counts.tuples_in += part.taken + part.pended
+        self._account(part)
         self.results(part.results, item)
         if item is not None and part.last:
             self._done(item)

@@ -192,7 +192,6 @@ class QueuePump(Pump):
             self.instance.check_drained()
         self.before_rest()
         await self.wait()
-        await self.after_rest()
         self._turn_at = now()
 
     async def wait(self) -> None:
@@ -201,8 +200,15 @@ class QueuePump(Pump):
     def before_rest(self) -> None:
         """The queue is empty, and everything is sent."""
 
-    async def after_rest(self) -> None:
-        """There is news."""
+    def _account(self, part: Part) -> None:
+        """Count what became of tuples, and write down those that died."""
+        counts = self.instance.counts
+        counts.processed += part.taken - part.dead
+        counts.dead += part.dead
+        counts.dead_beside += len(part.letters) - part.dead
+        self.instance.scaling.meter.processed(part.taken, part.busy_s)
+        if part.letters:
+            self.instance.bury(part.letters)
 
     async def commit(self) -> None:
         """Before the end of an instance: make safe what was taken."""
@@ -235,14 +241,8 @@ class OperatorPump(QueuePump):
 
     def _emit(self, part: Part) -> None:
         instance, item = self.instance, part.tag
-        counts = instance.counts
-        counts.tuples_in += part.taken
-        counts.processed += part.taken - part.dead
-        counts.dead += part.dead
-        counts.dead_beside += len(part.letters) - part.dead
-        instance.scaling.meter.processed(part.taken, part.busy_s)
-        if part.letters:
-            instance.bury(part.letters)
+        instance.counts.tuples_in += part.taken
+        self._account(part)
         self.hold(part.results, item.born)
         if part.last:
             instance.intake.done(item)

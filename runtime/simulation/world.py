@@ -25,7 +25,7 @@ from anabranch.protocol.ownership import (
     groups_of,
     leading_to,
 )
-from anabranch.protocol.states import Active, ClosingIn, Draining, Spawning, State
+from anabranch.protocol.states import Active, ClosingIn, Draining, State
 from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.latency import LatencyCounts
@@ -170,11 +170,9 @@ class World:
         creator.feed(events.ChildrenReady(frozenset(new), self._share(creator, new)))
 
     def _share(self, creator: Instance, new: list[InstanceId]) -> Assignment:
-        """Key groups for newcomers; a new keeper gets some when the old one goes."""
+        """Key groups for newcomers."""
         state = creator.core.state
         if creator.model.keyed is None or not isinstance(state, Active):
-            return ()
-        if isinstance(state.own, Spawning) and state.own.migrate:
             return ()
         shares = self._shares(creator, groups_of(state.owned), len(new))
         return tuple((g, x) for x, share in zip(new, shares, strict=True) for g in sorted(share))

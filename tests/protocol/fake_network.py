@@ -28,7 +28,7 @@ from anabranch.protocol.ownership import (
     groups_of,
     leading_to,
 )
-from anabranch.protocol.states import Active, Gone, Idle, Spawning
+from anabranch.protocol.states import Active, Gone, Idle
 from tests.protocol.fake_keys import (
     GROUPS,
     Batch,
@@ -306,7 +306,7 @@ class Network:
     def _can_spawned(self) -> Iterator[str]:
         for one in self.living():
             if one.wants:
-                ways = SHARES if groups_of(_owned(one)) and not _migrates(one) else SHARES[:1]
+                ways = SHARES if groups_of(_owned(one)) else SHARES[:1]
                 yield from (f"spawned {one.me} {share}" for share in ways)
 
     def _spawned(self, who: str, share: str) -> None:
@@ -525,8 +525,3 @@ class Network:
 def _owned(one: Instance) -> Routes:
     state = one.core.state
     return state.owned if isinstance(state, Active) else ()
-
-
-def _migrates(one: Instance) -> bool:
-    state = one.core.state
-    return isinstance(state, Active) and isinstance(state.own, Spawning) and state.own.migrate

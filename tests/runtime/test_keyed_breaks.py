@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import anabranch as ab
 from anabranch import testing
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.handler import KeyTime, Timer
+from tests.runtime.network import Kept, Network
+from tests.runtime.test_instances import Numbers
 
 
 def first(pair: tuple[Any, Any]) -> Any:
@@ -47,3 +51,31 @@ def test_timers_of_the_clock_fire_once_at_the_end_of_the_stream() -> None:
     outcome = testing.run(pipeline, {"pairs": [("a", 1), ("a", 2), ("b", 9)]})
     assert sorted(outcome["out"]) == [("a", 2), ("b", 1)]
     assert outcome.dead == {}
+
+
+class Alarm:
+    """Tells how many tuples of its key had come when a timer of the clock fired."""
+
+    def on_tuple(self, key: int, state: dict[str, int], item: int, time: KeyTime) -> None:
+        sum(range(2000))  # so that more comes in than is worked off
+        state["n"] = state.get("n", 0) + 1
+        if state["n"] == 1:
+            time.set_timer(time.now, processing=True)
+
+    def on_timer(
+        self, key: int, state: dict[str, int], timer: Timer, time: KeyTime
+    ) -> list[tuple[int, int]]:
+        return [(key, state["n"])]
+
+
+async def test_timers_of_the_clock_fire_while_tuples_keep_coming(tmp_path: Path) -> None:
+    """An instance that is never at rest has no less a clock."""
+    n = 30_000
+    pipeline, kept = Pipeline("alarm"), Kept()
+    numbers = pipeline.source("numbers", Numbers(n, size=n, chunk=1000))
+    numbers.key_by(lambda i: i % 3).process("alarm", Alarm, state=dict).sink("kept", kept)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    await network.finish(30)
+    assert len(kept.tuples) == 3
+    assert max(seen for _, seen in kept.tuples) < n / 3 / 10

@@ -31,6 +31,8 @@ FILES = (
     "rules/join.py",
     "rules/keeper.py",
     "rules/leave.py",
+    "rules/move.py",
+    "ownership.py",
     "table.py",
     "core.py",
     "session.py",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from anabranch.runtime.graph import Scale
+
 
 def balanced(loads: Mapping[int, float], receivers: int) -> list[set[int]]:
     """The groups that each of `receivers` gets from a giver who keeps the rest: heaviest first,
@@ -49,6 +51,15 @@ def flux(loads: Mapping[int, float], receivers: int, imbalance_max: float) -> li
             carried[taker] += load
             left -= load
     return shares
+
+
+def shares(loads: Mapping[int, float], receivers: int, scale: Scale | None) -> list[set[int]]:
+    """The groups of each newcomer, in the way that an operator's scale names. As long as no load
+    is known, flux would move nothing, and newcomers would be of no use: then all is dealt evenly.
+    """
+    if scale is not None and scale.placement == "flux" and any(loads.values()):
+        return flux(loads, receivers, scale.imbalance_max)
+    return balanced(loads, receivers)
 
 
 def _heaviest_first(loads: Mapping[int, float]) -> list[int]:

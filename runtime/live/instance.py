@@ -28,7 +28,7 @@ from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
 from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
-from anabranch.runtime.keyed.placement import balanced, flux
+from anabranch.runtime.keyed.placement import balanced, shares
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.channel import Channel
@@ -316,7 +316,7 @@ class Instance:
         self.feed(events.LeaveDecided(self._somebody(), self.rng.randrange(2**16)))
 
     def move(self) -> None:
-        """Give the hottest key groups, up to an even share, to a sibling."""
+        """Give half of the load, by key groups, to a sibling."""
         owned = self.owned()
         if not owned:
             self.home.note("veto", "it has no key groups to give away")
@@ -374,15 +374,9 @@ class Instance:
         moved: list[tuple[int, InstanceId]] = []
         if owned:
             heat = self.groups.processor.heat()
-            shares = self._shares({g: heat[g] for g in owned}, len(children))
-            moved = [(g, c) for c, s in zip(sorted(children), shares, strict=True) for g in s]
+            dealt = shares({g: heat[g] for g in owned}, len(children), self.operator.scale)
+            moved = [(g, c) for c, s in zip(sorted(children), dealt, strict=True) for g in s]
         self.feed(events.ChildrenReady(children, tuple(sorted(moved))))
-
-    def _shares(self, loads: dict[int, float], children: int) -> list[set[int]]:
-        scale = self.operator.scale
-        if scale is not None and scale.placement == "flux" and any(loads.values()):
-            return flux(loads, children, scale.imbalance_max)
-        return balanced(loads, children)
 
     def _any_neighbour(self) -> InstanceId | None:
         """Who may know a sibling; None: hand over to a fresh instance."""

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING, Any
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Group
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.payload import decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.intake import Queued
-from anabranch.runtime.live.pumps import QueuePump
+from anabranch.runtime.live.pumps import QueuePump, SinkEnd
 from anabranch.runtime.steps import Part
 
 if TYPE_CHECKING:
@@ -246,16 +245,13 @@ class KeyedSinkPump(KeyedPump):
 
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
-        sink = instance.operator.sink
-        assert sink is not None
-        self._writer = sink.open(instance.context)
-        self._committed = True
+        self._end = SinkEnd(instance)
         self._ready: list[Any] = []
         self._born = now()
 
     @property
     def drained(self) -> bool:
-        return super().drained and self._committed
+        return super().drained and self._end.committed
 
     def results(self, results: list[Any], item: Queued | None) -> None:
         self._ready += results
@@ -273,25 +269,20 @@ class KeyedSinkPump(KeyedPump):
         await self._write()
 
     async def _write(self) -> None:
+        """The processor has counted these tuples as processed; writing is what takes time."""
         if not self._ready:
             return
         tuples, self._ready = self._ready, []
-        counts = self.instance.counts
-        self._committed = False
-        refused: list[DeadLetter] = await self._writer.write(tuples)
-        counts.processed -= len(refused)
-        counts.dead += len(refused)
-        counts.tuples_out += len(tuples) - len(refused)
-        counts.note_latency(1000 * (now() - self._born), len(tuples))
-        if refused:
-            self.instance.bury(refused)
+        refused, seconds = await self._end.write(tuples, self._born)
+        self.instance.counts.processed -= refused
+        self.instance.counts.dead += refused
+        self.instance.scaling.meter.processed(0, seconds)
 
     async def commit(self) -> None:
         await super().commit()
         await self._write()
-        await self._writer.flush()
-        self._committed = True
+        await self._end.commit()
 
     async def close(self) -> None:
         await super().close()
-        await self._writer.close()
+        await self._end.close()

@@ -253,40 +253,59 @@ class OperatorPump(QueuePump):
         await self._processor.close()
 
 
-class SinkPump(QueuePump):
+class SinkEnd:
+    """The writer of a sink, what it has taken, and whether that is safe."""
+
     def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
         sink = instance.operator.sink
         assert sink is not None
+        self.committed = True
+        self._instance = instance
         self._writer = sink.open(instance.context)
-        self._committed = True
 
-    @property
-    def drained(self) -> bool:
-        return super().drained and self._committed
-
-    async def take(self, item: Queued, tuples: list[Any]) -> None:
-        counts, meter = self.instance.counts, self.instance.scaling.meter
-        began = now()
-        self._committed = False
+    async def write(self, tuples: list[Any], born: float) -> tuple[int, float]:
+        """Write tuples; how many were refused, and how many seconds it took."""
+        counts, began = self._instance.counts, now()
+        self.committed = False
         refused = await self._writer.write(tuples)
         ended = now()
-        counts.tuples_in += len(tuples)
-        counts.dead += len(refused)
-        counts.processed += len(tuples) - len(refused)
         counts.tuples_out += len(tuples) - len(refused)
-        counts.note_latency(1000 * (ended - item.born), len(tuples))
-        meter.processed(len(tuples), ended - began)
+        counts.note_latency(1000 * (ended - born), len(tuples))
         if refused:
-            self.instance.bury(refused)
-        self.instance.intake.done(item)
+            self._instance.bury(refused)
+        return len(refused), ended - began
 
     async def commit(self) -> None:
         await self._writer.flush()
-        self._committed = True
+        self.committed = True
 
     async def close(self) -> None:
         await self._writer.close()
+
+
+class SinkPump(QueuePump):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._end = SinkEnd(instance)
+
+    @property
+    def drained(self) -> bool:
+        return super().drained and self._end.committed
+
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        counts = self.instance.counts
+        refused, seconds = await self._end.write(tuples, item.born)
+        counts.tuples_in += len(tuples)
+        counts.dead += refused
+        counts.processed += len(tuples) - refused
+        self.instance.scaling.meter.processed(len(tuples), seconds)
+        self.instance.intake.done(item)
+
+    async def commit(self) -> None:
+        await self._end.commit()
+
+    async def close(self) -> None:
+        await self._end.close()
 
 
 class SourcePump(Pump):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import anabranch as ab
@@ -79,3 +80,18 @@ async def test_timers_of_the_clock_fire_while_tuples_keep_coming(tmp_path: Path)
     await network.finish(30)
     assert len(kept.tuples) == 3
     assert max(seen for _, seen in kept.tuples) < n / 3 / 10
+
+
+async def test_a_keyed_sink_is_as_busy_as_its_writing(tmp_path: Path) -> None:
+    """Or a slow one would never ask for more instances."""
+    pipeline, kept = Pipeline("slow"), Kept(delay_s=0.001)
+    numbers = pipeline.source("numbers", Numbers(1500))
+    numbers.key_by(lambda i: i % 7).sink("kept", kept)
+    network = Network(pipeline, tmp_path, batch_tuples_max=32)
+    await network.start()
+    (sink,) = network.of("kept")
+    await network.until(lambda: len(kept.tuples) > 1000)
+    reading = sink.scaling.meter.reading(monotonic(), keeper=True)
+    assert reading.capacity is not None
+    assert reading.capacity < 3000
+    await network.finish()

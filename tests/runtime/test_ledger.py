@@ -204,6 +204,16 @@ def test_what_a_sibling_without_account_was_handed_is_in_flight_not_lost() -> No
     assert not found.balanced
 
 
+def test_what_a_sibling_without_account_has_handed_out_is_no_fault_either() -> None:
+    """It was killed; who took over from it has more than the others have handed out."""
+    finals = siblings()
+    del finals["work"]
+    finals = changed(finals, "out", received={"work.1": 4}, tuples_in=4, processed=4, tuples_out=4)
+    found = ledger(finals, {"work.0": None})
+    assert (found.lost, found.duplicated) == (0, 0)
+    assert not found.balanced
+
+
 @given(
     st.integers(1, 3).flatmap(
         lambda n: st.lists(

@@ -266,7 +266,7 @@ class Pipeline:
         if operator.keyed and operator.scale and operator.scale.max_instances > self.groups:
             raise PipelineError(
                 f"operator {operator.name!r}: {operator.scale.max_instances} instances cannot "
-                f"share {self.groups} key group{'s' if self.groups > 1 else ''}; lower max_instances, or raise groups"
+                f"share the keys of groups={self.groups}; lower max_instances, or raise groups"
             )
         return operator
 

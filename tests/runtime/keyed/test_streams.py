@@ -159,9 +159,9 @@ def test_more_instances_than_key_groups_are_refused() -> None:
     stream.map("upper", str.upper, scale=Scale(max_instances=8))
     keyed = stream.key_by(len)
     keyed.fold("fits", 0, add, scale=Scale(max_instances=4))
-    with pytest.raises(PipelineError, match="'w': 5 instances .* groups=4"):
+    with pytest.raises(PipelineError, match=r"'w': 5 instances .* groups=4"):
         keyed.fold("w", 0, add, scale=Scale(max_instances=5))
-    with pytest.raises(PipelineError, match="'fits': 8 instances .* groups=4"):
+    with pytest.raises(PipelineError, match=r"'fits': 8 instances .* groups=4"):
         stream.pipeline.with_scale("fits", "max_instances", 8)
 
 

@@ -50,6 +50,8 @@ class Hearing:
                 self._status(member, message)
             case FinalCount():
                 self._gone(member, message)
+            case msg.Suspect() | msg.Resumed():
+                pass
             case msg.Failed():
                 self._failed(member, message)
             case msg.Publish() | msg.Ended():

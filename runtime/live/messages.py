@@ -52,6 +52,16 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     service_address: str
     heritage: dict[str, float] = {}
     """What the creator's scaling policy passes on to a newcomer."""
+    life: int = 1
+    """How many processes this instance has had, this one included. Later lives go on where the
+    journal of the earlier ones ends; `genesis` is told again and counts only if it is empty."""
+    journal: str = ""
+    """The file that outlives the process; empty: none is kept."""
+    delivery: str = "effectively-once"
+    address: str = ""
+    """Listen here again: neighbours know it from an earlier life. Empty: choose one."""
+    state_dir: str = ""
+    """Folder for what must outlive processes; empty if nothing must."""
 
 
 class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
@@ -80,6 +90,8 @@ class SplitAnswer(Message, frozen=True, kw_only=True, tag="split"):
 
     split: Split | None
     ended: bool
+    number: int = 0
+    """Of this claim; a `Release` names it."""
 
 
 class Splits(Message, frozen=True, kw_only=True, tag="splits"):
@@ -131,6 +143,9 @@ class Release(Message, frozen=True, kw_only=True, tag="release"):
 
     remainder: Split | None
     progress: float = 0.0
+    number: int = 0
+    """Of the claim that it ends. One that is not held now repeats an earlier life's; 0: whichever
+    is held."""
 
 
 class Progress(Message, frozen=True, kw_only=True, tag="progress"):
@@ -143,6 +158,20 @@ class EventNote(Message, frozen=True, kw_only=True, tag="event"):
     t: float
     event: str
     detail: str = ""
+
+
+class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
+    """A neighbour has not been heard of for `silent_s`; the agent may look at its process."""
+
+    peer: WireId
+    silent_s: float
+
+
+class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
+    """A later life has restored itself. `children`: those of its children that its neighbours
+    know or that it still waits for; all others that only listen are to be discarded."""
+
+    children: list[WireId]
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):
@@ -169,6 +198,8 @@ FromProcess = (
     | Release
     | Progress
     | EventNote
+    | Suspect
+    | Resumed
     | Failed
     | Publish
     | Ended

@@ -10,12 +10,18 @@ empty and nobody holds a split.
 A **sink** opens one writer per instance. What `write` returned for is counted as delivered when
 `flush` has returned.
 
+An instance that dies is resumed by a new process, its next **life**, from what it had recorded. A
+source takes part by remainders: a reader's `remainder` is recorded with what it has returned, and
+the next life opens it. A sink takes part by an `ExactWriter`: what is to be written is recorded
+under a number first, so that the next life can put it again and the target takes it once.
+
 A **service** is a process of its own that ends may share: an endpoint for something outside, such
 as Spark, which must stay while instances come and go.
 """
 
 from __future__ import annotations
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -45,6 +51,17 @@ class RunContext:
     """Where the end's service listens; empty if it has none."""
     token: bytes = field(default=b"", repr=False)
     """Secret of the run, by which its processes know each other."""
+    life: int = 1
+    """Counts the processes that have been this instance, this one included."""
+    state_dir: Path | None = None
+    """Folder that outlives the processes of the run; None: `run_dir` does."""
+    durable: str = "process"
+    """What the operator is to survive: the death of processes, or loss of "power", or "none"."""
+
+    @property
+    def lasting_dir(self) -> Path:
+        """Where an end keeps what its next life must find."""
+        return self.state_dir or self.run_dir
 
 
 class ServiceContext(ABC):
@@ -137,7 +154,15 @@ class Reader(ABC):
 
     @abstractmethod
     def remainder(self) -> Split | None:
-        """What has not been returned by `read` yet, as a split; None if nothing remains."""
+        """What has not been returned by `read` yet, as a split; None if nothing remains.
+
+        Cheap enough to be asked after every read, and exact: a reader that is opened with it goes
+        on with the very next tuple, in this life or another. May be asked after `close`.
+        """
+
+    def done(self) -> None:  # noqa: B027 - optional
+        """Called after `close`, once it is recorded that the split was read to its end: nobody
+        will open it again. Delete here what only this split needed."""
 
     def close(self) -> None:  # noqa: B027 - optional
         """Give back files and sockets."""
@@ -154,6 +179,20 @@ class Source(ABC):
 
     def prepare(self) -> None:  # noqa: B027 - optional
         """Raise an `OSError` or `ValueError` that names the place if the input cannot be read."""
+
+    def prepare_to_resume(self) -> None:
+        """The same, when a run is resumed of which all processes are gone."""
+        self.prepare()
+
+    @property
+    def replayable(self) -> bool:
+        """Whether remainders can still be opened when all processes of a run are gone."""
+        return True
+
+    @property
+    def why_not(self) -> str:
+        """A sentence for the user if not `replayable`: what cannot be read again, and why."""
+        return ""
 
     def reads(self) -> Iterable[Path]:
         """Files that are read, so that nobody writes to them in the same run."""
@@ -189,14 +228,89 @@ class Writer(ABC):
         await self.flush()
 
 
+class ExactWriter(Writer):
+    """A writer that makes no result twice, half or lost, whenever its process dies.
+
+    Whoever drives it stages tuples, records the data under the next number, then puts it, and
+    notes later that this was done. Numbers of an instance go 1, 2, 3, ... over all its lives.
+    """
+
+    gather: tuple[int, float] | None = None
+    """So many tuples, or as many as come in so many seconds, should be staged at once; None: as
+    they come. For targets that take few large pieces."""
+
+    _number: int | None = None
+
+    @abstractmethod
+    def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
+        """What `put` has to be given for these tuples, and those that cannot be written.
+
+        Changes nothing at the target. Without data there is nothing to put.
+        """
+
+    @abstractmethod
+    async def put(self, number: int, data: bytes) -> None:
+        """Make `data` be at the target exactly once under this number of this instance.
+
+        When it returns, that is as safe as this sink is asked to be: its success may be recorded.
+        After a death, the next life puts again, in order, every number whose success is not
+        recorded: it may have succeeded, or half succeeded. So it may be after an `OSError`, which
+        is raised if the data cannot be written now; see `passing`. One call at a time.
+        """
+
+    @abstractmethod
+    def last_put(self) -> int:
+        """The highest number that is at the target for certain; 0 if none."""
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        """Stage and put, where nobody records anything: the numbers go on from the last one."""
+        data, dead = self.stage(tuples)
+        if data:
+            if self._number is None:
+                self._number = self.last_put()
+            await self.put(self._number + 1, data)
+            self._number += 1
+        return dead
+
+
+_PASSING = frozenset(
+    getattr(errno, name)
+    for name in (
+        *("ENOSPC", "EDQUOT", "EIO", "EROFS", "EAGAIN", "EINTR", "EBUSY", "ENOLCK"),
+        *("ENFILE", "EMFILE", "ENOMEM", "ENOBUFS", "ESTALE", "EREMOTEIO", "ETIMEDOUT"),
+        *("ENOTCONN", "ECONNREFUSED", "ECONNRESET", "ECONNABORTED"),
+        *("ENETDOWN", "ENETUNREACH", "EHOSTDOWN", "EHOSTUNREACH"),
+    )
+    if hasattr(errno, name)
+)
+
+
+def passing(error: OSError) -> bool:
+    """Whether trying again later may help: a full disk can be emptied, a server comes back.
+
+    Not so a file that is gone or whose permission was taken: somebody meant that.
+    """
+    return error.errno in _PASSING
+
+
 class Sink(ABC):
     """Where tuples go. A value: the writer does the work."""
 
     scalable: bool = True
     service: Service | None = None
 
+    @property
+    def exact(self) -> bool:
+        """Whether `open` gives an `ExactWriter`. If not, the last results before a death may be
+        written twice, which the run says once."""
+        return False
+
     def prepare(self) -> None:  # noqa: B027 - optional
         """Called once before the run, by the agent: empty or make the target, or raise."""
+
+    def prepare_to_resume(self) -> None:  # noqa: B027 - optional
+        """Called instead, when a run is resumed of which all processes are gone: raise an
+        `OSError` that names the target if it is not there any more. Changes nothing."""
 
     def writes(self) -> Path | None:
         """The file that is written, if it is one."""

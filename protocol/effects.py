@@ -20,6 +20,17 @@ A driver's duties (it decides nothing else):
    of batches that were accepted and not looked into yet are among them.
 11. Between `ExpectState` and `StateComplete` put in what that sender transfers. Only after
    `StateComplete` process the groups: first the tuples that came along, then those kept here.
+12. Keep over a death of the process, in one record for each turn and before anything of it leaves:
+   the state of the core; frames that were sent and are not acknowledged; how far the frames of
+   each channel are worked off, and which of the others the core has had; the state of key groups,
+   what has come of state that is expected, and tuples that are kept. Restore that in the next life
+   and let `Restarted` enter first: its effects ask again for what was not answered.
+   - Frames come again from where they were not worked off. Those that the core has had do not
+     enter it again, but their tuples are queued; until all of these have come, the queue is not
+     empty: `Drained` waits, and so does the state of `TransferGroups`.
+   - State that was sent in part is sent whole, and takes the place of the part at the receiver.
+   - Children that were asked for and not delivered are discarded, and no answer about them enters.
+   - What a source had claimed and not read is claimed again, or given back after `StopIntake`.
 """
 
 from __future__ import annotations
@@ -101,6 +112,15 @@ class OwnGroups:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeGroups:
+    """Key groups whose state the driver has restored: process the `owned` ones that are not
+    frozen, first what was kept of them; `frozen` ones are at rest, and are not reported again."""
+
+    owned: frozenset[Group]
+    frozen: frozenset[Group]
+
+
+@dataclass(frozen=True, slots=True)
 class ExpectState:
     sender: InstanceId
 
@@ -151,6 +171,7 @@ Effect = (
     | FreezeGroups
     | TransferGroups
     | OwnGroups
+    | ResumeGroups
     | ExpectState
     | StateComplete
     | ChangeRole

@@ -118,6 +118,11 @@ class Drained:
     """Answer to `AwaitDrained`: nothing is queued, in work or held, and sinks have committed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """This instance is a new life of a process that died; its state is as its journal has it."""
+
+
 Event = (
     Founded
     | MessageReceived
@@ -133,6 +138,7 @@ Event = (
     | GroupsTransferred
     | InputEnded
     | Drained
+    | Restarted
 )
 
 LOCAL_EVENT_TYPES: tuple[type[Event], ...] = (
@@ -149,4 +155,5 @@ LOCAL_EVENT_TYPES: tuple[type[Event], ...] = (
     GroupsTransferred,
     InputEnded,
     Drained,
+    Restarted,
 )

@@ -156,9 +156,11 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Has ended. `keeper`: it kept its operator to the end of the stream."""
+    """Has ended, for the reason that `Terminate` told. `keeper`: it kept its operator to the end
+    of the stream."""
 
     keeper: bool = False
+    reason: str = "left"
 
 
 State = Idle | Active | ClosingIn | Draining | ClosingOut | Finished | Gone

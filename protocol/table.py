@@ -5,7 +5,7 @@ receiver, and there is an answer for each: a rule, STALE (this may happen in a d
 nothing is to be done, and the comment says why), or ILLEGAL (one of us is wrong: the input is
 refused with the story of what went before, and the state stays as it was).
 
-Four ideas carry the table:
+Five ideas carry the table:
 
 * **Acknowledgements are unconditional.** JOIN, LEAVE and EOS are answered at once in every state
   but Gone. Therefore nobody's operation waits for somebody else's, and rounds cross freely.
@@ -15,6 +15,9 @@ Four ideas carry the table:
   operations are served meanwhile.
 * **An idle newcomer remembers.** It is announced before it is started; what neighbours tell it
   in between is applied to the view that START brings.
+* **A process dies, an instance does not.** Nothing leaves it before what led to it is in its
+  journal, so a new process goes on where the last one's neighbours are. `Restarted` is its first
+  event; what is missing here is any event for the others.
 
 The published protocol (Belkhiria & Tedeschi 2019) lacks the second phase of leaving and the
 memory of who was told; `protocol.md` 1.3 shows what is lost then.
@@ -29,8 +32,8 @@ from typing import Any
 from anabranch.protocol import events, messages
 from anabranch.protocol.effects import AwaitDrained, Veto
 from anabranch.protocol.errors import RemoteProtocolError
-from anabranch.protocol.events import Event, MessageReceived
-from anabranch.protocol.rules import data, finish, join, keeper, leave, move
+from anabranch.protocol.events import Event, MessageReceived, Restarted
+from anabranch.protocol.rules import data, finish, join, keeper, leave, move, restart
 from anabranch.protocol.rules.context import Context, Step
 from anabranch.protocol.states import STATE_TYPES, Active, State
 
@@ -317,6 +320,15 @@ ROWS: dict[type, tuple[Cell, ...]] = {
         closing_out=ILLEGAL,
         finished=ILLEGAL,
     ),
+    events.Restarted: _row(
+        idle=restart.restart_waiting,
+        active=restart.restart_active,
+        closing_in=restart.restart_closing_in,
+        draining=restart.restart_draining,
+        closing_out=restart.restart_waiting,
+        finished=restart.restart_finished,
+        gone=restart.restart_gone,
+    ),
 }
 
 TABLE: dict[tuple[type[State], type], Cell] = {
@@ -345,7 +357,9 @@ def step(
         return state, ()
     later, effects = cell(ctx, state, event)
     changed = later is not state  # batches come by the thousand and change nothing
-    if changed and _waits_for_its_end(ctx, later) and not _waits_for_its_end(ctx, state):
+    if not changed or isinstance(event, Restarted):  # of which the rule says all that is to do
+        return later, effects
+    if _waits_for_its_end(ctx, later) and not _waits_for_its_end(ctx, state):
         effects = (*effects, AwaitDrained(stream_ends=True))
     return later, effects
 

@@ -83,6 +83,8 @@ def tell(event: Event) -> str:
             return "has read its input to the end"
         case events.Drained():
             return "has drained"
+        case events.Restarted():
+            return "is a new life of a process that died"
 
 
 def tell_sent(effects: Iterable[Effect]) -> list[str]:

@@ -66,4 +66,5 @@ def _conclude(state: Finished) -> Step:
     """E4."""
     if state.succs:
         return state, (view_of(state),)
-    return Gone(state.keeper), (*tell(state.preds, Done()), Terminate("finished"))
+    later = Gone(state.keeper, "finished")
+    return later, (*tell(state.preds, Done()), Terminate(later.reason))

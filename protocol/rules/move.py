@@ -188,9 +188,12 @@ def transfer(state: Active, new: Ids, moved: Routes, leave: bool) -> Step:
         own=Transferring(new, moved, receivers, leave),
         owned=without(state.owned, groups_of(moved)),
     )
-    return later, tuple(
-        TransferGroups(to, groups_of(belonging_to(moved, to))) for to in sorted(receivers)
-    )
+    return later, transfers(moved, receivers)
+
+
+def transfers(moved: Routes, receivers: Ids) -> tuple[Effect, ...]:
+    """M6: the state of each new owner's groups, for some of them."""
+    return tuple(TransferGroups(to, groups_of(belonging_to(moved, to))) for to in sorted(receivers))
 
 
 def hand_over_state(ctx: Context, state: Active, event: GroupsTransferred) -> Step:

@@ -247,6 +247,10 @@ class KeyedDriver(Driver):
         match effect:
             case fx.OwnGroups(groups):
                 return node._replace(owned=tuple((g, ()) for g in sorted(groups)))
+            case fx.ResumeGroups(owned, frozen):
+                if missing := owned - {g for g, _ in node.owned}:
+                    raise Fault(f"duty 12: {self.me} resumes {sorted(missing)} without their state")
+                return node._replace(frozen=frozen)
             case fx.FreezeGroups(groups):
                 if not self.scope.slow:
                     doing.answers.append(events.GroupsFrozen())

@@ -50,7 +50,14 @@ class Node(NamedTuple):
     sending: tuple[InstanceId, ...] = ()
 
 
-GroupEffect = fx.FreezeGroups | fx.TransferGroups | fx.OwnGroups | fx.ExpectState | fx.StateComplete
+GroupEffect = (
+    fx.FreezeGroups
+    | fx.TransferGroups
+    | fx.OwnGroups
+    | fx.ResumeGroups
+    | fx.ExpectState
+    | fx.StateComplete
+)
 
 
 class Outcome(NamedTuple):
@@ -153,6 +160,7 @@ class Driver:
                 fx.FreezeGroups()
                 | fx.TransferGroups()
                 | fx.OwnGroups()
+                | fx.ResumeGroups()
                 | fx.ExpectState()
                 | fx.StateComplete()
             ):

@@ -204,6 +204,8 @@ class Instance:
                 pass  # performed where the payload is: batch_came, _send_batch
             case effects.OwnGroups(groups=groups):
                 self.groups.own(groups)
+            case effects.ResumeGroups(owned=owned, frozen=frozen):
+                self.groups.resume(owned, frozen)
             case effects.FreezeGroups(groups=groups, heir=heir):
                 catch_up = self._heir_watermark if heir is not None else -math.inf
                 self.groups.freeze(groups, catch_up)

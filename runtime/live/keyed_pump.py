@@ -74,6 +74,10 @@ class KeyedPump(QueuePump):
     def own(self, groups: frozenset[Group]) -> None:
         self.processor.own(groups)
 
+    def resume(self, owned: frozenset[Group], frozen: frozenset[Group]) -> None:
+        """Duty 12: the state of these groups has been restored."""
+        self.processor.resume(owned, frozen)
+
     def freeze(self, groups: frozenset[Group], watermark: float) -> None:
         """Duty 9; `watermark`: that of the heir, behind which I may not stay."""
 

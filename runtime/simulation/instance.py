@@ -132,6 +132,8 @@ class Instance:
                 self.keyed.transfer(to, groups)
             case effects.OwnGroups(groups=groups):
                 self.keyed.own(groups)
+            case effects.ResumeGroups(owned=owned, frozen=frozen):
+                self.keyed.resume(owned, frozen)
             case effects.ExpectState(sender=sender):
                 self.keyed.expect(sender)
             case effects.StateComplete(sender=sender, groups=groups):

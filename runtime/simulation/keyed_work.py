@@ -215,6 +215,16 @@ class KeyedWork(QueueWork):
         for group in sorted(groups):
             self.states[group] = GroupState(-math.inf)
 
+    def resume(self, owned: Groups, frozen: Groups) -> None:
+        """Duty 12: of groups whose state is here already, some lie still, others go on."""
+        if missing := owned - self.states.keys():
+            raise Fault(f"K: {self.me.me} resumes groups {sorted(missing)} without their state")
+        self.frozen = set(frozen)
+        for group in sorted(owned - frozen):
+            self.ready.extend(self.kept.pop(group, ()))
+            self._behind.add(group)
+        self.kick()
+
     def expect(self, sender: InstanceId) -> None:
         self._expected[sender] = hold = object()
         self.progress.hold(hold)

@@ -99,6 +99,13 @@ class Keys:
 
     # -- groups ------------------------------------------------------------------------------
 
+    def resume(self, owned: frozenset[Group], frozen: frozenset[Group]) -> Batch:
+        """Duty 12: what can be processed of what was kept, now that the state is here again."""
+        assert owned <= self.states.keys(), "duty 12: groups are resumed without their state"
+        self.frozen = set(frozen)
+        waiting, self.kept = self.kept, []
+        return self.take(waiting)
+
     def export(self, to: InstanceId, queue: deque[tuple[InstanceId, Batch]]) -> GroupState:
         """Duty 10: with what was kept, and what nobody has looked into yet."""
         groups = self.outgoing.pop(to)

@@ -198,6 +198,8 @@ class Network:
                 pass
             case fx.OwnGroups(groups):
                 one.keys.states = {g: {} for g in sorted(groups)}
+            case fx.ResumeGroups(owned, frozen):
+                self._done_with(one, one.keys.resume(owned, frozen))
             case fx.FreezeGroups(groups):
                 one.keys.frozen |= groups
                 one.keys.freezing = True

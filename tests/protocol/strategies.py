@@ -90,7 +90,7 @@ any_state: st.SearchStrategy[State] = st.one_of(
     st.builds(states.Draining, downs, routes),
     st.builds(states.ClosingOut, downs),
     st.builds(states.Finished, downs, ups, st.booleans()),
-    st.builds(states.Gone, st.booleans()),
+    st.builds(states.Gone, st.booleans(), st.sampled_from(("left", "finished"))),
 )
 
 joins = st.one_of(
@@ -143,4 +143,5 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     st.just(events.SpawnFailed("no room")),
     st.just(events.InputEnded()),
     st.just(events.Drained()),
+    st.just(events.Restarted()),
 )

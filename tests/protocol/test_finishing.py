@@ -140,7 +140,8 @@ def test_e1_nobody_finishes_before_the_end_has_come() -> None:
 
 def test_e4_a_drained_sink_is_done() -> None:
     state = active((), (B0,), finished=ids(B0))
-    assert play(state, Drained(), me=C0) == (Gone(), (send(B0, Done()), Terminate("finished")))
+    ended = Gone(reason="finished")
+    assert play(state, Drained(), me=C0) == (ended, (send(B0, Done()), Terminate("finished")))
 
 
 def test_e3_children_announced_after_the_end_are_told_it_once() -> None:
@@ -163,7 +164,7 @@ def test_e5_e4_the_last_done_is_passed_on_to_every_predecessor() -> None:
     assert state == Finished(ids(C1), ids(A0, A1), keeper=True)
     assert effects == (view((C1,), (A0, A1)),)
     assert hear(state, C1, Done()) == (
-        Gone(keeper=True),
+        Gone(keeper=True, reason="finished"),
         (send(A0, Done()), send(A1, Done()), Terminate("finished")),
     )
 
@@ -179,6 +180,6 @@ def test_e6_a_successor_that_leaves_is_waited_for_no_longer() -> None:
         (send(C1, LeaveAck()), view()),
     )
     assert hear(FINISHED, C0, Leave()) == (
-        Gone(),
+        Gone(reason="finished"),
         (send(C0, LeaveAck()), send(A0, Done()), Terminate("finished")),
     )

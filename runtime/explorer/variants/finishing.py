@@ -49,7 +49,7 @@ def _fin_to_all_children(ctx: Context, state: Finished, event: MessageReceived) 
 
 def _end_with_own_fin(ctx: Context, state: Active, event: Drained) -> Step:
     """Nobody waits for DONE."""
-    return Gone(state.keeper), (
+    return Gone(state.keeper, "finished"), (
         *tell(state.succs, Fin()),
         *tell(state.preds, Done()),
         Terminate("finished"),

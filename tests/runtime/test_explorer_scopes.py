@@ -13,7 +13,7 @@ from anabranch.runtime.explorer.search import explore
 COUNTED = {
     "1,2 joins=1 leaves=2": (267, 573),
     "1,2,1 joins=1 leaves=1 tuples=1": (3261, 9347),
-    "1,2 joins=1 leaves=1 tuples=1 finish": (7356, 24708),
+    "1,2 joins=1 leaves=1 tuples=1 finish": (7372, 24723),
     "1,2,2 moves=2 tuples=2 keyed=1,2": (19973, 70539),
     "1,1 joins=1 leaves=1 tuples=1 batch=2 groups=2 keyed=1": (5489, 13054),
 }

@@ -4,6 +4,9 @@ An instance claims one split, reads it, and releases it with what remains of it,
 board pulls splits from the source's iterator one by one as they are claimed, so an input may be
 endless. Parts that came back are given out before new ones: they are the oldest.
 
+Claims are numbered: an instance may live on in another process, which does not know what the last
+one has said. It claims again what it holds, and releases again what it held.
+
 Whoever asked in vain is remembered; the methods that bring news return these holders, who are to
 be told to ask again. The input has **ended** when no split is left, none can come, and nobody
 holds one.
@@ -13,6 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from anabranch.runtime.ends import Split
@@ -24,6 +28,15 @@ class BoardError(RuntimeError):
     """A holder claimed or released out of turn: a bug in whoever speaks for it."""
 
 
+@dataclass(slots=True)
+class Held:
+    """A split that somebody reads, as it was when claimed."""
+
+    split: Split
+    number: int
+    progress: float = 0.0
+
+
 class Board(Generic[Holder]):
     """`open`: splits may still be published after the iterator has ended, until `close`."""
 
@@ -32,8 +45,8 @@ class Board(Generic[Holder]):
         self._fault: Exception | None = None
         self._open = open
         self._returned: deque[Split] = deque()
-        self._held: dict[Holder, Split] = {}
-        self._progress_held: dict[Holder, float] = {}
+        self._held: dict[Holder, Held] = {}
+        self._claims = 0
         self._hungry: dict[Holder, None] = {}
         self.progress = 0.0
         """How much has been read, in the unit of `Source.size`."""
@@ -49,59 +62,56 @@ class Board(Generic[Holder]):
 
     def holds(self, holder: Holder) -> Split | None:
         """The split that `holder` reads, as it was when claimed."""
-        return self._held.get(holder)
+        held = self._held.get(holder)
+        return None if held is None else held.split
+
+    def number(self, holder: Holder) -> int:
+        """Of the claim that `holder` has; 0 if it holds nothing."""
+        held = self._held.get(holder)
+        return 0 if held is None else held.number
 
     def claim(self, holder: Holder) -> Split | None:
-        """The next split. None: ask again when told to, or never if `ended`.
+        """The next split; for one that holds a split the same again, to be read from its start.
+        None: ask again when told to, or never if `ended`.
 
-        Raises `BoardError` if `holder` has one already, and what the source's iterator raises:
-        then the rest of the input cannot be had, and the board never counts as ended.
+        Raises what the source's iterator raises: then the rest of the input cannot be had, and
+        the board never counts as ended.
         """
         if holder in self._held:
-            raise BoardError(f"{holder} claims a split but holds {self._held[holder]}")
+            return self._again(holder)
         split = self._returned.popleft() if self._returned else self._pull()
         if split is None:
             if not self.ended:
                 self._hungry[holder] = None
             return None
         self._hungry.pop(holder, None)
-        self._held[holder] = split
-        self._progress_held[holder] = 0.0
+        self._claims += 1
+        self._held[holder] = Held(split, self._claims)
         return split
 
     def advance(self, holder: Holder, amount: float) -> None:
         """`holder` has read on by `amount`; late news of one that holds nothing is ignored."""
         if holder in self._held:
-            self._progress_held[holder] += amount
+            self._held[holder].progress += amount
             self.progress += amount
 
     def release(
-        self, holder: Holder, remainder: Split | None, progress: float = 0.0
+        self, holder: Holder, remainder: Split | None, progress: float = 0.0, number: int = 0
     ) -> tuple[Holder, ...]:
         """`holder` is done with its split, apart from `remainder`.
 
-        `progress`: how far it came on top of what it told by `advance`. Returns whom to tell.
+        `progress`: how far it came on top of what it told by `advance`. `number`: of the claim
+        that this ends; if that is not the one it has, an earlier process of the holder has said
+        so before, and nothing happens. 0: whichever it has. Returns whom to tell.
         """
+        if number and number != self.number(holder):
+            return ()
         if holder not in self._held:
             raise BoardError(f"{holder} releases a split but holds none")
-        del self._held[holder], self._progress_held[holder]
+        del self._held[holder]
         self.progress += progress
         if remainder is not None and not self.input_ended_early:
             self._returned.append(remainder)
-        return self._news()
-
-    def lost(self, holder: Holder) -> tuple[Holder, ...]:
-        """`holder` has died: its whole split goes back. Returns whom to tell.
-
-        What it had read of it will be read again; nothing tells how much of that was sent on.
-        """
-        self._hungry.pop(holder, None)
-        if holder not in self._held:
-            return ()
-        split = self._held.pop(holder)
-        self.progress -= self._progress_held.pop(holder)
-        if not self.input_ended_early:
-            self._returned.append(split)
         return self._news()
 
     def publish(self, split: Split) -> tuple[Holder, ...]:
@@ -125,6 +135,12 @@ class Board(Generic[Holder]):
         self._splits = None
         self._returned.clear()
         return self.close()
+
+    def _again(self, holder: Holder) -> Split:
+        held = self._held[holder]
+        self.progress -= held.progress
+        held.progress = 0.0
+        return held.split
 
     def _pull(self) -> Split | None:
         if self._fault is not None:

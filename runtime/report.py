@@ -59,6 +59,8 @@ class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Instances that left while running."""
     messages: int
     """Control messages sent by its instances."""
+    deaths: int = 0
+    """Processes that died; the instances went on in new ones."""
     capacity: float | None = None
     """Tuples per busy second of one instance, as they measured it: the median; None if unknown."""
     latency_ms: dict[str, float] = msgspec.field(default_factory=dict)

@@ -20,6 +20,8 @@ class InstanceSnapshot:
     waiting_for: tuple[str, ...]
     silent_s: float
     """Since its last status; several periods mean that it is stuck or starved of CPU."""
+    life: int = 1
+    """How many processes it has had, this one included."""
     groups: int = 0
     """Key groups owned."""
     hot: tuple[tuple[int, float], ...] = ()
@@ -50,6 +52,8 @@ class OperatorSnapshot:
     service_address: str
     """Where the service of this end listens; empty if it has none."""
     members: tuple[InstanceSnapshot, ...]
+    deaths: int = 0
+    """Processes that died; the instances went on in new ones."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ and listens. It is no master: it takes no decision of scaling, no tuple passes t
 instances join and leave among themselves.
 
     begin ── parent, services, founders from the sinks up ──▶ running
-    running ── all instances gone ──▶ completed      a process ends early ──▶ failed
+    running ── a process ends early ──▶ running, with a new one in its place (see `lives`)
+            ── all instances gone ──▶ completed      an instance says that it failed ──▶ failed
             ── stop() ──▶ stopped                    (the first of these counts)
     finish ── services linger, every process ended, folder removed, report
 
@@ -25,6 +26,7 @@ from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
@@ -35,9 +37,9 @@ from anabranch.runtime.live.boards import Boards
 from anabranch.runtime.live.forker import Forker, ForkError
 from anabranch.runtime.live.genesis import genesis_of, waves
 from anabranch.runtime.live.hearing import Hearing
-from anabranch.runtime.live.messages import EndInput, Genesis
+from anabranch.runtime.live.lives import DEFAULT_DELIVERY, Lives
+from anabranch.runtime.live.messages import EndInput
 from anabranch.runtime.live.parent_process import ParentProcess
-from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.recorder import Recorder
 from anabranch.runtime.live.roster import Member, Phase, Roster
 from anabranch.runtime.live.run_dir import RunDir
@@ -46,7 +48,6 @@ from anabranch.runtime.live.spawner import Spawner
 from anabranch.runtime.live.starter import Orders, Starter, StartError
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
-from anabranch.runtime.live.watch import describe_end, watch
 from anabranch.runtime.options import Options
 
 SEED_BITS = 32
@@ -75,6 +76,8 @@ class Agent:
         self.started: asyncio.Future[None] = loop.create_future()
         """Done when every founder is ready; cancelled if the run ends before."""
         self.run_dir = RunDir()
+        self.state_dir = self.run_dir.path / "state"
+        self.state_dir.mkdir(mode=0o700)
         self.roster = Roster(pipeline)
         self.recorder = Recorder(pipeline.operators, options.limits.status_period_s)
         self.boards = Boards(pipeline, self.send)
@@ -82,7 +85,8 @@ class Agent:
         self.forker = Forker(parent, options.on_output or _show, self._parent_lost)
         self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
         deadline_s = options.limits.start_deadline_s
-        self.starter = Starter(self.pool, self.forker, deadline_s, self._adopt)
+        self.lives = Lives(self)
+        self.starter = Starter(self.pool, self.forker, deadline_s, self.lives.adopt)
         self.spawner = Spawner(self)
         self.hearing = Hearing(self)
         self.services = Attendants(
@@ -92,7 +96,6 @@ class Agent:
         self._late_failure: Failure | None = None
         self._ending = False
         self._hurried = asyncio.Event()
-        self._unfinished: set[InstanceId] = set()
         self._orders: Orders
 
     # -- from outside, in the agent's thread -----------------------------------------------
@@ -138,15 +141,21 @@ class Agent:
 
     # -- for its parts ---------------------------------------------------------------------
 
+    @property
+    def is_over(self) -> bool:
+        """How the run ends is decided: whatever dies from now on stays dead."""
+        return self._outcome.done()
+
     def send(self, instance: InstanceId, message: Any) -> None:
         member = self.roster.get(instance)
         if member is not None and member.process is not None:
             member.process.send(message)
 
-    async def start_member(self, member: Member, genesis: Genesis | None) -> None:
-        """Raises `StartError`."""
+    async def start_member(self, member: Member) -> None:
+        """Give it a process, and return when that is ready. Raises `StartError`."""
         address = self.services.address_for(member.id.operator)
-        await self.starter.start(member, self._orders.assign(member, genesis, address))
+        journal = self._journal_of(member.id) if self.lives.are_kept else None
+        await self.starter.start(member, self._orders.assign(member, address, journal))
         if self.boards.has_ended_early(member.id.operator):
             self.send(member.id, EndInput())
 
@@ -173,7 +182,7 @@ class Agent:
             self.tasks.start("script", follow(self.options.script, self, rng))
         if self.options.duration_s is not None:
             self.tasks.start("duration", self._end_input_after(self.options.duration_s))
-        self._check_complete()
+        self.check_complete()
 
     def _set_the_clock(self) -> None:
         self.started_s = time.monotonic()
@@ -188,6 +197,8 @@ class Agent:
             seed=self.seed,
             scaling=self.options.decides,
             limits=self.options.limits,
+            delivery=getattr(self.pipeline, "delivery", DEFAULT_DELIVERY),
+            state_dir=self.state_dir,
         )
 
     async def _found(self) -> None:
@@ -205,32 +216,22 @@ class Agent:
                 raise errors.exceptions[0] from None
 
     async def _found_one(self, member: Member, founders: Mapping[str, list[Member]]) -> None:
-        await self.start_member(member, genesis_of(member, self.pipeline, founders))
+        member.genesis = genesis_of(member, self.pipeline, founders)
+        await self.start_member(member)
         self.roster.activate(member)
 
-    def _adopt(self, member: Member, process: Process) -> None:
-        process.on_frame = lambda body: self.hearing.receive(member, body)
-        self._unfinished.add(member.id)
-        self.tasks.start(f"watch {member.text}", self._watch(member, process))
+    def _journal_of(self, instance: InstanceId) -> Path:
+        """By the operator's place: its name may be too long for a file together with the rest."""
+        place = list(self.pipeline.operators).index(instance.operator)
+        return self.state_dir / "journals" / f"{place}.{instance.number}.journal"
 
-    async def _watch(self, member: Member, process: Process) -> None:
-        await watch(process, member.goodbye, self.forker)
-        failure = describe_end(member.who, process, member.failed)
-        self.starter.note_ended(member.text, str(failure))
-        if member.phase is Phase.STARTING:
-            self.roster.end(member, Phase.DISCARDED)
-        elif member.phase in (Phase.LISTENING, Phase.ACTIVE):
-            self.fail(failure)
-        self._unfinished.discard(member.id)
-        self._check_complete()
-
-    def _check_complete(self) -> None:
+    def check_complete(self) -> None:
         living = self.roster.living()
         if living and all(m.phase is Phase.LISTENING for m in living):
             # Nobody is left who could start them, unless the word that they have been started is
             # still on its way over another link than the one that told of their creator's end.
             asyncio.get_running_loop().call_later(UNUSED_AFTER_S, self._end_unused, living)
-        if self.started.done() and not self._unfinished and not living:
+        if self.started.done() and self.lives.all_ended and not living:
             self._end(Outcome("completed"))
 
     def _end_unused(self, before: list[Member]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.board import Board, BoardError
+from anabranch.runtime.board import Board
 from anabranch.runtime.ends import Source, Split
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.messages import SplitAnswer, Splits
@@ -32,19 +32,21 @@ class Boards:
         self._served = {n for n, source in self._sources.items() if source.service is not None}
 
     def claim(self, holder: InstanceId) -> SplitAnswer:
-        """Raises `SplitsError` if the source fails, `BoardError` if the holder is out of turn."""
+        """Raises `SplitsError` if the source fails."""
         board = self._boards[holder.operator]
         try:
             split = board.claim(holder)
-        except BoardError:
-            raise
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise SplitsError(f"source {holder.operator!r} cannot go on: {reason}") from error
-        return SplitAnswer(split=split, ended=split is None and board.ended)
+        ended = split is None and board.ended
+        return SplitAnswer(split=split, ended=ended, number=board.number(holder))
 
-    def release(self, holder: InstanceId, remainder: Split | None, progress: float) -> None:
-        self._tell(self._boards[holder.operator].release(holder, remainder, progress))
+    def release(
+        self, holder: InstanceId, remainder: Split | None, progress: float, number: int
+    ) -> None:
+        board = self._boards[holder.operator]
+        self._tell(board.release(holder, remainder, progress, number))
 
     def advance(self, holder: InstanceId, amount: float) -> None:
         self._boards[holder.operator].advance(holder, amount)

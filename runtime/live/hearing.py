@@ -10,7 +10,7 @@ import msgspec
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.boards import SplitsError
-from anabranch.runtime.live.roster import LIVING, Member, Phase
+from anabranch.runtime.live.roster import KNOWN, LIVING, Member, Phase
 from anabranch.runtime.live.watch import describe_end
 from anabranch.runtime.report import Event
 from anabranch.runtime.status import IDLE, FinalCount, Status, id_from_wire
@@ -33,6 +33,7 @@ class Hearing:
     def receive(self, member: Member, body: bytes) -> None:
         """One frame. What it raises is an error of the instance and closes its link."""
         agent = self._agent
+        member.heard_s = time.monotonic()
         message = _decode(body)
         match message:
             case msg.Ready(address=address):
@@ -50,8 +51,10 @@ class Hearing:
                 self._status(member, message)
             case FinalCount():
                 self._gone(member, message)
-            case msg.Suspect() | msg.Resumed():
+            case msg.Suspect():
                 pass
+            case msg.Resumed(children=children):
+                agent.spawner.keep_only(member, frozenset(map(id_from_wire, children)))
             case msg.Failed():
                 self._failed(member, message)
             case msg.Publish() | msg.Ended():
@@ -71,8 +74,8 @@ class Hearing:
                     self._agent.fail(Failure(str(error)))
                 else:
                     self._agent.send(member.id, answer)
-            case msg.Release(remainder=remainder, progress=progress):
-                boards.release(member.id, remainder, progress)
+            case msg.Release(remainder=remainder, progress=progress, number=number):
+                boards.release(member.id, remainder, progress, number)
             case msg.Progress(amount=amount):
                 boards.advance(member.id, amount)
 
@@ -114,7 +117,7 @@ class Hearing:
 
     def _failed(self, member: Member, message: msg.Failed) -> None:
         member.failed = message
-        if member.phase in (Phase.LISTENING, Phase.ACTIVE) and member.process is not None:
+        if member.phase in KNOWN and member.process is not None:
             # At once, not when it exits: its neighbours will complain of its end in a moment.
             self._agent.fail(describe_end(member.who, member.process, message))
 

@@ -40,6 +40,8 @@ class Home:
         self.on_decide: Callable[[Decide], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
         self.notes_left_out = 0
+        self.claim_number = 0
+        """Of the split that is read now. A later life that goes on with a split sets it."""
         self._link: Link | None = None
         self._request = 0
         self._claim: asyncio.Future[SplitAnswer] | None = None
@@ -83,14 +85,18 @@ class Home:
                 answer = await claim
             except asyncio.CancelledError:
                 if claim.done() and not claim.cancelled() and claim.result().split is not None:
-                    self.release(claim.result().split, 0.0)  # it came in the same moment
+                    # It came in the same moment.
+                    self.release(claim.result().split, 0.0, claim.result().number)
                 raise
             if answer.split is not None or answer.ended:
+                self.claim_number = answer.number
                 return answer.split
             await self._news.wait()
 
-    def release(self, remainder: Split | None, progress: float) -> None:
-        self.send(Release(remainder=remainder, progress=progress))
+    def release(self, remainder: Split | None, progress: float, number: int | None = None) -> None:
+        """`number`: of the claim that this ends; None: the present one."""
+        number = self.claim_number if number is None else number
+        self.send(Release(remainder=remainder, progress=progress, number=number))
 
     def receive(self, body: bytes) -> None:
         """One frame of the link."""
@@ -112,7 +118,8 @@ class Home:
         if self._claim is not None and not self._claim.done():
             self._claim.set_result(answer)
         elif answer.split is not None:
-            self.release(answer.split, 0.0)  # nobody waits for it any more
+            # Nobody waits for it any more.
+            self.release(answer.split, 0.0, answer.number)
 
 
 def _nobody(*_: Any) -> None:

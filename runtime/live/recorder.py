@@ -52,6 +52,7 @@ class Recorder:
         """By operator and instance, ended ones too: tuples per busy second, where known."""
         self.joins = dict.fromkeys(operators, 0)
         self.leaves = dict.fromkeys(operators, 0)
+        self.deaths = dict.fromkeys(operators, 0)
         self._ticks: list[Tick] = []
         self._recent: deque[Tick] = deque()
         self._latency = {name: LatencyCounts() for name in self.joins}

@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.graph import Operator, Pipeline, Scale
-from anabranch.runtime.live.messages import Failed
+from anabranch.runtime.live.messages import Failed, Genesis
 from anabranch.runtime.live.process import Process
 
 
@@ -29,17 +29,41 @@ class Phase(Enum):
 
 
 LIVING = frozenset({Phase.STARTING, Phase.LISTENING, Phase.ACTIVE})
+KNOWN = frozenset({Phase.LISTENING, Phase.ACTIVE})
+"""Others may know it, and wait for it: it must not simply be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """The end of one process of a member that should not have ended."""
+
+    at_s: float
+    how: str
+    done: int
+    """How much the member had done by then, as far as it had told."""
 
 
 @dataclass(slots=True)
 class Member:
-    """An instance as the agent knows it. `process` is None until one was found for it."""
+    """An instance as the agent knows it. `process` is None until one was found for it.
+
+    Processes may die: each one is a **life** of the member, which stays the same.
+    """
 
     id: InstanceId
     founder: bool
     phase: Phase = Phase.STARTING
     process: Process | None = None
+    life: int = 1
+    resuming: bool = False
+    """Between two lives: its process has ended, and the next one is not ready yet."""
+    deaths: list[Death] = field(default_factory=list)
+    """Without anything done in between."""
+    heard_s: float = 0.0
+    """When its process last said something."""
     address: str = ""
+    genesis: Genesis | None = None
+    """None for newcomers: their creators tell them."""
     keeper: bool = False
     heritage: dict[str, float] = field(default_factory=dict)
     """What its creator's policy passes on to it."""
@@ -99,7 +123,12 @@ class Roster:
 
     def unaccounted(self) -> list[Member]:
         """Those that took part, or could have, and have not said what became of their tuples."""
-        return [m for m in self.living() if m.phase in (Phase.LISTENING, Phase.ACTIVE)]
+        return [m for m in self.living() if m.phase in KNOWN]
+
+    def listening_children(self, creator: InstanceId) -> list[Member]:
+        """Those that the creator has been told of and that have not been started."""
+        own = (m for m in self.living(creator.operator) if m.id.creator == creator.number)
+        return [m for m in own if m.phase is Phase.LISTENING and not m.founder]
 
     def activate(self, member: Member) -> bool:
         """Whether this is news."""

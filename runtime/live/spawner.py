@@ -35,9 +35,17 @@ class Spawner:
     def discard(self, child: InstanceId) -> None:
         """A child that nobody will ever start."""
         member = self._agent.roster.get(child)
+        if member is not None and member.phase is Phase.DISCARDED:
+            return  # an earlier life of its creator has said so before
         if member is None or member.phase is not Phase.LISTENING:
             raise ValueError(f"{child} cannot be discarded")
         self.end_unused(member, "discarded")
+
+    def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
+        """A later life of `creator` knows of these; nobody will ever start the others."""
+        for child in self._agent.roster.listening_children(creator.id):
+            if child.id not in children:
+                self.end_unused(child, "discarded")
 
     def end_unused(self, member: Member, why: str) -> None:
         """End a process that has taken no part: it holds nothing, and nobody waits for it."""
@@ -49,10 +57,11 @@ class Spawner:
     async def _bring_up(
         self, creator: Member, request: int, children: list[Member], reason: str
     ) -> None:
+        life = creator.life
         errors = await asyncio.gather(*(self._try(child) for child in children))
         # One may have ended between its word that it is ready and now.
         ready = [c for c in children if c.phase is Phase.STARTING]
-        if creator.phase not in LIVING:
+        if creator.phase not in LIVING or creator.life != life:
             for child in ready:
                 self.end_unused(child, "discarded")
             return
@@ -68,7 +77,7 @@ class Spawner:
     async def _try(self, child: Member) -> str | None:
         """None when the child is ready, otherwise why it is not."""
         try:
-            await self._agent.start_member(child, None)
+            await self._agent.start_member(child)
         except StartError as error:
             self.end_unused(child, "start_failed")
             return str(error)

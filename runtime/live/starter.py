@@ -9,7 +9,7 @@ from pathlib import Path
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.forker import Forker, ForkError
-from anabranch.runtime.live.messages import Assign, Genesis
+from anabranch.runtime.live.messages import Assign
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.roster import Member
 from anabranch.runtime.live.warm_pool import WarmPool
@@ -33,8 +33,10 @@ class Orders:
     seed: int
     scaling: bool
     limits: Limits
+    delivery: str
+    state_dir: Path
 
-    def assign(self, member: Member, genesis: Genesis | None, service_address: str) -> Assign:
+    def assign(self, member: Member, service_address: str, journal: Path | None) -> Assign:
         return Assign(
             id=id_to_wire(member.id),
             pipeline=self.pipeline,
@@ -43,12 +45,17 @@ class Orders:
             token=self.token,
             transport=self.transport,
             host=self.host,
-            genesis=genesis,
+            genesis=member.genesis,
             seed=self.seed,
             scaling=self.scaling,
             limits=asdict(self.limits),
             service_address=service_address,
             heritage=member.heritage,
+            life=member.life,
+            journal="" if journal is None else str(journal),
+            delivery=self.delivery,
+            address=member.address,
+            state_dir=str(self.state_dir),
         )
 
 

@@ -72,6 +72,7 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         instances_ever=agent.roster.ever[name],
         joins=recorder.joins[name],
         leaves=recorder.leaves[name],
+        deaths=recorder.deaths[name],
         messages=sum(r.messages for r in rows),
         late=dict(sum((Counter(f.late) for f in finals), Counter())),
         ahead=sum(f.ahead for f in finals),
@@ -100,6 +101,7 @@ def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
         dead=row.dead,
         joins=recorder.joins[name],
         leaves=recorder.leaves[name],
+        deaths=recorder.deaths[name],
         latency_p50_ms=percentile(latency, 0.5),
         latency_p99_ms=percentile(latency, 0.99),
         progress=agent.boards.progress(name),
@@ -111,10 +113,11 @@ def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
 def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
     status = agent.recorder.statuses.get(member.text)
     heard = agent.started_s if status is None else status.t
+    state = member.phase.name.lower() if status is None else status.state
     return InstanceSnapshot(
         id=member.text,
         pid=0 if member.process is None else member.process.pid,
-        state=member.phase.name.lower() if status is None else status.state,
+        state="resuming" if member.resuming else state,
         keeper=member.keeper,
         load=0.0 if status is None else status.load,
         queued=0 if status is None else status.queued,
@@ -123,6 +126,7 @@ def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
         waiting_for=() if status is None else tuple(status.waiting_for),
         groups=0 if status is None else status.groups,
         hot=() if status is None else tuple(status.hot),
+        life=member.life,
         silent_s=max(0.0, time.monotonic() - heard),
     )
 

@@ -12,7 +12,14 @@ from anabranch.runtime.live.process import Process, describe_exit
 
 EXIT_TIMEOUT_S = 5.0
 """Between the last word of a process, or the end of its link, and its exit."""
+CRASH_TIMEOUT_S = 1.0
+"""The same for one that closed its link without a goodbye."""
 KILL_TIMEOUT_S = 2.0
+
+
+LINK_TIMEOUT_S = 0.1
+"""Between the exit of a process and the end of its link, which is there already unless another
+process holds a copy of it."""
 
 
 async def watch(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
@@ -21,8 +28,7 @@ async def watch(process: Process, said_goodbye: asyncio.Future[None], forker: Fo
     It must end by itself soon after it said goodbye or closed its link; otherwise it is killed,
     as is one that broke the rules of its link.
     """
-    signs: list[asyncio.Future[Any]] = [process.exited, process.link.closed, said_goodbye]
-    await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
+    await _signs_of_end(process, said_goodbye)
     if process.exit_code is None and process.link.error is None:
         await asyncio.wait([process.exited], timeout=EXIT_TIMEOUT_S)
     if process.exit_code is None:
@@ -32,12 +38,39 @@ async def watch(process: Process, said_goodbye: asyncio.Future[None], forker: Fo
     process.close()
 
 
+async def watch_life(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
+    """The same, but return as soon as the next life may begin: what it printed may still come.
+
+    There is no bound on the wait for its exit: while it is there, even as one that the system
+    cannot end because of a disk that does not answer, no other process may take its place.
+    """
+    await _signs_of_end(process, said_goodbye)
+    if process.exit_code is None and process.link.error is None:
+        timeout_s = EXIT_TIMEOUT_S if said_goodbye.done() else CRASH_TIMEOUT_S
+        await asyncio.wait([process.exited], timeout=timeout_s)
+    if process.exit_code is None:
+        forker.kill(process)
+        await asyncio.wait([process.exited])
+    await asyncio.wait([process.link.closed], timeout=LINK_TIMEOUT_S)
+
+
+async def _signs_of_end(process: Process, said_goodbye: asyncio.Future[None]) -> None:
+    signs: list[asyncio.Future[Any]] = [process.exited, process.link.closed, said_goodbye]
+    await asyncio.wait(signs, return_when=asyncio.FIRST_COMPLETED)
+
+
 def describe_end(who: str, process: Process, failed: Failed | None) -> Failure:
     """How a process ended that should not have: its own explanation, or what is known of it."""
     if failed is not None:
         return Failure(f"{who} failed: {failed.reason}", failed.detail.rstrip())
     if process.link.error is not None:
-        return Failure(f"{who} broke its link to the agent: {process.link.error}")
-    code = process.exit_code
-    words = "does not end" if code is None else describe_exit(code)
-    return Failure(f"{who} (process {process.pid}) {words}", "\n".join(process.output.tail))
+        return Failure(f"{who} {how_ended(process)}")
+    words = f"{who} (process {process.pid}) {how_ended(process)}"
+    return Failure(words, "\n".join(process.output.tail))
+
+
+def how_ended(process: Process) -> str:
+    """`was killed by SIGKILL`"""
+    if process.link.error is not None:
+        return f"broke its link to the agent: {process.link.error}"
+    return "does not end" if process.exit_code is None else describe_exit(process.exit_code)

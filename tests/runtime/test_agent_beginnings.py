@@ -81,7 +81,7 @@ def test_a_second_run_needs_the_file_of_the_pipeline_or_the_wish_to_fork() -> No
 def test_the_report_is_written_also_when_the_run_failed(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     run = start(three_operators(Endless()), report=path, seed=11)
-    os.kill(run.snapshot().operator("out").members[0].pid, signal.SIGKILL)
+    os.kill(run.snapshot().pids[0], signal.SIGKILL)
     failed = failure_of(run)
     assert read_report(path) == failed.report
     assert read_report(path).seed == 11

@@ -65,7 +65,14 @@ def test_a_stopped_run_says_what_it_gave_up() -> None:
     assert run.stop() is report
 
 
-def test_a_killed_instance_fails_the_run_with_its_name_and_signal() -> None:
+@pytest.fixture
+def at_most_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No journals: what was with a process that dies is lost, so nobody can take its place."""
+    monkeypatch.setattr(Pipeline, "delivery", "at-most-once", raising=False)
+
+
+@pytest.mark.usefixtures("at_most_once")
+def test_without_journals_a_killed_instance_fails_the_run_with_its_name_and_signal() -> None:
     run = start(three_operators(Endless(), min_instances=2))
     victim = run.snapshot().operator("work").members[1]
     os.kill(victim.pid, signal.SIGKILL)
@@ -77,7 +84,8 @@ def test_a_killed_instance_fails_the_run_with_its_name_and_signal() -> None:
     assert not failed.report.ledger.balanced
 
 
-def test_a_crashed_instance_fails_the_run_with_its_last_words() -> None:
+@pytest.mark.usefixtures("at_most_once")
+def test_without_journals_a_crashed_instance_fails_the_run_with_its_last_words() -> None:
     def crash(me: Fake) -> None:
         me.status()
         raise ValueError("a mistake of ours")
@@ -105,13 +113,13 @@ def test_an_instance_that_says_why_it_fails_is_quoted() -> None:
     )
 
 
-def test_an_instance_that_speaks_nonsense_fails_the_run() -> None:
+def test_an_instance_that_speaks_nonsense_whenever_it_is_resumed_fails_the_run() -> None:
     def babble(me: Fake) -> None:
         me.say({"kind": "nonsense"})
         pause(60)
 
     fake.BEHAVIOUR["work"] = babble
-    with pytest.raises(RunFailed, match=r"work\.0 broke its link to the agent"):
+    with pytest.raises(RunFailed, match=r"work\.0 died 6 times .* broke its link to the agent"):
         start(three_operators(Endless())).wait(TIMEOUT_S)
 
 

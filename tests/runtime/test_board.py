@@ -89,22 +89,28 @@ def test_who_asked_in_vain_is_told_of_a_remainder_once() -> None:
     assert board.release("b", None) == ()
 
 
-def test_the_split_of_a_dead_holder_goes_back_whole() -> None:
-    board: Board[str] = Board(numbers((0, 5)))
+def test_a_holder_that_claims_again_gets_what_it_holds_under_the_same_number() -> None:
+    """Its process has died, and the next one does not know what it held."""
+    board: Board[str] = Board(numbers((0, 5), (5, 9)))
     board.claim("a")
+    board.claim("b")
     board.advance("a", 3.0)
-    board.claim("b")
-    assert board.lost("a") == ("b",)
+    assert board.claim("a") == {"start": 0, "end": 5}
+    assert (board.number("a"), board.number("b"), board.number("c")) == (1, 2, 0)
     assert board.progress == 0.0
-    assert board.claim("b") == {"start": 0, "end": 5}
 
 
-def test_a_dead_holder_that_only_waited_is_not_told_any_more() -> None:
-    board: Board[str] = Board(numbers((0, 5)))
+def test_what_an_earlier_process_has_released_is_not_released_again() -> None:
+    board: Board[str] = Board(numbers((0, 5), (5, 9)))
     board.claim("a")
-    board.claim("b")
-    assert board.lost("b") == ()
-    assert board.release("a", None) == ()
+    board.release("a", {"start": 3, "end": 5}, 3.0, 1)
+    assert board.release("a", {"start": 3, "end": 5}, 3.0, 1) == ()
+    assert board.claim("a") == {"start": 3, "end": 5}
+    assert board.release("a", {"start": 3, "end": 5}, 3.0, 1) == ()
+    assert board.holds("a") == {"start": 3, "end": 5}
+    assert board.claim("b") == {"start": 5, "end": 9}
+    board.release("a", None, 2.0, 2)
+    assert (board.holders, board.progress) == (("b",), 5.0)
 
 
 def test_published_splits_reach_those_who_wait() -> None:
@@ -136,11 +142,8 @@ def test_an_input_that_is_ended_early_drops_what_nobody_has_read() -> None:
     assert board.progress == 2.0
 
 
-def test_whoever_speaks_out_of_turn_is_a_bug() -> None:
+def test_whoever_releases_out_of_turn_is_a_bug() -> None:
     board: Board[str] = Board(numbers((0, 5)))
-    board.claim("a")
-    with pytest.raises(BoardError, match="a claims"):
-        board.claim("a")
     with pytest.raises(BoardError, match="b releases"):
         board.release("b", None)
 

@@ -1,0 +1,167 @@
+"""Members whose processes die go on in new ones, each from the journal that the last one wrote.
+
+    process ends ── goodbye said ──▶ gone          in time, as an instance that left or finished
+                 ── not ready yet ──▶ discarded     nobody knows it
+                 ── otherwise ──▶ died, resumed     the same member, address and journal; life + 1
+
+The old process is reaped before the new one is told who it is, so two lives never act together.
+What cannot be cured by a new process fails the run: an instance that says why it cannot go on, and
+one that dies again and again and gets nothing done in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.failure import Failure
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.process import Process
+from anabranch.runtime.live.roster import KNOWN, Death, Member, Phase
+from anabranch.runtime.live.starter import StartError
+from anabranch.runtime.live.watch import describe_end, how_ended, watch_life
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent import Agent
+
+DEFAULT_DELIVERY = "effectively-once"
+WITHOUT_JOURNALS = frozenset({"at-most-once"})
+RESUMES_MAX = 5
+RESUMES_WINDOW_S = 30.0
+"""More deaths than this of one member in such a time, with nothing done, will not stop."""
+PAUSE_FIRST_S = 0.05
+PAUSE_MAX_S = 2.0
+START_TRIES_S = 60.0
+"""How long a next life is tried if no process can be made or none gets ready."""
+
+
+def keeps_journals(pipeline: Pipeline) -> bool:
+    """Whether its instances outlive their processes."""
+    return getattr(pipeline, "delivery", DEFAULT_DELIVERY) not in WITHOUT_JOURNALS
+
+
+class Lives:
+    """One task per member leads it through all its lives."""
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self.are_kept = keeps_journals(agent.pipeline)
+        self._led: set[InstanceId] = set()
+        self._ended: dict[InstanceId, asyncio.Future[Failure]] = {}
+        """By member: how its present process ended."""
+
+    @property
+    def all_ended(self) -> bool:
+        """Whether no process of a member runs, and none is to come."""
+        return not self._led
+
+    def adopt(self, member: Member, process: Process) -> None:
+        """`process` is the next life of `member`. To be called before it gets its assignment."""
+        process.on_frame = lambda body: self._agent.hearing.receive(member, body)
+        member.heard_s = time.monotonic()
+        self._ended[member.id] = asyncio.get_running_loop().create_future()
+        self._agent.tasks.start(f"watch {member.text}", self._watch(member, process))
+        if member.id not in self._led:
+            self._led.add(member.id)
+            self._agent.tasks.start(f"lives of {member.text}", self._lead(member))
+
+    async def _watch(self, member: Member, process: Process) -> None:
+        """One life to its end. What it printed last is still shown, but nobody waits for it."""
+        ended = self._ended[member.id]
+        await watch_life(process, member.goodbye, self._agent.forker)
+        process.link.close()
+        if not self._is_to_resume(member) or len(member.deaths) >= RESUMES_MAX:
+            await process.last_words()  # they may be the reason why the run fails
+        failure = describe_end(member.who, process, member.failed)
+        if self._is_to_resume(member):
+            self._note_death(member, process, failure)
+        self._agent.starter.note_ended(member.text, str(failure))
+        ended.set_result(failure)
+        await process.last_words()
+        process.close()
+
+    def _is_to_resume(self, member: Member) -> bool:
+        over = self._agent.is_over or member.failed is not None
+        return self.are_kept and not over and member.phase in KNOWN
+
+    async def _lead(self, member: Member) -> None:
+        failure = await self._ended[member.id]
+        while self._is_to_resume(member):
+            await self._begin_next_life(member)
+            failure = await self._ended[member.id]
+        if member.phase is Phase.STARTING:
+            self._agent.roster.end(member, Phase.DISCARDED)
+        elif member.phase in KNOWN:
+            self._agent.fail(failure)
+        self._led.discard(member.id)
+        self._agent.check_complete()
+
+    async def _begin_next_life(self, member: Member) -> None:
+        """Return when it is ready, or is not wanted any more."""
+        began = time.monotonic()
+        pause_s = PAUSE_FIRST_S
+        member.resuming = True
+        member.told_to_leave = False
+        while self._is_to_resume(member):
+            member.life += 1
+            try:
+                await self._agent.start_member(member)
+            except StartError as error:
+                self._could_not_start(member, str(error), began)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            else:
+                break
+        member.resuming = False
+        if member.phase in KNOWN:
+            passed_ms = 1000 * (time.monotonic() - began)
+            self._write(member, "resumed", f"life {member.life} after {passed_ms:.0f} ms")
+        elif member.process is not None:  # ended as unused meanwhile
+            self._agent.forker.kill(member.process)
+
+    def _could_not_start(self, member: Member, why: str, began: float) -> None:
+        if not self._is_to_resume(member):
+            return
+        self._write(member, "start_failed", why)
+        tried_s = time.monotonic() - began
+        if tried_s > START_TRIES_S:
+            self._agent.fail(
+                Failure(f"{member.who} could not be resumed for {tried_s:.0f} s: {why}")
+            )
+
+    def _note_death(self, member: Member, process: Process, failure: Failure) -> None:
+        now, how = time.monotonic(), how_ended(process)
+        done = self._done(member)
+        self._write(member, "died", how)
+        self._agent.recorder.deaths[member.id.operator] += 1
+        if member.deaths and done > member.deaths[-1].done:
+            member.deaths.clear()
+        member.deaths = [d for d in member.deaths if now - d.at_s <= RESUMES_WINDOW_S]
+        member.deaths.append(Death(now, how, done))
+        if len(member.deaths) > RESUMES_MAX:
+            self._agent.fail(Failure(_in_vain(member), failure.detail))
+
+    def _done(self, member: Member) -> int:
+        """Grows whenever the member gets something done."""
+        status = self._agent.recorder.statuses.get(member.text)
+        if status is None:
+            return 0
+        return max(0, status.tuples_in - status.queued) + status.tuples_out + status.dead
+
+    def _write(self, member: Member, kind: str, detail: str) -> None:
+        self._agent.hearing.write(member, kind, detail, time.monotonic())
+
+
+def _in_vain(member: Member) -> str:
+    """Why it is not resumed once more, and what may be the matter."""
+    deaths = member.deaths
+    ways = Counter(d.how for d in deaths)
+    told = "; ".join(how if n == 1 else f"{how} ({n} times)" for how, n in ways.items())
+    passed_s = deaths[-1].at_s - deaths[0].at_s
+    return (
+        f"{member.who} died {len(deaths)} times within {passed_s:.1f} s and got nothing done in "
+        f"between: {told}. Perhaps a tuple ends its process, or the host is out of memory"
+    )

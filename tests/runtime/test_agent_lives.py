@@ -1,0 +1,298 @@
+"""Instances outlive their processes: whatever dies is the same again in a new one."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.live import lives
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.report import Report
+from anabranch.runtime.snapshot import InstanceSnapshot
+from anabranch.runtime.status import FinalCount, id_to_wire
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import TIMEOUT_S, finish, kinds, pause, start, until
+from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+def member(run: Run, operator: str = "work", number: int = 0) -> InstanceSnapshot:
+    return run.snapshot().operator(operator).members[number]
+
+
+def kill(run: Run, operator: str = "work", number: int = 0) -> None:
+    """And wait until it is there again."""
+    victim = member(run, operator, number)
+    os.kill(victim.pid, signal.SIGKILL)
+    until(lambda: member(run, operator, number).life == victim.life + 1)
+    until(lambda: member(run, operator, number).state != "resuming")
+
+
+def details(report: Report, kind: str) -> list[str]:
+    return [e.detail for e in report.events if e.kind == kind]
+
+
+def tell_assignment(me: Fake) -> None:
+    task = me.assign
+    me.note("task", f"{task.id} {task.life} {task.journal} {task.address} {task.genesis}")
+
+
+def test_a_killed_instance_goes_on_in_a_new_process() -> None:
+    run = start(three_operators(Endless(), min_instances=2))
+    before = member(run, number=1)
+    kill(run, number=1)
+    after = member(run, number=1)
+    assert (after.id, after.life, before.life) == ("work.1", 2, 1)
+    assert after.pid != before.pid
+    assert run.snapshot().operator("work").deaths == 1
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert [(o.deaths, o.instances_ever) for o in report.operators] == [(0, 1), (1, 2), (0, 1)]
+    assert details(report, "died") == ["was killed by SIGKILL"]
+    assert details(report, "resumed")[0].startswith("life 2 after ")
+
+
+def test_every_life_gets_the_same_journal_and_address_and_is_told_its_beginning_again() -> None:
+    fake.BEHAVIOUR["work"] = tell_assignment
+    run = start(three_operators(Endless()))
+    kill(run)
+    kill(run)
+    run.end_input()
+    told = [t.split(" ", 6) for t in details(finish(run), "task")]
+    lifes, journals, addresses = ([t[i] for t in told] for i in (4, 5, 6))
+    assert lifes == ["1", "2", "3"]
+    assert len({*journals}) == 1
+    assert journals[0].endswith("/state/journals/1.0.journal")
+    none, *later = (a.split(" ", 1)[0] for a in addresses)
+    assert none == ""
+    assert later[0].startswith("unix:/")
+    assert "None" not in {a.split(" ", 1)[1] for a in addresses}
+
+
+@pytest.mark.parametrize("operator", ["lines", "work", "out"])
+def test_a_death_while_the_input_ends_keeps_the_run_from_being_complete(operator: str) -> None:
+    """The only one left, or not: it is not gone before it has said so."""
+
+    def dies_at_the_end(me: Fake) -> None:
+        me.status()
+        if me.assign.life == 1:
+            if me.operator.source is None:
+                me.wait_until_preds_are_gone()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fake.BEHAVIOUR[operator] = dies_at_the_end
+    report = finish(start(three_operators(Numbers(3))))
+    assert (report.ok, report.ledger.tuples_in) == (True, 3)
+    assert report.operator(operator).deaths == 1
+
+
+def test_a_process_that_dies_after_its_account_is_not_resumed() -> None:
+    def dies(me: Fake) -> None:
+        me.wait_until_preds_are_gone()
+        (me.run_dir / f"{me.id}.gone").touch()
+        me.say(FinalCount(id=str(me.id), operator="work"))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    fake.BEHAVIOUR["work"] = dies
+    report = finish(start(three_operators(Numbers(1))))
+    assert (report.ok, report.operator("work").deaths) == (True, 0)
+
+
+def test_a_source_goes_on_with_the_split_that_it_held() -> None:
+    def dies(me: Fake) -> None:
+        me.status()
+        me.say(msg.Claim())
+        answer = me.expect(msg.SplitAnswer)
+        me.note("got", f"{answer.split} {answer.number}")
+        if me.assign.life == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        me.say(msg.Release(remainder=None, number=answer.number))
+        me.say(msg.Release(remainder=None, number=answer.number))
+
+    fake.BEHAVIOUR["lines"] = dies
+    report = finish(start(three_operators(Numbers(2))))
+    assert report.ok
+    assert details(report, "got") == ["{'n': 0} 1", "{'n': 0} 1"]
+
+
+def test_a_later_life_is_told_that_the_input_has_been_ended() -> None:
+    def waits(me: Fake) -> None:
+        me.status()
+        me.say(msg.Claim())
+        me.expect(msg.EndInput)
+        if me.assign.life == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        me.say(msg.Release(remainder=None, number=1))
+
+    fake.BEHAVIOUR["lines"] = waits
+    run = start(three_operators(Endless()))
+    run.end_input()
+    assert finish(run).ok
+
+
+def test_an_instance_that_always_dies_and_gets_nothing_done_fails_the_run() -> None:
+    def dies(me: Fake) -> None:
+        me.status(tuples_in=3)
+        print("tuple 17 is too much", flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    fake.BEHAVIOUR["work"] = dies
+    lines: list[str] = []
+    run = start(three_operators(Endless()), on_output=lambda _, line: lines.append(line))
+    with pytest.raises(RunFailed) as failed:
+        run.wait(TIMEOUT_S)
+    message = failed.value.failure.message
+    assert message.startswith("operator 'work': instance work.0 died 6 times within ")
+    assert "got nothing done in between: was killed by SIGKILL (6 times)" in message
+    assert "tuple 17 is too much" in failed.value.failure.detail
+    assert failed.value.report.operator("work").deaths == lives.RESUMES_MAX + 1
+
+
+def test_an_instance_that_gets_on_may_die_as_often_as_it_likes() -> None:
+    def gets_on(me: Fake) -> None:
+        me.status(tuples_in=me.assign.life)
+        if me.assign.life <= 2 * lives.RESUMES_MAX:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fake.BEHAVIOUR["work"] = gets_on
+    report = finish(start(three_operators(Numbers(1))))
+    assert report.ok
+    assert report.operator("work").deaths == 2 * lives.RESUMES_MAX
+
+
+def test_a_next_life_that_is_not_ready_in_time_is_followed_by_another() -> None:
+    def slow(me: Fake) -> None:
+        if me.assign.life == 2:
+            pause(60)
+
+    fake.BEFORE_READY["work"] = slow
+
+    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=0.5))
+    os.kill(member(run).pid, signal.SIGKILL)
+    until(lambda: member(run).life == 3)
+    until(lambda: member(run).state != "resuming")
+    run.end_input()
+    report = finish(run)
+    assert details(report, "start_failed") == ["work.0 was not ready within 0.5 s"]
+    assert details(report, "died") == ["was killed by SIGKILL"] * 2
+    assert details(report, "resumed")[0].startswith("life 3 after")
+
+
+def spawns_and_dies(me: Fake) -> None:
+    """The creator dies when its child listens; what its next life says depends on the test."""
+    if me.assign.genesis is None:
+        return
+    me.status()
+    if me.assign.life == 1:
+        me.say(msg.Spawn(request=1, n=1))
+        me.expect(msg.Spawned)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_children_of_a_dead_creator_live_only_if_its_next_life_knows_them(known: bool) -> None:
+    def creates(me: Fake) -> None:
+        spawns_and_dies(me)
+        if me.assign.genesis is not None:
+            child = me.id._replace(number=1, creator=0)
+            me.say(msg.Resumed(children=[id_to_wire(child)] if known else []))
+            if known:
+                (me.run_dir / f"{child}.start").touch()
+
+    fake.BEHAVIOUR["work"] = creates
+    run = start(three_operators(Endless()))
+    wanted = "joined" if known else "discarded"
+    until(lambda: wanted in [e.kind for e in run.snapshot().events])
+    run.end_input()
+    report = finish(run)
+    assert ("joined" in kinds(report), "discarded" in kinds(report)) == (known, not known)
+    assert report.ok
+
+
+def test_a_request_of_an_earlier_life_is_answered_to_nobody(tmp_path: Path) -> None:
+    def late(me: Fake) -> None:
+        if me.id.number == 1:
+            until((tmp_path / "next life").exists)
+
+    def creates(me: Fake) -> None:
+        if me.assign.genesis is None:
+            return
+        me.status()
+        if me.assign.life == 1:
+            me.say(msg.Spawn(request=1, n=1))
+            os.kill(os.getpid(), signal.SIGKILL)
+        (tmp_path / "next life").touch()
+        while not isinstance(message := me.hear(), msg.EndInput | msg.Decide):
+            me.note("heard", str(message))
+            assert not isinstance(message, msg.Spawned)
+
+    fake.BEFORE_READY["work"] = late
+    fake.BEHAVIOUR["work"] = creates
+    run = start(three_operators(Endless()))
+    until(lambda: "discarded" in [e.kind for e in run.snapshot().events])
+    report = run.stop()
+    assert details(report, "heard") == []
+
+
+def test_a_child_that_dies_before_it_is_started_is_resumed() -> None:
+    def creates(me: Fake) -> None:
+        if me.assign.genesis is None:
+            return
+        me.status()
+        me.say(msg.Spawn(request=1, n=1))
+        me.expect(msg.Spawned)
+        me.note("created")
+        until((me.run_dir / "now").exists)
+        (me.run_dir / "work.1.start").touch()
+
+    def listens(me: Fake) -> None:
+        creates(me)
+        if me.assign.genesis is None and me.assign.life == 2:
+            (me.run_dir / "now").touch()
+
+    fake.BEHAVIOUR["work"] = listens
+    run = start(three_operators(Endless()))
+    until(lambda: "created" in [e.kind for e in run.snapshot().events])
+    until(lambda: len(run.snapshot().operator("work").members) == 2)
+    os.kill(member(run, number=1).pid, signal.SIGKILL)
+    until(lambda: run.snapshot().operator("work").instances == 2)
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert [k for k in kinds(report) if k in ("died", "resumed", "joined")] == [
+        *("died", "resumed", "joined")
+    ]
+
+
+def test_discarding_again_what_an_earlier_life_has_discarded_is_no_fault() -> None:
+    def creates(me: Fake) -> None:
+        if me.assign.genesis is None:
+            return
+        me.status()
+        child = id_to_wire(me.id._replace(number=1, creator=0))
+        if me.assign.life == 1:
+            me.say(msg.Spawn(request=1, n=1))
+            me.expect(msg.Spawned)
+            me.say(msg.Discard(children=[child]))
+            os.kill(os.getpid(), signal.SIGKILL)
+        me.say(msg.Discard(children=[child]))
+
+    fake.BEHAVIOUR["work"] = creates
+    report = finish(start(three_operators(Numbers(1))))
+    assert report.ok
+    assert report.operator("work").deaths == 1
+
+
+def test_the_loss_of_the_process_that_forks_still_fails_the_run_at_once() -> None:
+    run = start(three_operators(Endless()))
+    os.kill(run.snapshot().pids[0], signal.SIGKILL)
+    with pytest.raises(RunFailed, match="the process that all others are forked from is gone"):
+        run.wait(TIMEOUT_S)

@@ -1,8 +1,9 @@
 """The contents of a key group as chunks of bytes, and chunks as contents again.
 
-A chunk has a header (the group, two flags) and a pickle with some of the group's keys, or with
-tuples that were kept for it; a pickle longer than a chunk may be is sent in parts. So every chunk
-is bounded, whatever a group or the state of a single key has grown to.
+A chunk has a header (the group, two flags, the life of the giver, a number) and a pickle with some
+of the group's keys, or with tuples that were kept for it; a pickle longer than a chunk may be is
+sent in parts. So every chunk is bounded, whatever a group or the state of a single key has grown
+to. A later life of the giver sends all of a group again: what came from earlier ones is dropped.
 
 **Unpickling runs code**: chunks may only come from a process of the same run, as batches.
 """
@@ -11,17 +12,37 @@ from __future__ import annotations
 
 import pickle
 import struct
-from collections import deque
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from anabranch.runtime.keyed.store import Entry, Store
+from anabranch.runtime.keyed.store import Entry
 from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import StepError
 
-_HEADER = struct.Struct(">HB")
+_MARK = 0x43
+"""The first byte of a chunk: no pickle begins with it."""
+_HEADER = struct.Struct(">BHBII")
 _PART, _LAST = 1, 2
+
+
+class Head(NamedTuple):
+    """What a chunk begins with. `number`: of this chunk among those of its group."""
+
+    mark: int
+    group: int
+    flags: int
+    life: int
+    number: int
+
+    @classmethod
+    def of(cls, chunk: bytes) -> Head:
+        return cls._make(_HEADER.unpack_from(chunk))
+
+
+def is_chunk(data: bytes) -> bool:
+    return data[:1] == bytes((_MARK,))
 
 
 class Kept(NamedTuple):
@@ -46,42 +67,45 @@ class Measure:
 
 
 class Giver:
-    """Cuts groups in chunks. `operator`: for errors."""
+    """Cuts groups in chunks. `operator`: for errors; `life`: which life of this instance it is."""
 
-    def __init__(self, operator: str, store: Store, chunk_bytes: int) -> None:
+    def __init__(self, operator: str, chunk_bytes: int, life: int) -> None:
         self._operator = operator
-        self._store = store
+        self._life = life
         self._chunk_bytes = max(1, chunk_bytes)
         self._entries = Measure(self._chunk_bytes)
         self._kept = Measure(self._chunk_bytes)
+        self._chunks_of: Counter[int] = Counter()
 
-    def keys(self, group: int) -> Iterator[bytes]:
-        """All keys of a group, which is not touched by anybody else meanwhile."""
-        while entries := self._store.take(group, self._entries.n):
+    @property
+    def tuples_fitting(self) -> int:
+        """How many kept tuples should be given at once."""
+        return self._kept.n
+
+    def keys(self, group: int, some: Callable[[int], list[Entry]]) -> Iterator[bytes]:
+        """All keys of a group, which `some` gives, as many as it is asked for."""
+        while entries := some(self._entries.n):
             data = self._pickled(group, entries, [])
             self._entries.note(len(entries), len(data))
             yield from self._chunks(group, data)
 
-    def tuples(self, group: int, kept: deque[Kept]) -> Iterator[tuple[bytes, int]]:
-        """Kept tuples but the last few, also those that come meanwhile: chunks, and how many each
-        begins with."""
-        while len(kept) > self._kept.n:
-            some = [kept.popleft() for _ in range(self._kept.n)]
-            data = self._pickled(group, [], some)
-            self._kept.note(len(some), len(data))
-            for number, chunk in enumerate(self._chunks(group, data)):
-                yield chunk, 0 if number else len(some)
+    def tuples(self, group: int, kept: list[Kept]) -> Iterator[bytes]:
+        data = self._pickled(group, [], kept)
+        self._kept.note(len(kept), len(data))
+        yield from self._chunks(group, data)
 
-    def last(self, group: int, kept: deque[Kept], heat: float) -> list[bytes]:
+    def last(self, group: int, kept: list[Kept], heat: float) -> list[bytes]:
         """What must leave together."""
-        data = self._pickled(group, [], list(kept), heat)
+        data = self._pickled(group, [], kept, heat)
         return [*self._chunks(group, data, _LAST)]
 
     def _chunks(self, group: int, data: bytes, flags: int = 0) -> Iterator[bytes]:
         size = self._chunk_bytes
         for start in range(0, len(data), size):
             part = _PART if start + size < len(data) else 0
-            yield _HEADER.pack(group, part or flags) + data[start : start + size]
+            head = Head(_MARK, group, part or flags, self._life, self._chunks_of[group])
+            self._chunks_of[group] += 1
+            yield _HEADER.pack(*head) + data[start : start + size]
 
     def _pickled(
         self, group: int, entries: list[Entry], kept: list[Kept], heat: float = 0.0
@@ -104,37 +128,48 @@ class Giver:
 
 @dataclass(slots=True)
 class Arrival:
-    """What has come of a group. `complete`: all."""
+    """What has come of a group, in so many chunks, from this life of its giver. `complete`: all.
+    `parts`: the beginning of a pickle that is longer than a chunk."""
 
+    life: int = 1
+    chunks: int = 0
+    complete: bool = False
+    heat: float = 0.0
     entries: list[Entry] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)
-    heat: float = 0.0
-    complete: bool = False
     parts: bytearray = field(default_factory=bytearray)
 
-    def take(self, operator: str, chunk: bytes) -> int:
-        """Take in the next chunk; how many kept tuples are in it."""
-        group, flags = _HEADER.unpack_from(chunk)
+    def take(self, operator: str, head: Head, chunk: bytes) -> None:
+        """Take in the next chunk."""
+        self.chunks += 1
         data: bytes | bytearray = chunk[_HEADER.size :]
-        if self.parts or flags & _PART:
+        if self.parts or head.flags & _PART:
             self.parts += data
-            if flags & _PART:
-                return 0
+            if head.flags & _PART:
+                return
             data, self.parts = self.parts, bytearray()
         try:
             entries, kept, heat = pickle.loads(data)
         except Exception as error:
             raise StepError(
-                f"operator {operator!r}, group {group}: what was kept by another instance cannot "
-                f"be read here: {describe(error)}"
+                f"operator {operator!r}, group {head.group}: what was kept by another instance "
+                f"cannot be read here: {describe(error)}"
             ) from error
         self.entries += entries
         self.kept += map(Kept._make, kept)
         self.heat = heat
-        self.complete = bool(flags & _LAST)
-        return len(kept)
+        self.complete = bool(head.flags & _LAST)
 
+    def as_plain(self) -> tuple[Any, ...]:
+        """Its fields, as values that pickle fast."""
+        kept = [tuple(k) for k in self.kept]
+        return (
+            *(self.life, self.chunks, self.complete, self.heat),
+            *(self.entries, kept, bytes(self.parts)),
+        )
 
-def group_in(chunk: bytes) -> int:
-    group: int = _HEADER.unpack_from(chunk)[0]
-    return group
+    @classmethod
+    def of_plain(cls, plain: tuple[Any, ...]) -> Arrival:
+        life, chunks, complete, heat, entries, kept, parts = plain
+        made = [Kept._make(k) for k in kept]
+        return cls(life, chunks, complete, heat, entries, made, bytearray(parts))

@@ -12,6 +12,10 @@ groups are frozen, or what was kept for one is worked off, are tuples sorted by 
 - **Failure**: as in `anabranch.runtime.operators`, but a tuple is tried again at once, before
   others, which may be of the same key. A timer that fails becomes a dead letter too.
 - **Cancelling** `run` loses nothing: what has not been processed goes on with the next `run`.
+- **Journaled**: whatever changes is told as bytes, with the part that it belongs to
+  (`Part.changes`) or at once (`changed`). At no await is anything changed that was not told: a
+  part is emitted before the pause of a retry. `restore` and `resume` make the same processor of
+  all that was told.
 """
 
 from __future__ import annotations
@@ -20,15 +24,19 @@ import math
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.giving import copied, taken
 from anabranch.runtime.keyed.handler import Timer
 from anabranch.runtime.keyed.heat import Heat
-from anabranch.runtime.keyed.moving import Arrival, Giver, Kept, group_in
-from anabranch.runtime.keyed.store import Store
+from anabranch.runtime.keyed.holdings import Holdings
+from anabranch.runtime.keyed.journaling import changes, picture, restore
+from anabranch.runtime.keyed.moving import Giver, Head, Kept
+from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.timers import Timers
-from anabranch.runtime.keyed.work import Worker
+from anabranch.runtime.keyed.work import Failed, Worker
 from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import Part, StepError
 
@@ -54,14 +62,21 @@ class KeyedProcessor:
         turn: Callable[[], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
+        journaled: bool = False,
+        changed: Callable[[bytes], None] | None = None,
     ) -> None:
+        if journaled and changed is None:
+            raise ValueError(
+                f"operator {operator.name!r} is journaled: expected changed=, got None"
+            )
         self.operator = operator
-        self.frozen: frozenset[int] = frozenset()
-        self.pended_out = 0
-        self.pended_in = 0
-        self.watermark = -math.inf
-        self._store = Store(groups)
-        self._worker = Worker(operator, self._store, wall, self._keep)
+        self._held = Holdings(operator.name, groups)
+        self._store = self._held.store
+        self._notes = Notes() if journaled else None
+        if self._notes is not None:
+            self._held.notes = self._notes
+        self._changed = changed
+        self._worker = Worker(operator, self._held, wall)
         self._heat = Heat(groups, self._store.group_of, clock())
         self._emit = emit
         self._turn = turn
@@ -70,25 +85,34 @@ class KeyedProcessor:
         self._slice_tuples = SLICE_TUPLES_FIRST
         self._turn_at = clock()
         self._batches: deque[tuple[list[Any], list[Any], int, Any]] = deque()
-        self._kept: dict[int, deque[Kept]] = {}
-        self._arriving: dict[int, Arrival] = {}
-        self._behind: frozenset[int] = frozenset()
-        """Groups that are mine as soon as what was kept for them is processed."""
-        self._shut: frozenset[int] = frozenset()
-        """Groups with state here whose tuples must not be processed: `frozen` and `_behind`."""
 
     @property
     def owned(self) -> frozenset[int]:
-        return self._worker.owned
+        return self._held.owned
+
+    @property
+    def frozen(self) -> frozenset[int]:
+        return self._held.frozen
+
+    @property
+    def watermark(self) -> float:
+        return self._held.watermark
 
     @property
     def pended(self) -> int:
-        kept = sum(map(len, self._kept.values())) if self._kept else 0
-        return kept + sum(len(a.kept) for a in self._arriving.values())
+        return self._held.pended
+
+    @property
+    def pended_in(self) -> int:
+        return self._held.pended_in
+
+    @property
+    def pended_out(self) -> int:
+        return self._held.pended_out
 
     @property
     def late(self) -> Counter[str]:
-        return self._worker.late
+        return self._held.late
 
     def heat(self) -> list[float]:
         """Tuples per group of late, estimated from samples."""
@@ -115,22 +139,18 @@ class KeyedProcessor:
     def own(self, groups: Iterable[int]) -> None:
         """Groups that are mine from the beginning, with nothing in them."""
         groups = frozenset(groups)
-        if waiting := sorted(groups & self._kept.keys()):
+        if waiting := sorted(groups & self._held.kept.keys()):
             raise ValueError(f"groups {waiting} have tuples already: install their state instead")
-        self._worker.owned |= groups
+        self._held.own(groups)
+        self._tell()
 
     def freeze(self, groups: Iterable[int]) -> None:
         """Process nothing of these any more, as far as they are mine; keep what comes."""
-        groups = frozenset(groups) & self.owned
-        self._worker.owned -= groups
-        self.frozen |= groups
-        self._look()
-
-    def _look(self) -> None:
-        self._shut = self.frozen | self._behind
+        self._held.freeze(groups)
+        self._tell()
 
     def _may_fire(self, key: Any) -> bool:
-        return not self._shut or self._store.group_of[key] in self.owned
+        return not self._held.shut or self._store.group_of[key] in self._held.owned
 
     # -- tuples ------------------------------------------------------------------------------
 
@@ -151,28 +171,52 @@ class KeyedProcessor:
         if later:
             keys, tuples = keys[:n], tuples[:n]
         self._heat.note(keys, began)
-        if self._shut and tuples:
+        if self._held.shut and tuples:
             keys, tuples = self._sort_out(keys, tuples, side, part)
-        sorted_out = part.pended
+        sorted_out, failed = part.pended, None
+        self._held.notes.touch(keys)
         try:
-            await self._worker.work(keys, tuples, side, self.watermark, part)
+            failed = self._worker.work(keys, tuples, side, self.watermark, part)
         finally:
             done = part.taken + part.pended - sorted_out
             if done < len(tuples):
                 later_keys, later = keys[done:] + later_keys, tuples[done:] + later
-            part.tag, part.last = tag, not later
-            if part.last:
-                self._batches.popleft()
-            else:
-                self._batches[0] = later_keys, later, side, tag
-            self._done(part, began)
+            self._go_on_with(later_keys, later, side, tag)
+            if failed is None or part.taken or part.pended:
+                self._done_of_batch(part, began, tag, last=not later)
         self._adapt(part)
+        if failed is not None:
+            await self._mend(failed, tag)
+
+    async def _mend(self, failed: Failed, tag: Any) -> None:
+        """Try the first tuple of the batch again."""
+        part, began = Part(0), self._clock()
+        try:
+            await self._worker.mend(failed, part)
+        finally:
+            if part.taken or part.pended:
+                self._held.notes.touch((failed.kept.key,))
+                keys, tuples, side, _ = self._batches[0]
+                self._go_on_with(keys[1:], tuples[1:], side, tag)
+                self._done_of_batch(part, began, tag, last=len(tuples) == 1)
+
+    def _go_on_with(self, keys: list[Any], tuples: list[Any], side: int, tag: Any) -> None:
+        """This is left of the first batch."""
+        if tuples:
+            self._batches[0] = keys, tuples, side, tag
+        else:
+            self._batches.popleft()
+
+    def _done_of_batch(self, part: Part, began: float, tag: Any, *, last: bool) -> None:
+        part.tag, part.last = tag, last
+        self._done(part, began)
 
     def _sort_out(
         self, keys: list[Any], tuples: list[Any], side: int, part: Part
     ) -> tuple[list[Any], list[Any]]:
         """Keep the tuples of groups that are shut; the others."""
-        if self._worker.open(keys, self.owned):
+        held = self._held
+        if self._worker.open(keys, held.owned):
             return keys, tuples
         open_keys, open_tuples = [], []
         for key, item in zip(keys, tuples, strict=True):
@@ -180,19 +224,13 @@ class KeyedProcessor:
                 group = self._store.group_of[key]
             except TypeError:
                 group = -1  # no key: the worker says so
-            if group in self._shut:
-                self._keep(group, Kept(key, item, side, self.watermark))
+            if group in held.shut:
+                held.keep(group, Kept(key, item, side, held.watermark))
                 part.pended += 1
             else:
                 open_keys.append(key)
                 open_tuples.append(item)
         return open_keys, open_tuples
-
-    def _keep(self, group: int, kept: Kept) -> None:
-        queue = self._kept.get(group)
-        if queue is None:
-            queue = self._kept[group] = deque()
-        queue.append(kept)
 
     def _adapt(self, part: Part) -> None:
         """Size the next slice for the cost of this one; at most double, at once down."""
@@ -206,6 +244,8 @@ class KeyedProcessor:
             self._turn_at = self._clock()
 
     def _done(self, part: Part, began: float) -> None:
+        if self._notes is not None:
+            part.changes = changes(self._held, self._notes)
         part.busy_s = self._clock() - began - part.waited_s
         self._emit(part)
 
@@ -214,7 +254,7 @@ class KeyedProcessor:
     def advance(self, watermark: float) -> None:
         """Event time has come to `watermark`: call the timers that are due, by time and key."""
         if watermark > self.watermark:
-            self.watermark = watermark
+            self._held.watermark = watermark
             self._fire(self._store.event, watermark, processing=False)
 
     def next_due(self) -> float | None:
@@ -231,87 +271,141 @@ class KeyedProcessor:
         self.advance(math.inf)
         part, began = Part(0), self._clock()
         for key, name, at in self._store.processing.drain():
+            self._held.notes.touch((key,))
             self._worker.call(key, Timer(name, at, True), self.watermark, part)
-        if part.results or part.letters:
-            self._done(part, began)
+        self._done_if_told(part, began)
 
     def _fire(self, timers: Timers, until: float, *, processing: bool) -> None:
         part, began = Part(0), self._clock()
         for key, name, at in timers.due(until, self._may_fire):
+            self._held.notes.touch((key,))
             self._worker.call(key, Timer(name, at, processing), self.watermark, part)
             if self._clock() - began > self._slice_s:
                 self._done(part, began)
                 part, began = Part(0), self._clock()
+        self._done_if_told(part, began)
+
+    def _done_if_told(self, part: Part, began: float) -> None:
         if part.results or part.letters:
             self._done(part, began)
+        else:
+            self._tell()
 
     # -- moving ------------------------------------------------------------------------------
 
-    def export(self, groups: Iterable[int], chunk_bytes: int) -> Iterator[bytes]:
-        """Give away frozen groups in chunks; what was given is not here any more. Other keys may
-        be worked on between two chunks, and tuples of these groups are kept until the last."""
+    def export(self, groups: Iterable[int], chunk_bytes: int, life: int = 1) -> Iterator[bytes]:
+        """Give away frozen groups in chunks. Other keys may be worked on between two chunks, and
+        tuples of these groups are kept until the last.
+
+        What was given is not here any more. If journaled, it stays until the iterator is exhausted
+        and is gone then with one change; a later `life` that still has it gives all of it again.
+        """
         groups = sorted(groups)
         if strange := sorted({*groups} - self.frozen):
             raise ValueError(f"groups {strange} are not frozen here: freeze them first")
-        giver = Giver(self.operator.name, self._store, chunk_bytes)
-        for group in groups:
-            yield from giver.keys(group)
-            kept = self._kept.get(group)
-            if kept is None:
-                kept = self._kept[group] = deque()
-            for chunk, tuples in giver.tuples(group, kept):
-                self.pended_out += tuples
-                yield chunk
-            self.pended_out += len(kept)
-            chunks = giver.last(group, kept, self._heat.take(group, self._clock()))
-            del self._kept[group]
-            self.frozen -= {group}
-            self._look()
-            yield from chunks
+        gives = taken if self._notes is None else copied
+        giver = Giver(self.operator.name, chunk_bytes, life)
+        yield from gives(self._held, giver, groups, lambda g: self._heat.take(g, self._clock()))
+        self._tell()
 
     async def install(self, chunk: bytes, *, opens: bool = True) -> None:
-        """A chunk from the former owner. With the last one of a group it is mine, and `open`ed
-        unless the caller is to do that."""
-        group = group_in(chunk)
-        arrival = self._arriving.setdefault(group, Arrival())
-        self.pended_in += arrival.take(self.operator.name, chunk)
-        if arrival.complete:
-            del self._arriving[group]
-            self._behind |= {group}
-            self._look()
-            self._heat.put(group, arrival.heat, self._clock())
-            self._store.put(group, arrival.entries)
-            self._kept[group] = deque([*arrival.kept, *self._kept.get(group, ())])
-            if opens:
-                await self.open((group,))
+        """A chunk from the former owner; the first of a later life replaces all those of earlier
+        ones. With the last one of a group it is `open`ed, unless the caller is to do that."""
+        held, group = self._held, Head.of(chunk).group
+        if group in held.owned | held.frozen | held.behind:
+            raise ValueError(f"group {group} is here already: a chunk of it came once more")
+        if not held.arrive(chunk):
+            raise ValueError(f"a chunk of group {group} came, but not the one before")
+        self._tell_chunk(chunk)
+        if opens and group in held.whole:
+            await self.open((group,))
 
     async def open(self, groups: Iterable[int]) -> None:
         """Begin to process groups that were installed; returns when all that was kept for them is
         processed. Raises `ValueError` if one has not come whole."""
-        for group in sorted(groups):
-            if group not in self._behind:
-                raise ValueError(f"group {group} was not installed, or not to its last chunk")
+        for group in sorted({*groups} - self.owned):
+            if group not in self._held.behind:
+                if group not in self._held.whole:
+                    raise ValueError(f"group {group} was not installed, or not to its last chunk")
+                self._heat.put(group, self._held.open(group), self._clock())
+                self._tell()
             await self._catch_up(group)
 
     async def _catch_up(self, group: int) -> None:
-        kept = self._kept[group]
-        while kept:
-            await self._work_off(kept)
+        held = self._held
+        while kept := held.kept.get(group):
+            await self._work_off(group, kept)
             await self._give_turn()
-        del self._kept[group]
-        self._behind -= {group}
-        self._worker.owned |= {group}
-        self._look()
+        held.caught_up(group)
         self._store.wake(group)
         self._fire(self._store.event, self.watermark, processing=False)
 
-    async def _work_off(self, kept: deque[Kept]) -> None:
-        part, began = Part(0), self._clock()
+    async def _work_off(self, group: int, kept: deque[Kept]) -> None:
+        part, began, done, failed = Part(0), self._clock(), 0, None
         try:
-            while kept:
-                await self._worker.one(kept[0], part)
-                kept.popleft()
-                if self._clock() - began - part.waited_s > self._slice_s:
+            for one in kept:
+                failed = self._worker.one(one, part)
+                if failed is not None:
+                    break
+                done += 1
+                if self._clock() - began > self._slice_s:
                     break
         finally:
-            self._done(part, began)
+            if done:
+                self._worked_off(group, done, part, began)
+        if failed is not None:
+            part, began = Part(0), self._clock()
+            await self._worker.mend(failed, part, in_any_case=True)
+            self._worked_off(group, 1, part, began)
+
+    def _worked_off(self, group: int, n: int, part: Part, began: float) -> None:
+        self._held.notes.touch([kept.key for kept in islice(self._held.kept[group], n)])
+        self._held.work_off(group, n)
+        self._done(part, began)
+
+    # -- the journal -------------------------------------------------------------------------
+
+    def restore(self, told: Iterable[bytes]) -> None:
+        """Apply changes, in the order in which they were told; this processor must be new. They
+        may begin with the first piece of a `picture`. Nothing is processed before `resume`."""
+        restore(self._held, told)
+
+    def resume(self, owned: frozenset[int], frozen: frozenset[int]) -> None:
+        """Groups of mine, as the core knows them: `frozen` ones lie at rest, the others are
+        processed again; those with kept tuples, or not opened yet, when `catch_up` is called."""
+        held = self._held
+        if self._notes is not None:
+            known = held.owned | held.frozen | held.behind
+            lost, strange = (owned | frozen) - known - held.whole, known - owned - frozen
+            if lost or strange:
+                raise ValueError(
+                    f"operator {self.operator.name!r}: expected to resume the groups that the "
+                    f"journal tells of; it has nothing of {sorted(lost)}, and those of "
+                    f"{sorted(strange)} belong to nobody"
+                )
+        held.resume(owned - frozen, frozen)
+        for group in held.owned:
+            self._store.wake(group)
+        self._tell()
+
+    async def catch_up(self) -> None:
+        """After `resume`, before anything else is processed: fire what was due, and work off what
+        was kept for groups of mine."""
+        self._fire(self._store.event, self.watermark, processing=False)
+        for group in sorted(self._held.behind):
+            await self._catch_up(group)
+
+    def picture(self, keys_max: int) -> Iterator[bytes]:
+        """All there is now, as changes with about so many keys each. Anything may be called
+        between two pieces; together with what is told meanwhile, in the order of telling, they
+        make the same processor. What was told before the first piece is not needed then."""
+        return picture(self._held, keys_max)
+
+    def _tell(self) -> None:
+        """What has changed outside of parts."""
+        if self._notes is not None and (change := changes(self._held, self._notes)):
+            self._tell_chunk(change)
+
+    def _tell_chunk(self, change: bytes) -> None:
+        if self._notes is not None and self._changed is not None:
+            self._changed(change)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.runtime.keyed.groups import GroupCache
-from anabranch.runtime.keyed.timers import Names, Timers
+from anabranch.runtime.keyed.timers import Names, Rows, Timers
 
 Entry = tuple[Any, Any, Names, Names]
 """All that belongs to a key, ready to travel: the key, its state, its timers in event time and in
 processing time. A plain tuple, for a group may have many."""
+
+Columns = tuple[list[Any], list[Any], Rows, Rows]
+"""The same of several keys: the keys, their states, their timers. It pickles fast."""
 
 
 class Store:
@@ -57,8 +60,37 @@ class Store:
             self.event.put(key, event)
             self.processing.put(key, processing)
 
-    def size(self, group: int) -> int:
-        return len(self._keys[group])
+    def drop(self, group: int) -> None:
+        """Whatever is here of a group."""
+        keys = [*self._keys[group]]
+        self._keys[group] = set()
+        for key in keys:
+            del self.states[key]
+        self.event.take(keys)
+        self.processing.take(keys)
+
+    def keys(self, group: int) -> list[Any]:
+        return [*self._keys[group]]
+
+    def entries(self, keys: list[Any]) -> Columns:
+        """All that belongs to these keys, which are here and stay here."""
+        states = self.states
+        return (
+            keys,
+            [states[key] for key in keys],
+            self.event.names(keys),
+            self.processing.names(keys),
+        )
+
+    def replace(self, keys: list[Any], states: list[Any], event: Rows, processing: Rows) -> None:
+        """What `entries` gave, instead of what is here of these keys. Timers sleep until `wake`."""
+        here, group_of = self.states, self.group_of
+        for key, state in zip(keys, states, strict=True):
+            if key not in here:
+                self._keys[group_of[key]].add(key)
+            here[key] = state
+        self.event.replace(keys, event)
+        self.processing.replace(keys, processing)
 
     def sizes(self) -> list[int]:
         return list(map(len, self._keys))

@@ -18,6 +18,8 @@ SWEEP_ABOVE = 64
 
 Names = dict[str, float]
 """The timers of a key: when each is due."""
+Rows = list[Names | None] | None
+"""The timers of some keys, key by key; None if none of them has any."""
 
 
 class Timers:
@@ -74,6 +76,17 @@ class Timers:
         if names:
             self._live += len(names) - len(self._set.get(key, ()))
             self._set[key] = names
+
+    def names(self, keys: list[Any]) -> Rows:
+        """The timers of these keys, which stay set."""
+        return [*map(self._set.get, keys)] if self._set else None
+
+    def replace(self, keys: list[Any], rows: Rows) -> None:
+        """Timers that do not fire before `wake`, instead of those which are set."""
+        if self._set:
+            self.take(keys)
+        for key, names in zip(keys, rows or (), strict=rows is not None):
+            self.put(key, names or {})
 
     def wake(self, keys: Iterable[Any]) -> None:
         """Have the timers of these keys fire, which were `put` or came up when they must not."""

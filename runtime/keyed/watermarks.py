@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable
-from itertools import takewhile
+import pickle
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import islice, takewhile
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.keyed.spec import EventTime
 
-_ALL = object()
+RESTORED = "restored"
+"""The token by which a gate that was restored is held, until its other holds are made again."""
+
+GateState = tuple[float, float, list[tuple[InstanceId, float, bool]]]
 
 
 class Stamper:
@@ -20,9 +24,13 @@ class Stamper:
     device that is not idle counts, less the allowed disorder. What is too far ahead of the clock
     does not count (P38): a device that sends nothing else is as good as silent, for it would hold
     up everybody for ever. `floor`: where it begins; it never goes back.
+
+    `journaled`: `changes` tells what is new, as bytes, and `restore` makes the same of it.
     """
 
-    def __init__(self, spec: EventTime, *, floor: float = -math.inf) -> None:
+    def __init__(
+        self, spec: EventTime, *, floor: float = -math.inf, journaled: bool = False
+    ) -> None:
         self.ahead = 0
         """Tuples from too far in the future."""
         self._spec = spec
@@ -30,13 +38,17 @@ class Stamper:
         self._latest: dict[Any, float] = {}
         self._heard: dict[Any, float] = {}  # who was silent for longest comes first
         self._heard_last: float | None = None
+        self._notes: set[Any] | None = set() if journaled else None
+        """Devices of which there is news."""
+        self._told: tuple[Any, ...] = ()
 
     def note(self, tuples: Iterable[Any], now: float, wall: float) -> None:
         """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch."""
         self._forget_silent(now)
         spec, latest = self._spec, self._latest
         most = math.inf if spec.ahead_s is None else wall + spec.ahead_s
-        device: Any = _ALL
+        device: Any = None
+        notes = self._notes
         for one in tuples:
             try:
                 at = float(spec.fn(one))
@@ -52,6 +64,8 @@ class Stamper:
                 continue
             self._heard.pop(device, None)
             self._heard[device] = self._heard_last = now
+            if notes is not None:
+                notes.add(device)
             if at > before:
                 latest[device] = at
 
@@ -66,10 +80,13 @@ class Stamper:
         the memory."""
         idle_s = self._spec.idle_s
         if idle_s is not None:
-            silent = takewhile(lambda device: now - self._heard[device] >= idle_s, self._heard)
-            for device in list(silent):
+            heard = self._heard
+            silent = [*takewhile(lambda device: now - heard[device] >= idle_s, heard)]
+            for device in silent:
                 del self._heard[device]
                 self._latest.pop(device, None)
+            if self._notes is not None:
+                self._notes.update(silent)
 
     def idle(self, now: float) -> bool:
         """Whether nobody has sent anything for long; counted from the first time that this is
@@ -78,6 +95,49 @@ class Stamper:
             self._heard_last = now
         idle_s = self._spec.idle_s
         return idle_s is not None and now - self._heard_last >= idle_s
+
+    def changes(self) -> bytes | None:
+        """What is new since this was asked last."""
+        notes, sums = self._notes, self._sums
+        if notes is None or (not notes and sums == self._told):
+            return None
+        self._notes, self._told = set(), sums
+        return self._news(notes)
+
+    def picture(self, devices_max: int) -> Iterator[bytes]:
+        """All there is now, in pieces of about so many devices. Anything may be called between two
+        pieces; what is told meanwhile counts too, in the order of telling."""
+        devices = iter([*self._heard])
+        while some := [*islice(devices, devices_max)]:
+            yield self._news([device for device in some if device in self._heard])
+        yield self._news([])
+
+    def restore(self, told: Iterable[bytes]) -> float:
+        """What was told by former lives, in its order, counts. Returns from where the clock `now`
+        must go on: when somebody was heard last."""
+        latest, heard = self._latest, self._heard
+        for change in told:
+            sums, devices, times, since, gone = pickle.loads(change)
+            self._floor, self.ahead, self._heard_last = sums
+            latest.update(zip(devices, times, strict=True))
+            heard.update(zip(devices, since, strict=True))
+            for device in gone:
+                latest.pop(device, None)
+                heard.pop(device, None)
+        self._heard = dict(sorted(heard.items(), key=lambda one: one[1]))
+        self._told = self._sums
+        return self._heard_last or 0.0
+
+    @property
+    def _sums(self) -> tuple[Any, ...]:
+        return self._floor, self.ahead, self._heard_last
+
+    def _news(self, devices: Iterable[Any]) -> bytes:
+        latest, heard = self._latest, self._heard
+        here = [device for device in devices if device in heard]
+        gone = [device for device in devices if device not in heard]
+        columns = here, [latest[d] for d in here], [heard[d] for d in here], gone
+        return pickle.dumps((self._sums, *columns), 5)
 
 
 class Gate:
@@ -139,3 +199,16 @@ class Gate:
 
     def release(self, token: Hashable) -> None:
         self._holds.pop(token, None)
+
+    def state(self) -> GateState:
+        """For `restore`, a plain value; of the holds only how far they let the output go."""
+        said = [(pred, at, pred in self._idle) for pred, at in self._said.items()]
+        return self.value, self.output, said
+
+    def restore(self, state: GateState) -> None:
+        """If anybody held the output, it stays where it was until `RESTORED` is released: whoever
+        holds it again must have done so by then, and its hold begins there."""
+        self.value, output, said = state
+        self._said = {pred: at for pred, at, _ in said}
+        self._idle = {pred for pred, _, idle in said if idle}
+        self._holds = {RESTORED: output} if output < self.value else {}

@@ -12,15 +12,15 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
+from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
-from anabranch.runtime.keyed.store import Store
 from anabranch.runtime.payload import describe
 from anabranch.runtime.stages import is_ours
 from anabranch.runtime.steps import Part, StepError, where_raised
@@ -28,42 +28,42 @@ from anabranch.runtime.steps import Part, StepError, where_raised
 ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
 """Types of values that cannot change; of any other a picture goes on, for the value lives on."""
 
-Keep = Callable[[int, Kept], None]
+
+class Failed(NamedTuple):
+    """A tuple that is to be tried again, after a pause."""
+
+    error: BaseException
+    kept: Kept
 
 
 class Worker:
-    """`owned`: the groups whose tuples may be processed; `keep` gets those of others."""
+    """Processes the tuples of groups that are owned, and keeps those of others."""
 
-    def __init__(
-        self, operator: Operator, store: Store, wall: Callable[[], float], keep: Keep
-    ) -> None:
+    def __init__(self, operator: Operator, held: Holdings, wall: Callable[[], float]) -> None:
         assert operator.keyed is not None
-        self.owned: frozenset[int] = frozenset()
-        self.late: Counter[str] = Counter()
         self.handler: Handler = _made(operator)
         self._retry = operator.retry
         self._rule = operator.keyed.late
-        self._store = store
+        self._held = held
+        self._store = held.store
         self._time = Present(wall)
-        self._keep = keep
         self._sheds = type(self.handler).is_empty is not Handler.is_empty
         self._at_end: Counter[Any] = Counter()
 
-    async def work(
+    def work(
         self, keys: list[Any], tuples: list[Any], side: int, watermark: float, part: Part
-    ) -> None:
-        """Process or keep tuples, all of them, or those before one that had to wait: the world may
-        be another then. `part` is told of each at once, so it is right also if this is cancelled.
-        """
+    ) -> Failed | None:
+        """Process or keep tuples: all of them, or those before one that has failed and is to be
+        tried again. `part` is told of each at once, so it is right also if this is interrupted."""
         handler = self.handler
         if isinstance(handler, ValueHandler):
-            await self._replace(handler, keys, tuples, side, watermark, part)
-        elif handler.keeps_state:
-            await self._change(handler, keys, tuples, side, watermark, part)
-        else:
-            self._pass(keys, tuples, side, watermark, part)
+            return self._replace(handler, keys, tuples, side, watermark, part)
+        if handler.keeps_state:
+            return self._change(handler, keys, tuples, side, watermark, part)
+        self._pass(keys, tuples, side, watermark, part)
+        return None
 
-    async def _replace(
+    def _replace(
         self,
         handler: ValueHandler,
         keys: list[Any],
@@ -71,7 +71,7 @@ class Worker:
         side: int,
         watermark: float,
         part: Part,
-    ) -> None:
+    ) -> Failed | None:
         states, following = self._store.states, handler.following
         value_of, give = states.get, part.results.append
         done = 0
@@ -83,21 +83,23 @@ class Worker:
                         states[key] = value = following(value, item)
                     else:
                         group = self._store.group_of[key]
-                        if group not in self.owned:
+                        if group not in self._held.owned:
                             self._put_aside(group, Kept(key, item, side, watermark), part)
                             continue
                         value = handler.first(item)
                         self._store.add(key, group, value)
                 except BaseException as error:
-                    if await self._failed(error, Kept(key, item, side, watermark), part):
-                        return
+                    failed = self._failed(error, Kept(key, item, side, watermark), part)
+                    if failed is not None:
+                        return failed
                     continue
                 give((key, value if type(value) in ATOMS else deepcopy(value)))
                 done += 1
         finally:
             part.taken += done
+        return None
 
-    async def _change(
+    def _change(
         self,
         handler: Handler,
         keys: list[Any],
@@ -105,7 +107,7 @@ class Worker:
         side: int,
         watermark: float,
         part: Part,
-    ) -> None:
+    ) -> Failed | None:
         states, on_tuple, time = self._store.states, handler.on_tuple, self._time
         state_of, results = states.get, part.results
         time.watermark = watermark
@@ -119,27 +121,29 @@ class Worker:
                         states[key] = after
                 else:
                     group = self._store.group_of[key]
-                    if group not in self.owned:
+                    if group not in self._held.owned:
                         self._put_aside(group, Kept(key, item, side, watermark), part)
                         continue
                     after, made = on_tuple(key, handler.new_state(key), item, side, time)
                     results += [*made]
                     self._store.add(key, group, after)
             except BaseException as error:
-                if await self._failed(error, Kept(key, item, side, watermark), part):
-                    return
+                failed = self._failed(error, Kept(key, item, side, watermark), part)
+                if failed is not None:
+                    return failed
                 continue
             part.taken += 1
             if time.said:
                 self._settle(key, part, of_tuple=True)
             if self._sheds:
                 self._shed(key, after)
+        return None
 
     def _pass(
         self, keys: list[Any], tuples: list[Any], side: int, watermark: float, part: Part
     ) -> None:
         group_of = self._store.group_of
-        if self.open(keys, self.owned):
+        if self.open(keys, self._held.owned):
             part.results += tuples
             part.taken += len(tuples)
             return
@@ -150,43 +154,48 @@ class Worker:
             except TypeError as error:
                 self._bury(error, kept, part)
                 continue
-            if group in self.owned:
+            if group in self._held.owned:
                 part.results.append(item)
                 part.taken += 1
             else:
                 self._put_aside(group, kept, part)
 
     def _put_aside(self, group: int, kept: Kept, part: Part) -> None:
-        self._keep(group, kept)
+        self._held.keep(group, kept)
         part.pended += 1
 
     # -- one at a time -----------------------------------------------------------------------
 
-    async def one(self, kept: Kept, part: Part) -> None:
+    def one(self, kept: Kept, part: Part) -> Failed | None:
         """Process a tuple that was kept, wherever its group belongs."""
         error = self._try(kept, part)
-        if error is not None:
-            await self._failed(error, kept, part, in_any_case=True)
+        return None if error is None else self._failed(error, kept, part)
 
-    async def _failed(
-        self, error: BaseException, kept: Kept, part: Part, *, in_any_case: bool = False
-    ) -> bool:
-        """Try a tuple again, or bury it. True if others may have been at work meanwhile."""
+    def _failed(self, error: BaseException, kept: Kept, part: Part) -> Failed | None:
+        """A tuple has failed: bury it, unless it is to be tried again."""
         if is_ours(error):
             raise error
         self._time.said.clear()
+        if self._retry.attempts:
+            return Failed(error, kept)
+        self._bury(error, kept, part)
+        return None
+
+    async def mend(self, failed: Failed, part: Part, *, in_any_case: bool = False) -> None:
+        """Try a tuple again, as often as the operator says, then bury it. Others may be at work
+        during the pauses. `in_any_case`: wherever its group belongs."""
+        error, kept = failed
         for attempt in range(self._retry.attempts):
             seconds = self._retry.backoff_s * 2**attempt
             part.waited_s += seconds
             await asyncio.sleep(seconds)
             if not in_any_case and self._gone(kept, part):
-                return True
+                return
             again = self._try(kept, part)
             if again is None:
-                return True
+                return
             error = again
         self._bury(error, kept, part)
-        return self._retry.attempts > 0
 
     def _gone(self, kept: Kept, part: Part) -> bool:
         """Whether its group was frozen while it waited: then it is kept."""
@@ -194,7 +203,7 @@ class Worker:
             group = self._store.group_of[kept.key]
         except TypeError:
             return False
-        if group in self.owned:
+        if group in self._held.owned:
             return False
         self._put_aside(group, kept, part)
         return True
@@ -277,7 +286,7 @@ class Worker:
 
     def _note_late(self, key: Any, late: IsLate, part: Part) -> bool:
         """A late tuple goes where the operator says; whether it died of it."""
-        self.late[self._rule] += 1
+        self._held.late[self._rule] += 1
         if self._rule == "emit":
             part.results.append(Late(key, late.item, late.by_s))
         elif self._rule == "bury":
@@ -288,7 +297,7 @@ class Worker:
 
     def _shed(self, key: Any, state: Any) -> None:
         if self._sheds and self.handler.is_empty(state) and not self._store.has_timers(key):
-            self._store.forget(key)
+            self._held.forget(key)
 
     def _bury(self, error: BaseException, kept: Kept, part: Part) -> None:
         part.taken += 1

@@ -1,0 +1,160 @@
+"""What an instance holds of its operator's key groups, and every way in which that changes.
+
+    arrive ▶ arriving ── open ▶ behind ── caught_up ▶ owned ── freeze ▶ frozen ── give ▶ gone
+                                                own ▶
+
+- arriving: chunks have come, perhaps all of them. Nothing of them is mixed with what is here, so
+  that they can be replaced by those of a later life of the giver, which begins anew.
+- behind: state is here, and what was kept must be processed before anything that comes now.
+- owned: tuples are processed. frozen: tuples are kept, to go along when the group is given away.
+
+The methods that note themselves by their own name are the changes a journal consists of: whoever
+calls them in the same order gets the same holdings (`anabranch.runtime.keyed.journaling`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, deque
+from collections.abc import Iterable
+from typing import Any
+
+from anabranch.runtime.keyed.moving import Arrival, Head, Kept
+from anabranch.runtime.keyed.notes import NoNotes
+from anabranch.runtime.keyed.store import Store
+
+Groups = frozenset[int]
+NO_GROUPS: Groups = frozenset()
+
+
+class Holdings:
+    """`late`: late tuples, by what became of them. `pended_out`: kept tuples that have gone with
+    their groups. `shut`: groups with state here whose tuples must not be processed."""
+
+    def __init__(self, operator: str, groups: int) -> None:
+        self.operator = operator
+        self.groups = groups
+        self.notes = NoNotes()
+        self.store = Store(groups)
+        self.owned = self.frozen = self.behind = self.shut = NO_GROUPS
+        self.kept: dict[int, deque[Kept]] = {}
+        self.arriving: dict[int, Arrival] = {}
+        self.watermark = -math.inf
+        self.late: Counter[str] = Counter()
+        self.pended_out = 0
+        self.opened_in = 0
+        """Kept tuples that have come with groups which were opened."""
+
+    @property
+    def pended(self) -> int:
+        kept = sum(map(len, self.kept.values())) if self.kept else 0
+        return kept + self._arrived
+
+    @property
+    def pended_in(self) -> int:
+        return self.opened_in + self._arrived
+
+    @property
+    def _arrived(self) -> int:
+        return sum(len(a.kept) for a in self.arriving.values()) if self.arriving else 0
+
+    @property
+    def whole(self) -> Groups:
+        """Groups that have come to their last chunk, and are not open yet."""
+        return frozenset(g for g, arrival in self.arriving.items() if arrival.complete)
+
+    def set_groups(self, owned: Groups, frozen: Groups, behind: Groups) -> None:
+        self.owned, self.frozen, self.behind = owned, frozen, behind
+        self.shut = frozen | behind
+
+    # -- changes -----------------------------------------------------------------------------
+
+    def own(self, groups: Iterable[int]) -> None:
+        """With nothing in them."""
+        self.set_groups(self.owned | {*groups}, self.frozen, self.behind)
+        self.notes.add("own", [*groups])
+
+    def freeze(self, groups: Iterable[int]) -> None:
+        mine = self.owned & {*groups}
+        self.set_groups(self.owned - mine, self.frozen | mine, self.behind)
+        self.notes.add("freeze", [*mine])
+
+    def keep(self, group: int, kept: Kept) -> None:
+        queue = self.kept.get(group)
+        if queue is None:
+            queue = self.kept[group] = deque()
+        queue.append(kept)
+        self.notes.add("keep", group, tuple(kept))
+
+    def work_off(self, group: int, n: int) -> None:
+        """The first of what was kept are processed."""
+        self._drop_kept(group, n)
+        self.notes.add("work_off", group, n)
+
+    def arrive(self, chunk: bytes) -> bool:
+        """Take in a chunk. False: it does not follow those before, so that something is missing.
+        Chunks of an older life of the giver than was heard of are passed over."""
+        head = Head.of(chunk)
+        arrival = self.arriving.get(head.group)
+        if arrival is None or head.life > arrival.life:
+            arrival = Arrival(head.life)
+        if head.life < arrival.life:
+            return True
+        if head.number != arrival.chunks:
+            return False
+        arrival.take(self.operator, head, chunk)
+        self.arriving[head.group] = arrival
+        return True
+
+    def open(self, group: int) -> float:
+        """What has arrived becomes what is here; returns how hot it was."""
+        self.notes.add("open", group)
+        return self._open(group)
+
+    def _open(self, group: int) -> float:
+        self.set_groups(self.owned, self.frozen, self.behind | {group})
+        arrival = self.arriving.pop(group, None)
+        if arrival is None:
+            return 0.0
+        self.store.put(group, arrival.entries)
+        self.kept[group] = deque([*arrival.kept, *self.kept.get(group, ())])
+        self.opened_in += len(arrival.kept)
+        return arrival.heat
+
+    def caught_up(self, group: int) -> None:
+        """Nothing that was kept is left to process."""
+        self.kept.pop(group, None)
+        self.set_groups(self.owned | {group}, self.frozen, self.behind - {group})
+        self.notes.add("caught_up", group)
+
+    def give(self, group: int, tuples: int) -> None:
+        """A frozen group, and so many of the tuples kept for it, are somebody else's."""
+        self.store.drop(group)
+        self._drop_kept(group, tuples)
+        self.pended_out += tuples
+        self.set_groups(self.owned, self.frozen - {group}, self.behind)
+        self.notes.add("give", group, tuples)
+
+    def resume(self, owned: Iterable[int], frozen: Iterable[int]) -> None:
+        """Groups as they are to be after a restoration; `owned` without the frozen ones. Those
+        that are not open yet, or have kept tuples, are behind."""
+        mine = frozenset(owned)
+        self.notes.add("resume", [*mine], [*frozen])
+        for group in sorted(mine & self.whole):
+            self._open(group)
+        behind = mine & (self.behind | {g for g, kept in self.kept.items() if kept})
+        self.set_groups(mine - behind, frozenset(frozen), behind)
+
+    def forget(self, key: Any) -> None:
+        """A key without timers whose state is not worth keeping."""
+        self.store.forget(key)
+        self.notes.forgot(key)
+
+    def _drop_kept(self, group: int, n: int) -> None:
+        kept = self.kept.get(group)
+        if kept is None:
+            return
+        for _ in range(min(n, len(kept))):
+            kept.popleft()
+        if not kept:
+            del self.kept[group]

@@ -1,0 +1,184 @@
+"""The changes of an instance's key groups as bytes, and holdings made of such bytes again.
+
+A change is a chunk that has come from another instance, as it is, or a pickle of words: a word is
+the name of a method of `Holdings` and its arguments, or one of those below, which state how
+something is now. Changes applied in their order to empty holdings give the same holdings.
+
+`picture` states all there is, piece by piece, while work goes on. Of each group the first piece
+says everything but its keys at one moment; what was told of the group before that piece does not
+matter, so the words before it may be about things that are not there. Keys are told whole
+whenever they change, and so the last that is told of a key is right, by a piece or by a change.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from anabranch.runtime.keyed.holdings import Holdings
+from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
+from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
+from anabranch.runtime.keyed.timers import Rows
+from anabranch.runtime.payload import describe
+from anabranch.runtime.steps import StepError
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def changes(held: Holdings, notes: Notes) -> bytes:
+    """What has changed since this was asked last; empty if nothing has."""
+    words, notes.words = notes.words, []
+    states = held.store.states
+    if notes.touched:
+        keys = [*(notes.touched & states.keys())]
+        notes.touched = set()
+        if keys:
+            words.append(("entries", *held.store.entries(keys)))
+    if notes.forgotten:
+        words.append(("forgotten", [*(notes.forgotten - states.keys())]))
+        notes.forgotten = set()
+    sums = _sums(held)
+    words += [word for word in sums if word not in notes.told]
+    notes.told = sums
+    return _pickled(held, words) if words else b""
+
+
+def _sums(held: Holdings) -> list[Word]:
+    return [
+        ("counted", held.opened_in, held.pended_out, *held.late.items()),
+        ("time", held.watermark),
+    ]
+
+
+def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
+    """All there is, in pieces of about so many keys. A piece must come behind all changes made
+    before it, and before those made after it."""
+    groups = [*held.owned], [*held.frozen], [*held.behind]
+    words: list[Word] = [("groups", *groups), *_sums(held)]
+    told = 0
+    for group in range(held.groups):
+        kept = [tuple(k) for k in held.kept.get(group, ())]
+        arrival = held.arriving.get(group)
+        words.append(("group", group, kept, arrival and arrival.as_plain()))
+        told += len(kept) + (len(arrival.entries) + len(arrival.kept) if arrival else 0)
+        keys = held.store.keys(group)
+        while told + len(keys) > keys_max:
+            room = max(1, keys_max - told)
+            some, keys = keys[:room], keys[room:]
+            yield _pickled(held, [*words, *_entries_of(held, some)])
+            words, told = [], 0
+        words += _entries_of(held, keys)
+        told += len(keys)
+    yield _pickled(held, words)
+
+
+def _entries_of(held: Holdings, keys: list[Any]) -> list[Word]:
+    """Of keys which may have been forgotten since they were looked up."""
+    here = [key for key in keys if key in held.store.states]
+    return [("entries", *held.store.entries(here))] if here else []
+
+
+def _pickled(held: Holdings, words: list[Word]) -> bytes:
+    try:
+        return pickle.dumps(words, 5)
+    except Exception as error:
+        raise StepError(
+            f"operator {held.operator!r}, {_culprit(words)}: what is kept of it cannot be written "
+            f"to the journal ({describe(error)}); states must be values that can be pickled"
+        ) from error
+
+
+def _culprit(words: list[Word]) -> str:
+    for word, *rest in words:
+        if word == "entries":
+            for key, state, *_ in zip(*rest[:2], strict=True):
+                try:
+                    pickle.dumps((key, state), 5)
+                except Exception:
+                    return f"key {key!r}"
+    return "tuples of groups on the move"
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+def restore(held: Holdings, told: Iterable[bytes]) -> None:
+    """Apply changes, without noting them again."""
+    notes, held.notes = held.notes, NoNotes()
+    reading = _Reading(held)
+    try:
+        for change in told:
+            reading.apply(change)
+    finally:
+        held.notes = notes
+        if isinstance(notes, Notes):
+            notes.told = _sums(held)
+
+
+class _Reading:
+    def __init__(self, held: Holdings) -> None:
+        self._held = held
+        self._known: dict[str, Callable[..., Any]] = {
+            "own": held.own,
+            "freeze": held.freeze,
+            "keep": self._keep,
+            "work_off": held.work_off,
+            "open": held.open,
+            "caught_up": held.caught_up,
+            "give": held.give,
+            "resume": held.resume,
+            "entries": held.store.replace,
+            "forgotten": self._forgotten,
+            "counted": self._counted,
+            "time": self._time,
+            "groups": self._groups,
+            "group": self._group,
+        }
+
+    def apply(self, change: bytes) -> None:
+        if is_chunk(change):
+            self._held.arrive(change)
+            return
+        try:
+            words = pickle.loads(change)
+        except Exception as error:
+            raise StepError(
+                f"operator {self._held.operator!r}: a change of key state in the journal cannot be "
+                f"read here: {describe(error)}"
+            ) from error
+        for word, *rest in words:
+            self._known[word](*rest)
+
+    def _keep(self, group: int, kept: tuple[Any, ...]) -> None:
+        self._held.keep(group, Kept._make(kept))
+
+    def _forgotten(self, keys: list[Any]) -> None:
+        none: Rows = None
+        self._held.store.event.replace(keys, none)
+        self._held.store.processing.replace(keys, none)
+        for key in keys:
+            self._held.store.forget(key)
+
+    def _counted(self, opened_in: int, pended_out: int, *late: tuple[str, int]) -> None:
+        self._held.opened_in, self._held.pended_out = opened_in, pended_out
+        self._held.late = Counter(dict(late))
+
+    def _time(self, watermark: float) -> None:
+        self._held.watermark = watermark
+
+    def _groups(self, owned: list[int], frozen: list[int], behind: list[int]) -> None:
+        self._held.set_groups(frozenset(owned), frozenset(frozen), frozenset(behind))
+
+    def _group(
+        self, group: int, kept: list[tuple[Any, ...]], arrival: tuple[Any, ...] | None
+    ) -> None:
+        held = self._held
+        held.store.drop(group)
+        held.kept.pop(group, None)
+        held.arriving.pop(group, None)
+        if kept:
+            held.kept[group] = deque(map(Kept._make, kept))
+        if arrival is not None:
+            held.arriving[group] = Arrival.of_plain(arrival)

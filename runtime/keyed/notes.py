@@ -1,0 +1,51 @@
+"""What has changed of an instance's key groups since it was written down last.
+
+Keys are noted by name only: what becomes of a key is read off once, when it is written down. All
+else is noted as words, (name of the change, its arguments), in the order in which it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+Word = tuple[Any, ...]
+
+
+class NoNotes:
+    """For an instance whose changes nobody writes down."""
+
+    def touch(self, keys: Iterable[Any]) -> None:
+        """Something may have changed for these keys; those which are no keys do not matter."""
+
+    def forgot(self, key: Any) -> None: ...
+
+    def add(self, *word: Any) -> None: ...
+
+
+class Notes(NoNotes):
+    def __init__(self) -> None:
+        self.touched: set[Any] = set()
+        self.forgotten: set[Any] = set()
+        self.words: list[Word] = []
+        self.told: list[Word] = []
+        """Counters and time, as they were written down last."""
+
+    def touch(self, keys: Iterable[Any]) -> None:
+        try:
+            self.touched.update(keys)
+        except TypeError:
+            for key in keys:
+                self._touch_if_key(key)
+
+    def _touch_if_key(self, key: Any) -> None:
+        try:
+            self.touched.add(key)
+        except TypeError:
+            return  # no key: whoever processes it says so
+
+    def forgot(self, key: Any) -> None:
+        self.forgotten.add(key)
+
+    def add(self, *word: Any) -> None:
+        self.words.append(word)

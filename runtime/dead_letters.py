@@ -1,7 +1,7 @@
 """The file of dead letters: one JSON line for each tuple that failed for good.
 
-All processes of a host append to the same file. Every call writes its lines with one `write` on a
-descriptor opened for appending, which a local file system does not interleave with others.
+All processes of a host append to the same file, each call as one piece of a shared file
+(`anabranch.runtime.shared_file`), so that letters are whole and there once whoever dies.
 The file is made with the first letter: a run without failures leaves none.
 
 A record: `time` (UTC), `pipeline`, `operator`, `instance`, `step`, `reason`, `where`, `tuple`.
@@ -14,49 +14,69 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.shared_file import SharedFile, sidecar_path
+from anabranch.runtime.shared_file import write_whole as write_whole
 
 TUPLE_CHARS_MAX = 8192
 _SHOWN_CHARS = 2048
 
 
 class DeadLetterFile:
-    """Where one instance buries. `count`: letters written."""
+    """Where one instance buries. `count`: letters written in this life.
 
-    def __init__(self, path: Path, *, pipeline: str, operator: str, instance: str) -> None:
+    `lasting_dir`: folder that outlives this process, so that its next life can put letters again
+    of which nobody knows whether they were written; None: letters are just appended.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        pipeline: str,
+        operator: str,
+        instance: str,
+        lasting_dir: Path | None = None,
+        durable: bool = False,
+    ) -> None:
         self.count = 0
         self.path = path
-        self._target = path.absolute()  # functions may change the working directory
         self._of = {"pipeline": pipeline, "operator": operator, "instance": instance}
-        self._fd: int | None = None
+        sidecar = None if lasting_dir is None else sidecar_path(lasting_dir, path)
+        self._file = SharedFile(path, sidecar, instance, kind="dead letters", durable=durable)
+
+    def stage(self, letters: Sequence[DeadLetter]) -> bytes:
+        """What `put` has to be given for these letters."""
+        if not letters:
+            return b""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return "".join(self._line(letter, now) for letter in letters).encode()
+
+    async def put(self, number: int, data: bytes) -> None:
+        """Append `data` unless it was put under this number, as `ExactWriter.put` does.
+
+        Raises `OSError` that names the file if it cannot be written.
+        """
+        await self._file.put(number, data)
+        self.count += data.count(b"\n")
+
+    def last_put(self) -> int:
+        return self._file.last_put()
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Raises `OSError` that names the file if it cannot be written: then letters are lost,
-        which must not go unseen."""
-        if not letters:
-            return
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        lines = "".join(self._line(letter, now) for letter in letters)
-        try:
-            if self._fd is None:
-                self._fd = os.open(self._target, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            write_whole(self._fd, lines.encode())
-        except OSError as error:
-            raise OSError(
-                error.errno, f"cannot write dead letters: {error.strerror}", str(self.path)
-            ) from error
-        self.count += len(letters)
+        """Stage and put, where nobody records anything. Raises `OSError` as `put` does: then
+        letters are lost, which must not go unseen."""
+        if letters:
+            self._file.put_next(self.stage(letters))
+            self.count += len(letters)
 
     def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        self._file.close()
 
     def _line(self, letter: DeadLetter, now: str) -> str:
         record = {
@@ -95,10 +115,3 @@ def _marker(value: Any) -> dict[str, str]:
         return {"repr": repr(value)}
     except Exception as error:
         return {"repr": f"<{type(value).__name__} whose repr raised {type(error).__name__}>"}
-
-
-def write_whole(fd: int, data: bytes) -> None:
-    """One `write`, and further ones only if the system took less (a signal, a full disk)."""
-    written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])

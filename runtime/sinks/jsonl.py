@@ -1,23 +1,21 @@
 """A file of JSON lines, written by any number of instances.
 
-Each batch is one `write` on a descriptor opened for appending: on a local file system the lines
-of different instances do not mix. What each promises:
-
-- `write` has returned: the batch is with the operating system; it survives a crash of this
-  process, not one of the machine.
-- `flush` has returned: the same; with `durable=True` it is on the disk.
+Each batch is a piece of a shared file (`anabranch.runtime.shared_file`): whole and there once,
+whichever process dies at which moment. When `put` has returned, it is with the operating system,
+and survives the crash of every process; with `durable=True` it is on the disk, and survives that
+of the machine.
 """
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.dead_letters import write_whole
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
+from anabranch.runtime.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.sinks.encoding import json_lines
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
@@ -49,49 +47,55 @@ class JsonLines(Sink):
                 error.errno, f"cannot write results: {error.strerror}", str(self.path)
             ) from None
 
+    def prepare_to_resume(self) -> None:
+        if not self.path.exists():
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "cannot go on writing results: the file is gone; put it back, or begin a new run",
+                str(self.path),
+            )
+
+    @property
+    def exact(self) -> bool:
+        """Whatever is no regular file, such as /dev/null, cannot be looked at again."""
+        return self.path.is_file() or not self.path.exists()
+
     def writes(self) -> Path:
         return self.path
 
     def open(self, context: RunContext) -> Writer:
-        return JsonLinesWriter(self)
+        return JsonLinesWriter(self, context)
 
 
 def jsonl(path: str | Path, *, append: bool = False, durable: bool = False) -> JsonLines:
     """One JSON value per line in the file `path`, which is emptied first unless `append`.
 
+    Nobody else should write to it meanwhile, though what others append is left alone.
     `durable`: put on the disk before results count as delivered, which takes milliseconds each
     time. See `anabranch.runtime.sinks.encoding` for what becomes of values that JSON lacks.
     """
     return JsonLines(Path(path), append, durable)
 
 
-class JsonLinesWriter(Writer):
-    def __init__(self, sink: JsonLines) -> None:
-        self._sink = sink
-        self._fd: int | None = os.open(sink.path, _APPEND, 0o666)
+class JsonLinesWriter(ExactWriter):
+    def __init__(self, sink: JsonLines, context: RunContext) -> None:
+        self._file = SharedFile(
+            sink.path,
+            sidecar_path(context.lasting_dir, sink.path),
+            context.instance,
+            kind="results",
+            durable=sink.durable or context.durable == "power",
+        )
+        self._file.open()
 
-    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
-        data, dead = json_lines(tuples)
-        if data:
-            assert self._fd is not None, "written after close"
-            try:
-                write_whole(self._fd, data)
-            except OSError as error:
-                raise self._named(error) from error
-        return dead
+    def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
+        return json_lines(tuples)
 
-    async def flush(self) -> None:
-        if self._sink.durable and self._fd is not None:
-            try:
-                await asyncio.to_thread(os.fsync, self._fd)
-            except OSError as error:
-                raise self._named(error) from error
+    async def put(self, number: int, data: bytes) -> None:
+        await self._file.put(number, data)
+
+    def last_put(self) -> int:
+        return self._file.last_put()
 
     async def close(self) -> None:
-        if self._fd is not None:
-            await self.flush()
-            os.close(self._fd)
-            self._fd = None
-
-    def _named(self, error: OSError) -> OSError:
-        return OSError(error.errno, f"cannot write results: {error.strerror}", str(self._sink.path))
+        self._file.close()

@@ -143,3 +143,31 @@ def test_a_function_that_changes_the_folder_does_not_move_the_file(
     file.write([DeadLetter("bad", 1)])
     file.close()
     assert [r["tuple"] for r in records(tmp_path / "dead.jsonl")] == [1]
+
+
+async def test_the_next_life_writes_no_letter_again(tmp_path: Path) -> None:
+    path = tmp_path / "dead.jsonl"
+    path.write_text('{"tuple": 0}\n')
+    for _ in range(2):
+        file = DeadLetterFile(
+            path, pipeline="p", operator="op", instance="op.0", lasting_dir=tmp_path
+        )
+        staged = [file.stage([DeadLetter("bad", 1), DeadLetter("bad", 2)])]
+        staged.append(file.stage([DeadLetter("bad", 3)]))
+        for number, data in enumerate(staged, 1):
+            await file.put(number, data)
+        assert (file.count, file.last_put()) == (3, 2)
+        file.close()
+    assert [r["tuple"] for r in records(path)] == [0, 1, 2, 3]
+    assert file.stage([]) == b""
+
+
+def test_where_nobody_records_anything_letters_of_later_lives_follow(tmp_path: Path) -> None:
+    path = tmp_path / "dead.jsonl"
+    for n in range(2):
+        file = DeadLetterFile(
+            path, pipeline="p", operator="op", instance="op.0", lasting_dir=tmp_path
+        )
+        file.write([DeadLetter("bad", n)])
+        file.close()
+    assert [r["tuple"] for r in records(path)] == [0, 1]

@@ -23,6 +23,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.ends import ExactWriter, RunContext
 from anabranch.runtime.graph import PipelineError, Retry
 from anabranch.runtime.sinks import Stdout, discard, foreach, jsonl, stdout
 from anabranch.runtime.sinks.encoding import json_lines, text_lines
@@ -40,6 +41,10 @@ def pipe() -> Iterator[tuple[int, int]]:
                 os.close(fd)
 
 
+def at(run_dir: Path) -> RunContext:
+    return dataclasses.replace(context(), run_dir=run_dir)
+
+
 def text_of(path: Path) -> str:
     return path.read_text("utf-8")
 
@@ -50,7 +55,7 @@ def text_of(path: Path) -> str:
 async def test_batches_become_lines_in_order(tmp_path: Path) -> None:
     sink = jsonl(tmp_path / "out.jsonl")
     sink.prepare()
-    writer = sink.open(context())
+    writer = sink.open(at(tmp_path))
     assert await writer.write(["a\nb", 1, None]) == []
     assert await writer.write([]) == []
     assert await writer.write([{"k": [1.5, True]}, ("x", 2), "größer 漢"]) == []
@@ -62,10 +67,11 @@ async def test_batches_become_lines_in_order(tmp_path: Path) -> None:
 
 
 async def test_the_file_is_emptied_before_the_run_unless_appended_to(tmp_path: Path) -> None:
-    for append, expected in ((False, "2\n"), (False, "2\n"), (True, "2\n2\n")):
+    for run, (append, expected) in enumerate(((False, "2\n"), (False, "2\n"), (True, "2\n2\n"))):
         sink = jsonl(tmp_path / "out.jsonl", append=append)
         sink.prepare()
-        writer = sink.open(context())
+        (tmp_path / str(run)).mkdir()
+        writer = sink.open(at(tmp_path / str(run)))
         await writer.write([2])
         await writer.close()
         assert text_of(sink.path) == expected
@@ -73,7 +79,7 @@ async def test_the_file_is_emptied_before_the_run_unless_appended_to(tmp_path: P
 
 async def test_values_that_are_no_json_are_dead_letters(tmp_path: Path) -> None:
     sink = jsonl(tmp_path / "out.jsonl")
-    writer = sink.open(context())
+    writer = sink.open(at(tmp_path))
     thing = object()
     dead = await writer.write([1, thing, {(1, 2): 3}, 2])
     await writer.close()
@@ -127,7 +133,7 @@ def test_plain_values_come_back_from_the_lines_as_they_were(values: list[Any]) -
 
 def _write(path: Path, name: str) -> None:
     async def main() -> None:
-        writer = jsonl(path).open(context())
+        writer = jsonl(path).open(dataclasses.replace(at(path.parent), instance=name))
         for n in range(100):
             await writer.write([f"{name} {n} {i} {'x' * 100}" for i in range(50)])
         await writer.close()
@@ -162,17 +168,52 @@ async def test_a_full_disk_is_an_error_that_names_the_file() -> None:
     assert caught.value.errno == errno.ENOSPC
 
 
-async def test_durable_results_are_synced_when_flushed(
+async def test_durable_results_are_synced_before_they_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
-    for durable in (False, True):
-        writer = jsonl(tmp_path / "out", durable=durable).open(context())
+    lasting = dataclasses.replace(at(tmp_path), durable="power")
+    for durable, where in ((False, at(tmp_path)), (True, at(tmp_path)), (False, lasting)):
+        writer = jsonl(tmp_path / "out", durable=durable).open(where)
+        synced.clear()
         await writer.write([1])
-        await writer.flush()
-        assert len(synced) == durable
+        assert bool(synced) is (durable or where is lasting)
         await writer.close()
+
+
+async def test_the_next_life_of_an_instance_puts_again_what_nobody_knows_of(
+    tmp_path: Path,
+) -> None:
+    sink = jsonl(tmp_path / "out.jsonl")
+    assert sink.exact
+    sink.prepare()
+    for life in (1, 2):
+        writer = sink.open(dataclasses.replace(at(tmp_path), life=life))
+        assert isinstance(writer, ExactWriter)
+        for number, value in ((1, "a"), (2, "b")):
+            data, dead = writer.stage([value, object()])
+            assert len(dead) == 1
+            await writer.put(number, data)
+        await writer.close()
+    assert text_of(sink.path) == '"a"\n"b"\n'
+    assert await sink.open(at(tmp_path)).write(["c"]) == []
+    assert text_of(sink.path) == '"a"\n"b"\n"c"\n'
+
+
+def test_a_file_that_is_gone_is_told_before_a_run_is_resumed(tmp_path: Path) -> None:
+    sink = jsonl(tmp_path / "out")
+    sink.prepare()
+    sink.path.write_text("1\n")
+    sink.prepare_to_resume()
+    assert text_of(sink.path) == "1\n"
+    sink.path.unlink()
+    with pytest.raises(OSError, match=r"the file is gone; .*out'"):
+        sink.prepare_to_resume()
+
+
+def test_only_a_regular_file_is_exact() -> None:
+    assert not jsonl(os.devnull).exact
 
 
 @pytest.mark.parametrize(("path", "message"), [("no/out", "no folder"), ("", "it is a folder")])

@@ -1,0 +1,250 @@
+"""A file that several processes append to, each of which may be killed at any moment.
+
+No piece is half, twice or missing. What is known of the file lies beside it in a **sidecar** that
+outlives the processes: for each instance the number of its last piece, and for the newest piece
+of all, written down before it is appended, where it begins and how long it is. So whoever comes
+next can tell from the file what became of that piece:
+
+    absent    its putter died, or failed, before it wrote: nothing to do
+    torn      its putter died while it wrote: cut off
+    whole     counts as put, whether or not its putter could say so
+
+What others append is left alone. A file that is shorter than it was, or another file in its
+place, is an error, for nobody can know what was lost.
+
+All of it happens under a lock on the file (flock), which ends with its holder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from anabranch.runtime.sidecar import HEAD_BYTES, NOBODY, Entry, Sidecar, sync_folder
+
+_APPEND = os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
+_PAUSE_S_MAX = 0.005
+
+Fate = Literal["absent", "torn", "whole"]
+
+
+def sidecar_path(lasting_dir: Path, target: Path) -> Path:
+    """Where the sidecar of a file lies: the same for all who write to it in a run."""
+    whole = os.fsencode(target.resolve())
+    return lasting_dir / "files" / f"{target.name[:100]}.{zlib.crc32(whole):08x}"
+
+
+class SharedFileError(OSError):
+    """The file is not what it was. Trying again does not help."""
+
+
+class SharedFile:
+    """Where the instance named `owner` appends; `kind` says what, in messages: "results".
+
+    `sidecar`: made if it is not there, as is its folder. `durable`: a piece is on the disk when
+    `put` returns. Without a sidecar, numbers mean nothing and pieces are just appended, as they
+    are to what is no regular file, such as /dev/null.
+    """
+
+    def __init__(
+        self, path: Path, sidecar: Path | None, owner: str, *, kind: str, durable: bool = False
+    ) -> None:
+        self.path = path
+        self._target = path.absolute()  # functions may change the working directory
+        self._side = None if sidecar is None else Sidecar(sidecar.absolute(), owner, durable)
+        self._kind = kind
+        self._durable = durable
+        self._fd = -1
+        self._identity = (0, 0)
+        self._number: int | None = None
+        self._mine: Entry | None = None
+        """The last piece of this life, which is known to be whole."""
+
+    def open(self) -> None:
+        """Raises `OSError` that names the file. The first `put` does it at the latest."""
+        if self._fd >= 0:
+            return
+        with self._naming():
+            if self._target.exists() and not self._target.is_file():
+                self._side = None
+            if self._side is not None:
+                self._side.open()
+            self._fd = self._open_target()
+            found = os.fstat(self._fd)
+            self._identity = (found.st_dev, found.st_ino)
+            if self._durable:
+                sync_folder(self._target.parent)
+
+    async def put(self, number: int, data: bytes) -> None:
+        """Append `data` as the owner's piece `number`, unless it is there; raises `OSError`."""
+        self.open()
+        if self._durable:
+            return await _in_thread(lambda: self._put(number, data, 0))
+        pause_s = 0.0
+        while not self._put(number, data, fcntl.LOCK_NB):
+            await asyncio.sleep(pause_s)  # another instance writes: a matter of microseconds
+            pause_s = min(2 * pause_s + 0.0001, _PAUSE_S_MAX)
+
+    def put_next(self, data: bytes) -> None:
+        """Append `data` under the next number, now: for those who record nothing."""
+        self.open()
+        if self._number is None:
+            self._number = self.last_put()
+        self._put(self._number + 1, data, 0)
+        self._number += 1
+
+    def last_put(self) -> int:
+        """The number of the owner's last piece, 0 if there is none. Raises `OSError`."""
+        self.open()
+        if self._side is None:
+            return 0
+        with self._naming():
+            entry, row = self._side.entry(), self._side.find_row()
+            if entry is None or row == NOBODY:
+                return 0
+            if entry.row != row:
+                return self._side.number(row)
+            return entry.number if self._fate(entry, self._length()) == "whole" else entry.last
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._side is not None:
+            self._side.close()
+
+    def _put(self, number: int, data: bytes, flag: int) -> bool:
+        """False if the lock is somebody else's and `flag` says not to wait."""
+        with self._naming():
+            if self._side is None:
+                write_whole(self._fd, data)
+                return True
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | flag)
+            except BlockingIOError:
+                return False
+            try:
+                self._append(self._side, number, data)
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+            return True
+
+    def _append(self, side: Sidecar, number: int, data: bytes) -> None:
+        length = self._length()
+        before = side.entry() or Entry(0, length, 0)
+        row = side.own_row()
+        last, length = self._settled(side, before, length, row)
+        if number <= last:
+            return
+        if number > last + 1:
+            raise self._missing(f"piece {last + 1:,} of {side.owner} is not there")
+        head, tail = data[:HEAD_BYTES], zlib.crc32(data[-HEAD_BYTES:])
+        entry = Entry(before.sequence + 1, length, len(data), row, last, number, head, tail)
+        side.write_entry(entry)
+        try:
+            write_whole(self._fd, data)
+            if self._durable:
+                os.fsync(self._fd)
+        except OSError:
+            # A reader should see no half line while the disk is full. The next put cuts, too.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, length)
+            raise
+        self._mine = entry
+
+    def _settled(self, side: Sidecar, entry: Entry, length: int, row: int) -> tuple[int, int]:
+        """Deal with the newest piece. Returns the owner's last number and the file's length."""
+        fate = self._fate(entry, length)
+        if fate == "torn":
+            os.ftruncate(self._fd, entry.start)
+            length = entry.start
+        done = entry.number if fate == "whole" else entry.last
+        if entry.row == row:
+            return done, length
+        if entry.row != NOBODY:
+            side.set_number(entry.row, done)
+        return side.number(row), length
+
+    def _fate(self, entry: Entry, length: int) -> Fate:
+        """Raises `SharedFileError` if what was whole before it is not there any more."""
+        end = entry.start + entry.length
+        if length < entry.start or (entry == self._mine and length < end):
+            raise self._missing(f"it has {length:,} bytes, but had {entry.start:,} or more")
+        if entry == self._mine or not entry.length:
+            return "whole"
+        begun = os.pread(self._fd, len(entry.head), entry.start)
+        if not begun:
+            return "absent"
+        if not entry.head.startswith(begun):
+            # Others have appended; or power was lost, which leaves zeros.
+            return "absent" if any(begun) else "torn"
+        if length < end:
+            return "torn"
+        ended = os.pread(self._fd, len(begun), end - len(begun))
+        if zlib.crc32(ended) == entry.tail:
+            return "whole"
+        return "torn" if length == end else "absent"
+
+    def _length(self) -> int:
+        """Of the file under its name: one that was renamed or removed is written into the void."""
+        try:
+            found = os.stat(self._target)
+        except FileNotFoundError:
+            raise self._gone() from None
+        if (found.st_dev, found.st_ino) != self._identity:
+            raise self._missing("another file is in its place")
+        return found.st_size
+
+    def _open_target(self) -> int:
+        used = self._side is not None and self._side.used
+        access = os.O_WRONLY if self._side is None else os.O_RDWR
+        try:
+            return os.open(self._target, access | _APPEND | (0 if used else os.O_CREAT), 0o666)
+        except FileNotFoundError as error:
+            raise (self._gone() if used else error) from None
+
+    def _gone(self) -> SharedFileError:
+        return self._missing("somebody has removed or renamed it")
+
+    def _missing(self, what: str) -> SharedFileError:
+        return SharedFileError(
+            errno.ENOENT,
+            f"cannot write {self._kind}: the file is not as it was left, {what}; "
+            "put it back and resume the run, or begin a new run",
+            str(self.path),
+        )
+
+    @contextlib.contextmanager
+    def _naming(self) -> Iterator[None]:
+        try:
+            yield
+        except SharedFileError:
+            raise
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write {self._kind}: {error.strerror}", str(self.path)
+            ) from error
+
+
+def write_whole(fd: int, data: bytes) -> None:
+    """One `write`, and further ones only if the system took less (a signal, a full disk)."""
+    written = os.write(fd, data)
+    while written < len(data):
+        written += os.write(fd, memoryview(data)[written:])
+
+
+async def _in_thread(work: Callable[[], object]) -> None:
+    """Like `asyncio.to_thread`, but the work has ended when this is cancelled: it holds a lock."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait([running])
+        raise

@@ -1,0 +1,143 @@
+"""What is known of a shared file, beside it: small enough to be written with every piece.
+
+    sidecar = entry (in slot A or B, in turn; the higher sequence counts) | table
+    entry   = sequence, start, length, row, last, number, head, tail, checksum
+    row     = hash of an instance's name, number of its last piece
+
+The table lags behind the entry: a row is written when the entry of somebody else takes the place
+of that instance's. So one piece costs one small write, however many instances there were.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import NamedTuple
+
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_ENTRY = struct.Struct("<QQQqQQ64sI")
+_CHECK = struct.Struct("<I")
+_ROW = struct.Struct("<16sQ8x")
+_NUMBER = struct.Struct("<Q")
+HEAD_BYTES = 64
+_SLOT_BYTES = 512
+"""What a disk writes at once: a torn entry leaves the other one whole."""
+_TABLE_AT = 2 * _SLOT_BYTES
+_KEY_BYTES = 16
+
+NOBODY = -1
+
+
+class Entry(NamedTuple):
+    """The newest piece, noted before it was appended."""
+
+    sequence: int
+    start: int
+    length: int
+    row: int = NOBODY
+    last: int = 0
+    """The number of the same instance's piece before it."""
+    number: int = 0
+    head: bytes = b""
+    """Its first bytes."""
+    tail: int = 0
+    """Checksum of its last bytes."""
+
+
+class Sidecar:
+    """`durable`: what is written is on the disk when the call returns. Errors are the system's."""
+
+    def __init__(self, path: Path, owner: str, durable: bool) -> None:
+        self.owner = owner
+        self.used = False
+        """Whether something had been written to it when it was opened."""
+        self._path = path
+        self._durable = durable
+        self._key = hashlib.blake2b(owner.encode(), digest_size=_KEY_BYTES).digest()
+        self._row = NOBODY
+        self._fd = -1
+
+    def open(self) -> None:
+        if self._fd >= 0:
+            return
+        self._path.parent.mkdir(exist_ok=True)
+        self._fd = os.open(self._path, _FLAGS, 0o600)
+        self.used = os.fstat(self._fd).st_size > 0
+        if self._durable:
+            sync_folder(self._path.parent)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def entry(self) -> Entry | None:
+        """The newest one; None if nothing was put yet."""
+        slots = os.pread(self._fd, _TABLE_AT, 0)
+        found = [e for at in (0, _SLOT_BYTES) if (e := _unpacked(slots, at)) is not None]
+        if not found and any(slots[:_SLOT_BYTES]) and any(slots[_SLOT_BYTES:]):
+            raise OSError(None, f"{str(self._path)!r} is damaged")
+        return max(found, default=None)
+
+    def write_entry(self, entry: Entry) -> None:
+        body = _ENTRY.pack(*entry)
+        os.pwrite(self._fd, body + _CHECK.pack(zlib.crc32(body)), entry.sequence % 2 * _SLOT_BYTES)
+        self._sync()
+
+    def find_row(self) -> int:
+        """The owner's row; `NOBODY` if it has none yet."""
+        if self._row == NOBODY:
+            table = os.pread(self._fd, os.fstat(self._fd).st_size, _TABLE_AT)
+            for at in range(0, len(table) - _ROW.size + 1, _ROW.size):
+                if table[at : at + _KEY_BYTES] == self._key:
+                    self._row = at // _ROW.size
+        return self._row
+
+    def own_row(self) -> int:
+        """The owner's row, made if need be; under the lock."""
+        if self.find_row() == NOBODY:
+            size = max(os.fstat(self._fd).st_size, _TABLE_AT)
+            row = (size - _TABLE_AT) // _ROW.size
+            # Zeros first: room for the entries is taken while a full disk is still harmless.
+            head = b"" if row else bytes(_TABLE_AT)
+            at = _TABLE_AT + row * _ROW.size - len(head)
+            os.pwrite(self._fd, head + _ROW.pack(self._key, 0), at)
+            self._sync()
+            self._row = row
+        return self._row
+
+    def number(self, row: int) -> int:
+        at = _TABLE_AT + row * _ROW.size + _KEY_BYTES
+        found: int = _NUMBER.unpack(os.pread(self._fd, _NUMBER.size, at))[0]
+        return found
+
+    def set_number(self, row: int, number: int) -> None:
+        at = _TABLE_AT + row * _ROW.size + _KEY_BYTES
+        os.pwrite(self._fd, _NUMBER.pack(number), at)
+        self._sync()
+
+    def _sync(self) -> None:
+        if self._durable:
+            os.fsync(self._fd)
+
+
+def _unpacked(slots: bytes, at: int) -> Entry | None:
+    end = at + _ENTRY.size
+    body, check = slots[at:end], slots[end : end + _CHECK.size]
+    if len(check) < _CHECK.size or _CHECK.unpack(check)[0] != zlib.crc32(body):
+        return None
+    entry = Entry(*_ENTRY.unpack(body))
+    head = entry.head[: min(entry.length, HEAD_BYTES)]
+    return entry._replace(head=head) if entry.sequence else None
+
+
+def sync_folder(folder: Path) -> None:
+    """Return when the names in it are on the disk."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -37,6 +37,9 @@ class Options:
     again. `auto` forks while this process has one thread; `fork` does so in any case, at the
     risk that a lock which another thread holds stays locked in the instances."""
     import_deadline_s: float = 120.0
+    hang_s: float | None = None
+    """End the process of an instance that has neither said anything nor used processor time for
+    so long, and resume it in a new one; None: only tell it, for it may wait for a good reason."""
     on_output: Callable[[str, str], None] | None = None
     """Gets the name of an instance and each line that it printed, in the agent's thread; None:
     the line goes to this process's standard error. Must not block."""
@@ -44,6 +47,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.duration_s is not None and not self.duration_s > 0:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
+        if self.hang_s is not None and not self.hang_s > 0:
+            raise PipelineError(f"hang_s must be above 0, got {self.hang_s}")
         if self.warm < 0:
             raise PipelineError(f"warm must be 0 or more, got {self.warm}")
         if self.seed is not None and not -(2**63) <= self.seed < 2**63:

@@ -46,6 +46,7 @@ from anabranch.runtime.live.run_dir import RunDir
 from anabranch.runtime.live.scripted import follow
 from anabranch.runtime.live.spawner import Spawner
 from anabranch.runtime.live.starter import Orders, Starter, StartError
+from anabranch.runtime.live.suspicion import Suspicion
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
 from anabranch.runtime.options import Options
@@ -89,6 +90,7 @@ class Agent:
         self.starter = Starter(self.pool, self.forker, deadline_s, self.lives.adopt)
         self.spawner = Spawner(self)
         self.hearing = Hearing(self)
+        self.suspicion = Suspicion(self)
         self.services = Attendants(
             pipeline, self.boards, self.starter, self.forker, self.tasks, self.fail
         )
@@ -177,6 +179,8 @@ class Agent:
         self.phase = "running"
         self.started.set_result(None)
         self.tasks.start("sampler", self._sample())
+        if self.lives.are_kept:
+            self.tasks.start("suspicion", self.suspicion.watch())
         if self.options.script is not None:
             rng = random.Random(f"{self.seed}:script")
             self.tasks.start("script", follow(self.options.script, self, rng))

@@ -51,8 +51,8 @@ class Hearing:
                 self._status(member, message)
             case FinalCount():
                 self._gone(member, message)
-            case msg.Suspect():
-                pass
+            case msg.Suspect(peer=peer):
+                agent.suspicion.hear(id_from_wire(peer))
             case msg.Resumed(children=children):
                 agent.spawner.keep_only(member, frozenset(map(id_from_wire, children)))
             case msg.Failed():

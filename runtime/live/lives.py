@@ -61,7 +61,7 @@ class Lives:
     def adopt(self, member: Member, process: Process) -> None:
         """`process` is the next life of `member`. To be called before it gets its assignment."""
         process.on_frame = lambda body: self._agent.hearing.receive(member, body)
-        member.heard_s = time.monotonic()
+        member.heard_s, member.doubt = time.monotonic(), ""
         self._ended[member.id] = asyncio.get_running_loop().create_future()
         self._agent.tasks.start(f"watch {member.text}", self._watch(member, process))
         if member.id not in self._led:
@@ -133,7 +133,7 @@ class Lives:
             )
 
     def _note_death(self, member: Member, process: Process, failure: Failure) -> None:
-        now, how = time.monotonic(), how_ended(process)
+        now, how = time.monotonic(), member.doubt or how_ended(process)
         done = self._done(member)
         self._write(member, "died", how)
         self._agent.recorder.deaths[member.id.operator] += 1

@@ -61,6 +61,8 @@ class Member:
     """Without anything done in between."""
     heard_s: float = 0.0
     """When its process last said something."""
+    doubt: str = ""
+    """Why the agent itself has ended its process."""
     address: str = ""
     genesis: Genesis | None = None
     """None for newcomers: their creators tell them."""

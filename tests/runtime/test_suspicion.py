@@ -1,0 +1,178 @@
+"""Silent instances: what is stopped is resumed, what works or waits is left alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from anabranch.protocol.ids import OperatorName
+from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live import suspicion
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.options import Options
+from anabranch.runtime.report import Event
+from anabranch.runtime.status import id_to_wire
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import finish, start, until
+from tests.runtime.fake_instance import Endless, Fake, three_operators
+from tests.runtime.processes import LINUX
+
+pytestmark = [
+    pytest.mark.usefixtures("usual_behaviour"),
+    pytest.mark.skipif(not LINUX, reason="the states of processes are read from /proc"),
+]
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suspicion, "LOOK_PERIOD_S", 0.02)
+    monkeypatch.setattr(suspicion, "SUSPECT_S", 0.3)
+    monkeypatch.setattr(suspicion, "WITNESS_S", 0.1)
+
+
+def events(run: Run, kind: str) -> list[Event]:
+    return [e for e in run.snapshot().events if e.kind == kind]
+
+
+def life(run: Run) -> int:
+    return run.snapshot().operator("work").members[0].life
+
+
+def test_a_stopped_instance_is_ended_and_resumed() -> None:
+    run = start(three_operators(Endless()))
+    os.kill(run.snapshot().operator("work").members[0].pid, signal.SIGSTOP)
+    until(lambda: events(run, "resumed"))
+    assert (life(run), events(run, "died")[0].detail) == (2, "was stopped (SIGSTOP)")
+    run.end_input()
+    report = finish(run)
+    assert (report.ok, report.operator("work").deaths) == (True, 1)
+
+
+@pytest.mark.parametrize("accused", [True, False])
+def test_a_witness_makes_the_agent_look_sooner(
+    monkeypatch: pytest.MonkeyPatch, accused: bool
+) -> None:
+    monkeypatch.setattr(suspicion, "SUSPECT_S", 60.0)
+
+    def accuse(me: Fake) -> None:
+        if accused:
+            until((me.run_dir / "stopped").exists)
+            victim = id_to_wire(me.id._replace(operator=OperatorName("work")))
+            me.say(msg.Suspect(peer=victim, silent_s=1.0))
+        me.note("accused")
+
+    def tell(me: Fake) -> None:
+        me.note("folder", str(me.run_dir))
+
+    fake.BEHAVIOUR["out"] = accuse
+    fake.BEHAVIOUR["work"] = tell
+    run = start(three_operators(Endless()))
+    until(lambda: events(run, "folder"))
+    os.kill(run.snapshot().operator("work").members[0].pid, signal.SIGSTOP)
+    open(f"{events(run, 'folder')[0].detail}/stopped", "w").close()
+    if accused:
+        until(lambda: life(run) == 2)
+        run.end_input()
+        assert finish(run).ok
+        return
+    until(lambda: events(run, "accused"))
+    time.sleep(0.5)
+    assert life(run) == 1
+    run.stop()
+
+
+def test_an_instance_that_computes_is_left_alone_and_told_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suspicion, "HANG_S", 0.5)
+
+    def compute(me: Fake) -> None:
+        me.status()
+        while not (me.run_dir / "enough").exists():
+            pass
+        me.note("done")
+
+    def look(me: Fake) -> None:
+        me.note("folder", str(me.run_dir))
+
+    fake.BEHAVIOUR["work"] = compute
+    fake.BEHAVIOUR["out"] = look
+    run = start(three_operators(Endless()))
+    until(lambda: len(events(run, "hangs")) == 2)
+    assert [e.instance for e in events(run, "busy")] == ["work.0"]
+    assert "work.0" not in {e.instance for e in events(run, "hangs")}
+    assert life(run) == 1
+    folder = events(run, "folder")[0].detail
+    open(f"{folder}/enough", "w").close()
+    until(lambda: events(run, "done"))
+    run.stop()
+
+
+def test_an_instance_that_neither_speaks_nor_works_is_told_with_how_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(suspicion, "HANG_S", 0.5)
+    fake.BEHAVIOUR["work"] = lambda me: time.sleep(2)
+    run = start(three_operators(Endless()))
+    pid = run.snapshot().operator("work").members[0].pid
+    until(lambda: [e for e in events(run, "hangs") if e.instance == "work.0"])
+    time.sleep(0.2)
+    told = [e.detail for e in events(run, "hangs") if e.instance == "work.0"]
+    assert len(told) == 1
+    assert told[0].endswith(f"to see where it waits: py-spy dump --pid {pid}")
+    assert life(run) == 1
+    run.end_input()
+    assert finish(run).ok
+
+
+def test_an_instance_that_hangs_longer_than_the_user_allows_is_resumed() -> None:
+    def hang(me: Fake) -> None:
+        me.status()
+        if me.assign.life == 1:
+            signal.pause()
+
+    fake.BEHAVIOUR["work"] = hang
+    run = start(three_operators(Endless()), hang_s=0.8)
+    until(lambda: any(e.instance == "work.0" for e in events(run, "resumed")))
+    died = [e.detail for e in events(run, "died") if e.instance == "work.0"]
+    assert died == ["hung for 1 s"]
+    run.stop()
+
+
+def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:
+    class Roster:
+        def __init__(self) -> None:
+            self.heard_s = 10.0
+
+        def living(self) -> list[Roster]:
+            return [self]
+
+    class Agent:
+        roster = Roster()
+
+    agent = Agent()
+    watching = suspicion.Suspicion(agent)  # type: ignore[arg-type]
+    watching._forgive(0.05)
+    assert agent.roster.heard_s == 10.0
+    watching._forgive(3.0)
+    assert agent.roster.heard_s == 13.0
+
+
+def test_a_process_is_seen_as_what_it_is() -> None:
+    look = suspicion.look_at(os.getpid())
+    assert look is not None
+    assert look.state == "R"
+    before = look.cpu
+    until(lambda: sum(range(100_000)) and suspicion.look_at(os.getpid()).cpu > before)  # type: ignore[union-attr]
+    gone = suspicion.look_at(2**22 + 1)
+    assert gone is not None
+    assert gone.state == "X"
+
+
+def test_a_time_to_hang_without_sense_is_refused() -> None:
+    with pytest.raises(PipelineError, match="hang_s must be above 0"):
+        Options(hang_s=0)

@@ -1,0 +1,1 @@
+"""The parts of `scripts/chaos.py`: what is run, what is done to it, what is looked at."""

@@ -1,0 +1,77 @@
+"""A source that is read at the pace of the wall clock, whoever reads it and however often it dies.
+
+What is due waits for nobody: behind a fault the arrears come as fast as the pipeline takes them.
+The pace is the split's own place in the input, so a new process needs to know nothing of the old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+
+
+@dataclass(frozen=True)
+class Clocked(Source):
+    """`per_s`: of what the inner source counts its progress in."""
+
+    inner: Source
+    per_s: float
+    epoch_s: float
+    clock: Callable[[], float] = time.time
+    scalable: bool = True
+
+    def prepare(self) -> None:
+        self.inner.prepare()
+
+    def prepare_to_resume(self) -> None:
+        self.inner.prepare_to_resume()
+
+    def reads(self) -> Iterable[Path]:
+        return self.inner.reads()
+
+    def splits(self) -> Iterator[Split]:
+        return self.inner.splits()
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return ClockedReader(self, self.inner.open(split, context), begins_at(split))
+
+    def size(self) -> float | None:
+        return self.inner.size()
+
+
+def begins_at(split: Split) -> float:
+    """The place of a split, or of what remains of one, in its input: bytes or tuples."""
+    for name in ("told", "next", "start"):
+        if name in split:
+            return float(split[name])
+    raise ValueError(f"a split of a file or of generated numbers was expected, got {split}")
+
+
+class ClockedReader(Reader):
+    def __init__(self, source: Clocked, inner: Reader, at: float) -> None:
+        self._source = source
+        self._inner = inner
+        self._at = at
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        due_s = self._source.epoch_s + self._at / self._source.per_s
+        if (wait_s := due_s - self._source.clock()) > 0:
+            await asyncio.sleep(wait_s)
+        chunk = await self._inner.read(tuples_max, bytes_max)
+        if chunk is not None:
+            self._at += chunk.progress
+        return chunk
+
+    def remainder(self) -> Split | None:
+        return self._inner.remainder()
+
+    def done(self) -> None:
+        self._inner.done()
+
+    def close(self) -> None:
+        self._inner.close()

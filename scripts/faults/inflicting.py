@@ -1,0 +1,166 @@
+"""Does to a run what the plan says, to whoever is there when it is due."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from faults import processes
+from faults.cutting import CUT_ALL, CUT_ONE
+from faults.life import Life
+from faults.plan import Fault
+from faults.processes import Seen, send
+from faults.storm import Times
+
+CHILD_WAIT_S = 1.5
+LOOK_S = 0.002
+WORK_S, REST_S = 0.01, 0.04
+"""A slow instance works and rests in turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blow:
+    """Something that was done: `instance` was hit at `at_s` on this machine's clock."""
+
+    at_s: float
+    kind: str
+    instance: str
+    pid: int
+    deadly: bool
+
+
+@dataclass(slots=True)
+class Inflicting:
+    """`scaled`: operators that scripts may name."""
+
+    scaled: Sequence[str]
+    blows: list[Blow] = field(default_factory=list)
+    missed: list[tuple[Fault, str]] = field(default_factory=list)
+    """Faults that met nobody, and why."""
+    under_way: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def inflict(self, fault: Fault, life: Life) -> None:
+        """All kinds but `agent`. Returns when it is done; stops and slowness go on meanwhile."""
+        there = processes.instances(life.parent)
+        match fault.kind:
+            case "keeper":
+                keeper = life.keeper(fault.operator)
+                self._hit(fault, [one for one in there if one.pid == keeper])
+            case "instance":
+                self._hit(fault, _of(there, fault.operator), pick=True)
+            case "neighbours":
+                both = (_of(there, name) for name in (fault.operator, fault.other))
+                self._hit(fault, [one for many in both for one in _picked(many, fault.roll)])
+            case "operator":
+                self._hit(fault, _of(there, fault.operator))
+            case "everyone":
+                self._hit(fault, there)
+            case "creator" | "leaver" | "mover":
+                await self._hit_after_decision(fault, life)
+            case "child":
+                await self._hit_child(fault, life)
+            case "stop" | "slow":
+                for one in _picked(_of(there, fault.operator), fault.roll):
+                    work = self._stop if fault.kind == "stop" else self._slow
+                    self._begin(work(fault, one))
+            case "cut" | "cut_all":
+                number = CUT_ONE if fault.kind == "cut" else CUT_ALL
+                self._hit(fault, _of(there, fault.operator), number, pick=True)
+            case "idle":
+                idle = [one for one in processes.members(life.parent) if one.name == processes.IDLE]
+                self._hit(fault, idle, pick=True)
+            case _:
+                raise ValueError(f"nobody knows how to do {fault.kind!r}")
+
+    async def heal(self) -> None:
+        """Whatever is stopped goes on."""
+        for task in list(self.under_way):
+            task.cancel()
+        await asyncio.gather(*self.under_way, return_exceptions=True)
+
+    def _hit(
+        self,
+        fault: Fault,
+        victims: Sequence[Seen],
+        number: signal.Signals = signal.SIGKILL,
+        *,
+        pick: bool = False,
+    ) -> None:
+        chosen = _picked(victims, fault.roll) if pick else list(victims)
+        hit = [one for one in chosen if send(one, number)]
+        at_s = time.monotonic()
+        deadly = number == signal.SIGKILL
+        self.blows += [Blow(at_s, fault.kind, one.name, one.pid, deadly) for one in hit]
+        if not hit:
+            self.missed.append((fault, "nobody was there"))
+
+    async def _hit_after_decision(self, fault: Fault, life: Life) -> None:
+        action = {"creator": "duplicate", "leaver": "leave", "mover": "move"}[fault.kind]
+        if await self._decision(fault, life, action):
+            await asyncio.sleep(fault.after_s)
+            there = _of(processes.instances(life.parent), fault.operator)
+            if fault.kind == "leaver":  # keepers stay
+                keeper = life.keeper(fault.operator)
+                there = [one for one in there if one.pid != keeper]
+            self._hit(fault, there, pick=True)
+
+    async def _hit_child(self, fault: Fault, life: Life) -> None:
+        before = {one.name for one in processes.instances(life.parent)}
+        if not await self._decision(fault, life, "duplicate"):
+            return
+        deadline = time.monotonic() + CHILD_WAIT_S
+        while time.monotonic() < deadline:
+            there = _of(processes.instances(life.parent), fault.operator)
+            if new := [one for one in there if one.name not in before]:
+                await asyncio.sleep(fault.after_s)
+                self._hit(fault, new)
+                return
+            await asyncio.sleep(LOOK_S)
+        self.missed.append((fault, "no newcomer came"))
+
+    async def _decision(self, fault: Fault, life: Life, action: str) -> bool:
+        """Wait until the operator is told to do this; whether it will be."""
+        now_s = time.monotonic() - life.began_s
+        at_s = Times(life.script, self.scaled).next(fault.operator, action, now_s)
+        if at_s is None:
+            self.missed.append((fault, f"{fault.operator} is not told to {action} any more"))
+            return False
+        await asyncio.sleep(at_s - now_s)
+        return True
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+
+    async def _stop(self, fault: Fault, one: Seen) -> None:
+        if not send(one, signal.SIGSTOP):
+            return
+        self.blows.append(Blow(time.monotonic(), fault.kind, one.name, one.pid, False))
+        try:
+            await asyncio.sleep(fault.for_s)
+        finally:
+            send(one, signal.SIGCONT)
+
+    async def _slow(self, fault: Fault, one: Seen) -> None:
+        self.blows.append(Blow(time.monotonic(), fault.kind, one.name, one.pid, False))
+        until_s = time.monotonic() + fault.for_s
+        try:
+            while time.monotonic() < until_s and send(one, signal.SIGSTOP):
+                await asyncio.sleep(REST_S)
+                send(one, signal.SIGCONT)
+                await asyncio.sleep(WORK_S)
+        finally:
+            send(one, signal.SIGCONT)
+
+
+def _of(there: Sequence[Seen], operator: str) -> list[Seen]:
+    return [one for one in there if one.operator == operator]
+
+
+def _picked(victims: Sequence[Seen], roll: float) -> list[Seen]:
+    return [victims[int(roll * len(victims))]] if victims else []

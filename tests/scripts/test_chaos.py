@@ -1,0 +1,430 @@
+"""`scripts/chaos.py`: its plan, its oracle and its judge can fail, and real runs stand it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import health, processes, settings
+from faults.clocked import Clocked, begins_at
+from faults.flow import KEYS, OPERATORS, SCALED, SINGLE, write_input
+from faults.inflicting import Blow
+from faults.judge import judge
+from faults.life import Happening
+from faults.oracle import Expected, expected_counted, expected_traced
+from faults.plan import KINDS, STOP_S_MAX, plan
+from faults.processes import MARK, Seen, has_mark, instances, marked, seen, send
+from faults.recovery import Call, in_the_middle, percentiles, read_calls, recoveries
+from faults.runner import SCOPE
+from faults.settings import Settings
+from faults.storm import Times, script_of
+
+from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.ends import RunContext
+from anabranch.runtime.sources import generate
+from tests.scripts import SCRIPTS, script
+
+pytestmark = pytest.mark.skipif(
+    not sys.platform.startswith("linux"), reason="looks at processes as Linux shows them"
+)
+chaos = script("chaos")
+
+
+def small(folder: Path, **changes: Any) -> Settings:
+    """A second of input."""
+    made = Settings(folder, folder, 3, 0.0, lines_per_s=60, made_per_s=200)
+    return replace(made, **changes)
+
+
+# --- the plan ---------------------------------------------------------------------------------
+
+
+def test_a_plan_follows_from_its_seed() -> None:
+    assert plan(5, 60, SCOPE) == plan(5, 60, SCOPE)
+    assert plan(5, 60, SCOPE) != plan(6, 60, SCOPE)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_plan_has_every_kind_in_its_beginning(seed: int) -> None:
+    faults = plan(seed, 120, SCOPE)
+    assert {fault.kind for fault in faults[: len(KINDS)]} == set(KINDS)
+    assert [fault.at_s for fault in faults] == sorted(fault.at_s for fault in faults)
+    assert faults[-1].at_s < 120
+
+
+def test_the_keepers_of_all_operators_are_hit_in_turn() -> None:
+    hit = [fault.operator for fault in plan(1, 600, SCOPE) if fault.kind == "keeper"]
+    turns = len(OPERATORS)
+    assert set(hit[:turns]) == set(OPERATORS)
+    assert hit[turns : 2 * turns] == hit[:turns]
+
+
+def test_a_stop_lasts_no_longer_than_a_third_of_the_run_or_half_a_minute() -> None:
+    for seconds in (30.0, 6000.0):
+        lasting = [fault.for_s for fault in plan(2, seconds, SCOPE, ["stop"])]
+        assert 0 < max(lasting) <= min(STOP_S_MAX, seconds / 3)
+    assert max(lasting) > STOP_S_MAX / 2
+
+
+def test_only_wanted_kinds_are_planned() -> None:
+    assert {fault.kind for fault in plan(1, 100, SCOPE, ["child", "cut"])} == {"child", "cut"}
+    assert plan(1, 100, SCOPE, ()) == []
+
+
+def test_everyone_that_can_scale_is_told_to() -> None:
+    text = script_of(1, SCOPE, 20)
+    times = Times(text, SCALED)
+    for operator in SCALED:
+        assert times.next(operator, "duplicate", 0) is not None
+    assert times.next("lines", "move", 0) is None
+    assert times.next("trail", "move", 0) is not None
+    first = times.next("split", "leave", 0)
+    assert first is not None
+    second = times.next("split", "leave", first + 0.001)
+    assert second is not None
+    assert second > first
+    assert times.next("split", "leave", 20) is None
+    assert not any(name in text for name in SINGLE)
+
+
+def test_a_script_without_time_left_tells_nobody() -> None:
+    times = Times(script_of(1, SCOPE, 0.5), SCALED)
+    assert {times.next(name, "duplicate", 0) for name in SCALED} == {None}
+    never = times.next("lines", "leave", 0)
+    assert never is not None
+    assert never > 10**6
+
+
+# --- the oracle and the judge -----------------------------------------------------------------
+
+
+Results = list[tuple[str, int, int]]
+
+
+def results_of(expected: Expected) -> Results:
+    """In an order that is as right as the oracle's own."""
+    found: Results = []
+    for key, numbers in expected.sums.items():
+        total = 0
+        for n, number in enumerate(reversed(numbers), 1):
+            total += number
+            found.append((key, n, total))
+    for key, rows in expected.rows.items():
+        found += [(key, n, total) for n, total in rows]
+    return found
+
+
+def written(path: Path, results: Results) -> Path:
+    path.write_text("".join(json.dumps([key, [n, total]]) + "\n" for key, n, total in results))
+    return path
+
+
+def both(folder: Path) -> tuple[Expected, Expected]:
+    made = small(folder)
+    write_input(made)
+    return expected_counted(made), expected_traced(made)
+
+
+def test_the_oracle_counts_every_kept_word_and_every_number(tmp_path: Path) -> None:
+    counted, traced = both(tmp_path)
+    words = [key for key in counted.sums if key.islower()]
+    letters = [key for key in counted.sums if key.isupper()]
+    assert words
+    assert {word[0].upper() for word in words} == set(letters)
+    assert sum(len(counted.sums[w]) for w in words) == sum(len(counted.sums[k]) for k in letters)
+    assert len([key for key in traced.rows if key[0] == "t"]) == KEYS
+    assert traced.rows["t1"] == [[1, 1], [2, 42], [3, 123], [4, 244], [5, 405]]
+    assert traced.rows["s1"] == [[5, 405]]
+
+
+def test_right_results_are_right_in_any_order_of_tuples(tmp_path: Path) -> None:
+    for expected in both(tmp_path):
+        verdict = judge(written(tmp_path / "out", results_of(expected)), expected)
+        assert verdict.right, verdict.words
+        assert verdict.results == expected.results
+
+
+@pytest.mark.parametrize("branch", [0, 1])
+def test_the_judge_names_what_is_lost_doubled_or_out_of_order(tmp_path: Path, branch: int) -> None:
+    expected = both(tmp_path)[branch]
+    good = results_of(expected)
+    at = next(i for i, (_, n, _) in enumerate(good) if n == 3)
+
+    lost = judge(written(tmp_path / "out", [*good[:at], *good[at + 1 :]]), expected)
+    assert (lost.lost, lost.doubled) == (1, 0)
+    assert good[at][0] in lost.words[0]
+    doubled = judge(written(tmp_path / "out", [*good, good[at]]), expected)
+    assert (doubled.lost, doubled.doubled) == (0, 1)
+    swapped = [*good[: at - 1], good[at], good[at - 1], *good[at + 1 :]]
+    disordered = judge(written(tmp_path / "out", swapped), expected)
+    assert (disordered.lost, disordered.doubled, disordered.disordered) == (0, 0, 2)
+    stranger = judge(written(tmp_path / "out", [*good, ("nobody", 1, 1)]), expected)
+    assert stranger.doubled == 1
+    assert "nobody" in stranger.words[0]
+
+
+def test_the_judge_sees_a_state_that_took_another_tuple(tmp_path: Path) -> None:
+    """Every result is there once and in order, but one tuple came twice and another never."""
+    expected = both(tmp_path)[0]
+    good = results_of(expected)
+    key = next(key for key, numbers in expected.sums.items() if len(set(numbers)) > 3)
+    other = [(k, n, total + 1 if k == key and n > 1 else total) for k, n, total in good]
+    verdict = judge(written(tmp_path / "out", other), expected)
+    assert (verdict.lost, verdict.doubled, verdict.disordered, verdict.wrong) == (0, 0, 0, 1)
+    assert verdict.words[0].startswith(f"out: {key}: 1 missing")
+
+
+def test_half_a_line_and_a_missing_file_are_not_right(tmp_path: Path) -> None:
+    expected = both(tmp_path)[0]
+    path = written(tmp_path / "out", results_of(expected))
+    path.write_bytes(path.read_bytes() + b'["a", [1')
+    assert judge(path, expected).wrong == 1
+    assert not judge(tmp_path / "none", expected).right
+
+
+# --- the clock of the input -------------------------------------------------------------------
+
+
+async def test_a_remainder_goes_on_at_its_own_place_and_not_before_it_is_due() -> None:
+    moments = iter([0.0, 0.0, 0.5])
+    source = Clocked(generate(int, count=10), 1000.0, 0.0, lambda: next(moments))
+    context = RunContext("p", "made", "made.0", Path(), 0.0, DEFAULT_LIMITS)
+    split = next(source.splits())
+    reader = source.open(split, context)
+    chunk = await reader.read(4, 1000)
+    assert chunk is not None
+    assert chunk.tuples == [0, 1, 2, 3]
+    rest = reader.remainder()
+    assert rest is not None
+    assert begins_at(rest) == 4
+    began = time.monotonic()
+    again = await source.open(rest, context).read(100, 1000)
+    assert time.monotonic() - began >= 0.004
+    assert again is not None
+    assert again.tuples == [4, 5, 6, 7, 8, 9]
+
+
+# --- processes --------------------------------------------------------------------------------
+
+
+SLEEPER = """
+from anabranch.runtime.live.orphans import set_process_name
+set_process_name("ab:words.7")
+print("ready", flush=True)
+input()
+"""
+
+
+@contextmanager
+def sleeper(mark: str) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", SLEEPER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, MARK: mark},
+    ) as popen:
+        assert popen.stdout is not None
+        assert popen.stdout.readline() == "ready\n"
+        try:
+            yield popen
+        finally:
+            popen.kill()
+
+
+def test_instances_are_known_by_their_names_and_runs_by_their_marks() -> None:
+    with sleeper("mine") as popen:
+        found = [one for one in instances(os.getpid()) if one.pid == popen.pid]
+        assert [(one.name, one.operator) for one in found] == [("words.7", "words")]
+        assert popen.pid in {one.pid for one in marked("mine")}
+        assert not has_mark(popen.pid, "min")
+        assert seen(os.getpid()) is None, "this process is none of Anabranch's"
+
+
+def test_a_signal_reaches_nobody_who_only_has_the_number() -> None:
+    with sleeper("mine") as popen:
+        one = seen(popen.pid)
+        assert one is not None
+        assert not send(replace(one, began=one.began + 1), signal.SIGKILL)
+        assert not send(Seen(one.pid, "words.8", one.began), signal.SIGKILL)
+        assert popen.poll() is None
+        assert send(one, signal.SIGKILL)
+        assert popen.wait(10) == -signal.SIGKILL
+        assert not send(one, signal.SIGKILL)
+
+
+CUTTING = """
+import os, signal, socket, sys
+from faults import cutting
+cutting.obey()
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+ours, theirs = [], []
+for _ in range(3):
+    one = socket.socket(socket.AF_UNIX)
+    one.connect(sys.argv[1])
+    ours.append(one)
+    theirs.append(listener.accept()[0])
+link, agent = socket.socketpair()
+files = len(os.listdir("/proc/self/fd"))
+os.kill(os.getpid(), getattr(cutting, sys.argv[2]))
+assert len(os.listdir("/proc/self/fd")) == files, "copies are left"
+def is_cut(one):
+    one.setblocking(False)
+    try:
+        return one.recv(1) == b""
+    except BlockingIOError:
+        return False
+link.send(b"x")
+assert agent.recv(1) == b"x", "the link to the agent was cut"
+assert [is_cut(a) for a in ours] == [is_cut(b) for b in theirs]
+print(sum(is_cut(a) for a in ours))
+"""
+
+
+@pytest.mark.parametrize(("signal_name", "cut"), [("CUT_ONE", 1), ("CUT_ALL", 3)])
+def test_connections_are_cut_on_both_sides_but_not_the_link(
+    tmp_path: Path, signal_name: str, cut: int
+) -> None:
+    command = [sys.executable, "-c", CUTTING, str(tmp_path / "s"), signal_name]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=SCRIPTS, timeout=20)
+    assert done.stdout == f"{cut}\n", done.stderr
+
+
+# --- what is told -----------------------------------------------------------------------------
+
+
+def test_recovery_is_counted_from_the_blow_to_the_next_process() -> None:
+    blow = Blow(10.0, "keeper", "split.0", 77, deadly=True)
+    happenings = [
+        Happening(8.0, "split", "died", "split.0", ""),
+        Happening(10.02, "split", "died", "split.0", ""),
+        Happening(10.05, "split", "died", "split.1", ""),
+        Happening(10.3, "split", "resumed", "split.0", ""),
+    ]
+    text = "split 77 10.0001\nsplit 78 10.1\nsplit 79 10.4\ncount 80 10.2\n"
+    calls = read_calls(text, {77: "split.0", 78: "split.1", 79: "split.0", 80: "split.9"})
+    assert calls[-1] == Call(10.4, "split.0", 79)
+    (found,) = recoveries([blow], happenings, calls)
+    assert (found.noticed_s, found.resumed_s, found.first_s) == pytest.approx((0.02, 0.3, 0.4))
+    (lost,) = recoveries([blow], happenings[:1], [])
+    assert (lost.noticed_s, lost.resumed_s, lost.first_s) == (None, None, None)
+    assert recoveries([replace(blow, deadly=False)], happenings, calls) == []
+
+
+def test_percentiles_leave_out_what_is_not_known() -> None:
+    assert percentiles([0.1, None, 0.3]) == {"p50": 100, "p90": 300, "p99": 300, "max": 300}
+    assert percentiles([None]) == {}
+
+
+def test_a_blow_in_the_middle_follows_the_decision_of_the_same_instance() -> None:
+    decided = [Happening(5.0, "a", "decided", "a.0", "told to duplicate")]
+    blows = [
+        Blow(5.1, "creator", "a.0", 1, True),
+        Blow(5.1, "creator", "a.1", 2, True),
+        Blow(4.9, "creator", "a.0", 3, True),
+        Blow(9.0, "creator", "a.0", 4, True),
+    ]
+    assert in_the_middle(blows, decided)["creator"] == 1
+
+
+def test_memory_that_grows_is_not_right_and_memory_that_is_high_is() -> None:
+    samples = 2 * health.JUDGED_SAMPLES
+    flat = health.Health(agent_mib=[10.0, *[900.0] * samples], agent_files=[50] * samples)
+    assert flat.faults() == []
+    growing = health.Health(agent_mib=[float(n) for n in range(samples)])
+    assert "the agent grew" in growing.faults()[0]
+    leaking = health.Health(agent_files=list(range(samples)), files_max=1000)
+    assert len(leaking.faults()) == 2
+
+
+def test_settings_are_read_as_they_were_written(tmp_path: Path) -> None:
+    for only in (None, (), ("cut", "stop")):
+        made = small(tmp_path, only=only).begun_at(17.0)
+        assert settings.read(made.write()) == made
+
+
+# --- real runs --------------------------------------------------------------------------------
+
+
+def test_wrong_usage_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--minutes", "0"], ["--only", "earthquake"], ["--transport", "mqtt"]):
+        with pytest.raises(SystemExit) as ended:
+            chaos.main(arguments)
+        assert ended.value.code == 2
+    assert "earthquake" in capsys.readouterr().err
+
+
+def test_the_plan_is_shown_without_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert chaos.main(["--plan", "--seed", "4"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(plan(4, 60, SCOPE)) + len(KINDS)
+
+
+def run(*arguments: str, timeout_s: float) -> tuple[dict[str, Any], str]:
+    """The report of a run of its own, and what it said."""
+    command = [sys.executable, str(SCRIPTS / "chaos.py"), *arguments, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s)
+    assert done.stdout, done.stderr
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert done.returncode == (0 if told["right"] else 1)
+    return told, done.stderr
+
+
+@pytest.mark.parametrize(("transport", "kinds"), [("unix", "cut,stop"), ("tcp", "cut_all,slow")])
+def test_cuts_stops_and_slow_instances_change_nothing(
+    transport: str, kinds: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    options = ["--only", kinds, "--minutes", "0.1", "--seed", "11", "--transport", transport]
+    told, said = run(*options, "--report", str(report), timeout_s=100)
+    assert told["right"], (told["faults"], said)
+    assert json.loads(report.read_text()) == told
+    assert {kind for kind, counts in told["injected"].items() if counts["hit"]} == set(
+        kinds.split(",")
+    )
+    assert told["joined"]
+    assert told["left"]
+
+
+def test_what_is_not_right_is_told_with_the_command_that_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import faults.result
+
+    extra = Expected({}, {"t0": [[1, 1]]})
+    monkeypatch.setattr(faults.result, "expected_traced", lambda _settings: extra)
+    monkeypatch.setattr(chaos.tempfile, "tempdir", str(tmp_path))
+    assert chaos.main(["--only", "none", "--minutes", "0.02", "--seed", "5"]) == 1
+    shown = capsys.readouterr().out
+    assert "scripts/chaos.py --minutes 0.02 --seed 5 --transport unix --only none" in shown
+    assert "NOT RIGHT: traced.jsonl: t0: of 1 results" in shown
+    (kept,) = tmp_path.glob("chaos-*")
+    assert json.loads((kept / "chaos.json").read_text())["right"] is False
+    assert (kept / "traced.jsonl").stat().st_size
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, str(SCRIPTS / "chaos.py"), "--only", "stop", "--seed", "1"]
+    with subprocess.Popen(
+        [*command, "--keep", str(tmp_path)], stderr=subprocess.PIPE, text=True
+    ) as popen:
+        assert popen.stderr is not None
+        assert "stop" in popen.stderr.readline()
+        mark = settings.read(tmp_path / "settings.json").mark
+        assert list(processes.marked(mark))
+        popen.send_signal(signal.SIGINT)
+        said = popen.communicate(timeout=60)[1]
+    assert popen.returncode == 130, said
+    assert list(processes.marked(mark)) == []

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         tumbling,
         window_time,
     )
-    from anabranch.runtime.sinks import discard, foreach, jsonl, stdout
+    from anabranch.runtime.sinks import discard, foreach, jsonl, parquet, stdout
     from anabranch.runtime.sources import files, generate, items, stdin
 
 __version__ = "0.1.0"
@@ -70,6 +70,7 @@ _LAZY = {
     "jsonl": "anabranch.runtime.sinks",
     "least": "anabranch.runtime.keyed.aggregations",
     "mean": "anabranch.runtime.keyed.aggregations",
+    "parquet": "anabranch.runtime.sinks",
     "run": "anabranch.running",
     "session": "anabranch.runtime.keyed.windows",
     "sliding": "anabranch.runtime.keyed.windows",
@@ -138,6 +139,7 @@ __all__ = [
     "least",
     "map",
     "mean",
+    "parquet",
     "run",
     "session",
     "sliding",

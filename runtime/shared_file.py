@@ -86,7 +86,7 @@ class SharedFile:
         """Append `data` as the owner's piece `number`, unless it is there; raises `OSError`."""
         self.open()
         if self._durable:
-            return await _in_thread(lambda: self._put(number, data, 0))
+            return await in_thread(lambda: self._put(number, data, 0))
         pause_s = 0.0
         while not self._put(number, data, fcntl.LOCK_NB):
             await asyncio.sleep(pause_s)  # another instance writes: a matter of microseconds
@@ -240,7 +240,7 @@ def write_whole(fd: int, data: bytes) -> None:
         written += os.write(fd, memoryview(data)[written:])
 
 
-async def _in_thread(work: Callable[[], object]) -> None:
+async def in_thread(work: Callable[[], object]) -> None:
     """Like `asyncio.to_thread`, but the work has ended when this is cancelled: it holds a lock."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -1,0 +1,176 @@
+"""A folder of Parquet files, each whole from the moment it has its name.
+
+Every instance writes files of its own: `RUN-INSTANCE-NUMBER.parquet`. A file is written under a
+hidden name, synced and renamed, so readers never see half of one, and a file that is put again
+by the next life of an instance takes the place of the same file. `RUN` differs between runs, so
+that a later run over the same folder overwrites nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import importlib.util
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
+from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.shared_file import in_thread, write_whole
+from anabranch.runtime.sidecar import sync_folder
+
+if TYPE_CHECKING:
+    from anabranch.runtime.sinks.columns import Schema
+
+SUFFIX = ".parquet"
+_DRAFT = ".draft"
+_TAG_FILE = "parquet-run"
+
+
+@dataclass(frozen=True)
+class Parquet(Sink):
+    folder: Path
+    schema: Schema = field(default=None, hash=False)
+    rows: int = 50_000
+    every_s: float = 10.0
+    append: bool = False
+
+    exact = True
+
+    def prepare(self) -> None:
+        """Make the folder; raises errors that name it if it holds something already."""
+        self._check_package()
+        try:
+            self.folder.mkdir(exist_ok=True)
+            held = [name for name in os.listdir(self.folder) if not name.startswith(".")]
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write results: {error.strerror}", str(self.folder)
+            ) from None
+        if held and not self.append:
+            raise FileExistsError(
+                errno.EEXIST,
+                f"cannot write results: the folder is not empty ({held[0]!r}); empty it, or add "
+                "to it with append=True",
+                str(self.folder),
+            )
+
+    def prepare_to_resume(self) -> None:
+        self._check_package()
+        if not self.folder.is_dir():
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "cannot go on writing results: the folder is gone; put it back, or begin a new run",
+                str(self.folder),
+            )
+
+    def open(self, context: RunContext) -> Writer:
+        return ParquetWriter(self, context)
+
+    def _check_package(self) -> None:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise PipelineError(
+                "a pipeline with ab.parquet needs the package pyarrow. "
+                "Get it with `pip install 'anabranch[parquet]'`."
+            )
+
+
+def parquet(
+    folder: str | Path,
+    schema: Schema = None,
+    *,
+    rows: int = 50_000,
+    every_s: float = 10.0,
+    append: bool = False,
+) -> Parquet:
+    """Files of up to about `rows` rows in `folder`, one at least every `every_s` seconds.
+
+    Tuples are dicts by column name; with a `schema` also tuples or lists by position. `schema`: a
+    `pyarrow.Schema`, or a dict such as `{"word": str, "at": "timestamp[us]"}`. Without one, each
+    file has the columns and types of its own tuples. What does not fit is a dead letter. The
+    folder must be empty unless `append`. Results are delivered when their file is complete.
+    Raises `ValueError` (a `PipelineError`) for settings that make no sense.
+    """
+    if rows < 1 or not every_s > 0:
+        raise PipelineError(f"parquet: expected rows and every_s above 0, got {rows}, {every_s}")
+    of_pyarrow = type(schema).__module__.startswith("pyarrow")  # which need not be here yet
+    if schema is not None and not of_pyarrow and not (isinstance(schema, Mapping) and schema):
+        raise PipelineError(
+            f"parquet: expected a pyarrow.Schema or a dict of columns as schema, got {schema!r}"
+        )
+    return Parquet(Path(folder), schema, rows, every_s, append)
+
+
+class ParquetWriter(ExactWriter):
+    def __init__(self, sink: Parquet, context: RunContext) -> None:
+        # Imported here: a tenth of a second, which only instances that write need to spend.
+        from anabranch.runtime.sinks import columns
+
+        self.gather = (sink.rows, sink.every_s)
+        self._folder = sink.folder.absolute()
+        self._shown = str(sink.folder)
+        self._columns = columns
+        self._schema = columns.arrow_schema(sink.schema)
+        self._stem = f"{_run_tag(context.lasting_dir)}-{context.instance}-"
+        for name in self._names(f".{self._stem}", _DRAFT):
+            (self._folder / name).unlink(missing_ok=True)
+
+    def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
+        """The whole file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        table, dead = self._columns.table_of(tuples, self._schema)
+        if table is None:
+            return b"", dead
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink)
+        return sink.getvalue().to_pybytes(), dead
+
+    async def put(self, number: int, data: bytes) -> None:
+        await in_thread(lambda: self._write_file(f"{self._stem}{number:08d}", data))
+
+    def last_put(self) -> int:
+        numbers = (n[len(self._stem) : -len(SUFFIX)] for n in self._names(self._stem, SUFFIX))
+        return max((int(number) for number in numbers if number.isdigit()), default=0)
+
+    def _write_file(self, stem: str, data: bytes) -> None:
+        draft = self._folder / f".{stem}{_DRAFT}"
+        try:
+            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+            try:
+                write_whole(fd, data)
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.replace(draft, self._folder / f"{stem}{SUFFIX}")
+            sync_folder(self._folder)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            raise OSError(
+                error.errno, f"cannot write results: {error.strerror}", self._shown
+            ) from error
+
+    def _names(self, begin: str, end: str) -> list[str]:
+        return [n for n in os.listdir(self._folder) if n.startswith(begin) and n.endswith(end)]
+
+
+def _run_tag(folder: Path) -> str:
+    """A name that all instances of a run agree on, whoever comes first, and no other run has."""
+    path = folder / _TAG_FILE
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text("ascii")
+    draft = folder / f"{_TAG_FILE}.{secrets.token_hex(4)}"
+    draft.write_text(secrets.token_hex(4), "ascii")
+    try:
+        # A link, unlike a rename, fails if another instance was faster.
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, path)
+    finally:
+        draft.unlink()
+    return path.read_text("ascii")

@@ -146,7 +146,7 @@ class SharedFile:
         if number > last + 1:
             raise self._missing(f"piece {last + 1:,} of {side.owner} is not there")
         head, tail = data[:HEAD_BYTES], zlib.crc32(data[-HEAD_BYTES:])
-        entry = Entry(before.sequence + 1, length, len(data), row, last, number, head, tail)
+        entry = Entry(before.sequence + 1, length, len(data), row, last, number, tail, head)
         side.write_entry(entry)
         try:
             write_whole(self._fd, data)

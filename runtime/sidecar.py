@@ -1,7 +1,7 @@
 """What is known of a shared file, beside it: small enough to be written with every piece.
 
-    sidecar = entry (in slot A or B, in turn; the higher sequence counts) | table
-    entry   = sequence, start, length, row, last, number, head, tail, checksum
+    sidecar = entry (in two slots, `anabranch.runtime.slots`) | table
+    entry   = start, length, row, last, number, tail, head
     row     = hash of an instance's name, number of its last piece
 
 The table lags behind the entry: a row is written when the entry of somebody else takes the place
@@ -13,19 +13,17 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.slots import SLOTS_BYTES, read_slots, write_slot
+
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-_ENTRY = struct.Struct("<QQQqQQ64sI")
-_CHECK = struct.Struct("<I")
+_ENTRY = struct.Struct("<QQqQQI")
 _ROW = struct.Struct("<16sQ8x")
 _NUMBER = struct.Struct("<Q")
 HEAD_BYTES = 64
-_SLOT_BYTES = 512
-"""What a disk writes at once: a torn entry leaves the other one whole."""
-_TABLE_AT = 2 * _SLOT_BYTES
+_TABLE_AT = SLOTS_BYTES
 _KEY_BYTES = 16
 
 NOBODY = -1
@@ -41,10 +39,10 @@ class Entry(NamedTuple):
     last: int = 0
     """The number of the same instance's piece before it."""
     number: int = 0
-    head: bytes = b""
-    """Its first bytes."""
     tail: int = 0
     """Checksum of its last bytes."""
+    head: bytes = b""
+    """Its first bytes."""
 
 
 class Sidecar:
@@ -76,15 +74,14 @@ class Sidecar:
 
     def entry(self) -> Entry | None:
         """The newest one; None if nothing was put yet."""
-        slots = os.pread(self._fd, _TABLE_AT, 0)
-        found = [e for at in (0, _SLOT_BYTES) if (e := _unpacked(slots, at)) is not None]
-        if not found and any(slots[:_SLOT_BYTES]) and any(slots[_SLOT_BYTES:]):
-            raise OSError(None, f"{str(self._path)!r} is damaged")
-        return max(found, default=None)
+        found = read_slots(self._fd)
+        if found is None:
+            return None
+        sequence, body = found
+        return Entry(sequence, *_ENTRY.unpack_from(body), body[_ENTRY.size :])
 
     def write_entry(self, entry: Entry) -> None:
-        body = _ENTRY.pack(*entry)
-        os.pwrite(self._fd, body + _CHECK.pack(zlib.crc32(body)), entry.sequence % 2 * _SLOT_BYTES)
+        write_slot(self._fd, entry.sequence, _ENTRY.pack(*entry[1:-1]) + entry.head)
         self._sync()
 
     def find_row(self) -> int:
@@ -122,16 +119,6 @@ class Sidecar:
     def _sync(self) -> None:
         if self._durable:
             os.fsync(self._fd)
-
-
-def _unpacked(slots: bytes, at: int) -> Entry | None:
-    end = at + _ENTRY.size
-    body, check = slots[at:end], slots[end : end + _CHECK.size]
-    if len(check) < _CHECK.size or _CHECK.unpack(check)[0] != zlib.crc32(body):
-        return None
-    entry = Entry(*_ENTRY.unpack(body))
-    head = entry.head[: min(entry.length, HEAD_BYTES)]
-    return entry._replace(head=head) if entry.sequence else None
 
 
 def sync_folder(folder: Path) -> None:

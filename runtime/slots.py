@@ -1,0 +1,52 @@
+"""A small record that is replaced again and again and never half: two slots, written in turn.
+
+    slot = sequence, length of the body, body, checksum
+
+The whole slot with the higher sequence counts. A slot is what a disk writes at once, so power that
+is lost while one is written leaves the other.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+
+SLOT_BYTES = 512
+SLOTS_BYTES = 2 * SLOT_BYTES
+BODY_BYTES_MAX = 480
+
+_HEAD = struct.Struct("<QH")
+_CHECK = struct.Struct("<I")
+
+
+class SlotsError(OSError):
+    """Neither slot is whole, which no crash leaves behind."""
+
+
+def read_slots(fd: int) -> tuple[int, bytes] | None:
+    """Sequence and body of the record at the beginning of a file; None if there is none yet."""
+    slots = os.pread(fd, SLOTS_BYTES, 0)
+    halves = slots[:SLOT_BYTES], slots[SLOT_BYTES:]
+    found = [record for half in halves if (record := _record(half)) is not None]
+    if not found and all(map(any, halves)):
+        raise SlotsError(None, "what was noted beside the results is damaged")
+    return max(found, default=None)
+
+
+def write_slot(fd: int, sequence: int, body: bytes) -> None:
+    """One write. Sequences begin with 1 and grow by one."""
+    slot = _HEAD.pack(sequence, len(body)) + body
+    os.pwrite(fd, slot + _CHECK.pack(zlib.crc32(slot)), sequence % 2 * SLOT_BYTES)
+
+
+def _record(slot: bytes) -> tuple[int, bytes] | None:
+    if len(slot) < _HEAD.size:
+        return None
+    sequence, length = _HEAD.unpack_from(slot)
+    end = _HEAD.size + length
+    if not sequence or end + _CHECK.size > len(slot):
+        return None
+    if _CHECK.unpack_from(slot, end)[0] != zlib.crc32(memoryview(slot)[:end]):
+        return None
+    return sequence, slot[_HEAD.size : end]

@@ -10,6 +10,7 @@
     scripts/bench.py startup               the command line, from nothing to the first tuple
     scripts/bench.py backpressure          memory behind a slow sink
     scripts/bench.py storm                 everybody joins and leaves ten times a second
+    scripts/bench.py recovery              from a death to the first results again, a picture
     scripts/bench.py chain pause --json    several, as JSON
 
 Every figure comes with its least, middle and greatest value over the runs. Exit code 1 if
@@ -38,6 +39,7 @@ BENCHES = (
     "startup",
     "backpressure",
     "storm",
+    "recovery",
 )
 
 

@@ -15,9 +15,12 @@ from benches.chain import STAGES
 from benches.contestants import ContestantFailed, compete
 from benches.move import judged
 from benches.move_load import GROUPS, Rows
+from benches.recovery import Kill, Recovery, describe, draw, recoveries
+from benches.recovery_load import Row
 from benches.result import Result, Settings
 from benches.startup import until_first_tuple_and_exit
 
+from anabranch.runtime.report import Event
 from tests.scripts import SCRIPTS, script
 
 TIMEOUT_S = 90
@@ -155,6 +158,33 @@ def test_a_move_is_judged_by_the_tuples_of_groups_that_changed_owner() -> None:
     assert found._replace(share=found.share * GROUPS) == pytest.approx((1, 2, 10, 500, 600))
     stays = [row for row in table if row[0] == 0]
     assert judged(Rows(*(np.array(c) for c in zip(*stays, strict=True))), 1.0, 1.9) is None
+
+
+def test_recovery_lasts_until_results_of_a_later_process_come(tmp_path: Path) -> None:
+    began_s = 100.0
+    kills = [Kill(101.0, "work", 1), Kill(102.0, "work", 2), Kill(102.0, "out", 30)]
+    rows = [
+        Row(100.5, began_s, 1, 20, 30),
+        Row(101.1, began_s, 1, 20, 30),  # was on its way when its process died
+        Row(101.2, began_s, 2, 20, 30),
+        Row(102.3, began_s, 2, 20, 31),
+        Row(102.4, began_s, 3, 20, 31),
+    ]
+    events = [
+        Event(t=t, operator=operator, kind=kind, instances=1)
+        for t, operator, kind in [(1.01, "work", "died"), (1.05, "work", "resumed")]
+    ]
+    found = recoveries(kills, events, rows)
+    assert found["work"][0] == pytest.approx((10, 50, 200))
+    assert found["work"][1].output == pytest.approx(400)
+    (of_sink,) = found["out"]
+    assert of_sink[:2] == (None, None)
+    assert of_sink.output == pytest.approx(300)
+    result = Result("recovery", "made up")
+    describe("sink", [*found["out"], Recovery(5.0, None, None)], result)
+    assert result.faults == ["sink: 1 of 2 gave no results any more"]
+    draw(found, tmp_path / "recovery.svg")
+    assert (tmp_path / "recovery.svg").read_text().startswith("<?xml")
 
 
 def test_a_bench_without_a_name_or_with_a_wrong_one_is_wrong_usage(

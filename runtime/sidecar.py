@@ -78,7 +78,8 @@ class Sidecar:
         if found is None:
             return None
         sequence, body = found
-        return Entry(sequence, *_ENTRY.unpack_from(body), body[_ENTRY.size :])
+        start, length, row, last, number, tail = _ENTRY.unpack_from(body)
+        return Entry(sequence, start, length, row, last, number, tail, body[_ENTRY.size :])
 
     def write_entry(self, entry: Entry) -> None:
         write_slot(self._fd, entry.sequence, _ENTRY.pack(*entry[1:-1]) + entry.head)

@@ -5,9 +5,10 @@
     STREAM/PART/FIRSTROW.seg       frames of rows; the name is the number of the first row
     STREAM/PART/closed             its writer is gone: nothing will be added
 
-Each sink instance writes one part of its own, so instances need nothing from each other and may
-come and go. Rows of a part are numbered without gaps and never change, so a row range always
-names the same rows. Whole segments are deleted once every subscriber has acknowledged them.
+Each sink instance writes one part of its own (`anabranch.spark_bridge.part`), so instances need
+nothing from each other and may come and go. Rows of a part are numbered without gaps and never
+change, so a row range always names the same rows. Whole segments are deleted once every
+subscriber has acknowledged them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from pathlib import Path
 
 from anabranch.spark_bridge.ddl import parse
 from anabranch.spark_bridge.durable import replace_file
-from anabranch.spark_bridge.frames import framed
 
 STREAM_FILE = "stream.json"
 CLOSED_FILE = "closed"
@@ -111,61 +111,3 @@ def _size(entry: os.DirEntry[str]) -> int:
         return entry.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-class PartWriter:
-    """Appends rows to a part of its own. Not shared between processes."""
-
-    def __init__(self, folder: Path, instance: str, segment_bytes_max: int) -> None:
-        self.folder = _new_part(folder, instance)
-        self.rows = 0
-        self._segment_bytes_max = segment_bytes_max
-        self._segment_bytes = 0
-        self._handle = self._new_segment()
-
-    def append(self, payload: bytes, rows: int) -> int:
-        """Add one frame, whole or not at all; returns its bytes. Raises `OSError`."""
-        frame = framed(payload, rows)
-        if self._segment_bytes and self._segment_bytes + len(frame) > self._segment_bytes_max:
-            self.roll()
-        written = 0
-        try:
-            while written < len(frame):
-                written += os.write(self._handle, frame[written:])
-        except OSError:
-            os.ftruncate(self._handle, self._segment_bytes)
-            raise
-        self._segment_bytes += len(frame)
-        self.rows += rows
-        return len(frame)
-
-    def roll(self) -> None:
-        """Begin a new segment, so that the full one can be deleted once acknowledged."""
-        if self._segment_bytes:
-            following = self._new_segment()
-            os.close(self._handle)
-            self._handle = following
-            self._segment_bytes = 0
-
-    def sync(self) -> None:
-        os.fsync(self._handle)
-
-    def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-            (self.folder / CLOSED_FILE).touch()
-
-    def _new_segment(self) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
-        return os.open(self.folder / segment_name(self.rows), flags, 0o600)
-
-
-def _new_part(folder: Path, instance: str) -> Path:
-    """A folder that no instance of this or an earlier run has used."""
-    for number in range(1, 100_000):
-        path = folder / (instance if number == 1 else f"{instance}-{number}")
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
-            return path
-    raise LogError(f"{folder} has too many parts of {instance}")

@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink
 from anabranch.runtime.graph import PipelineError, check_name
+from anabranch.runtime.shared_file import in_thread
 from anabranch.spark_bridge.ddl import SchemaError, parse
 from anabranch.spark_bridge.fit import Fitted, Fitter
-from anabranch.spark_bridge.log import PartWriter, claim_stream, log_bytes, stream_dir
+from anabranch.spark_bridge.frames import framed
+from anabranch.spark_bridge.log import claim_stream, log_bytes, stream_dir
+from anabranch.spark_bridge.part import PartWriter
 from anabranch.spark_bridge.places import state_dir
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 
@@ -31,8 +34,8 @@ class SparkCollect(Sink):
     A tuple is a dict by column name, a tuple or list by position, or for one column the bare
     value; one that does not fit becomes a dead letter. `log_bytes_max`: if so much lies there
     that no Spark query has acknowledged, the pipeline waits. `segment_bytes_max`: results are
-    deleted in pieces of this size. `sync`: `flush` returns only when the results would survive
-    a power cut. `state`: folder to keep the results beyond one run (default: in the run's).
+    deleted in pieces of this size. `sync`: results count as delivered only when they would
+    survive a power cut. `state`: folder to keep the results beyond one run (default: in the run's).
     `listen`: `host:port` of the gateway (default: 127.0.0.1, any port); all ends of a pipeline
     share one.
     """
@@ -46,6 +49,7 @@ class SparkCollect(Sink):
     listen: str | None = None
 
     service = GATEWAY
+    exact = True
 
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
@@ -61,36 +65,49 @@ class SparkCollect(Sink):
 
     def open(self, context: RunContext) -> LogWriter:
         folder = stream_dir(state_dir(context.run_dir, self.state), self.stream)
-        return LogWriter(self, folder, context.instance)
+        return LogWriter(self, folder, context)
 
 
-class LogWriter(Writer):
+class LogWriter(ExactWriter):
     """Appends to this instance's own part of the log. Raises `OSError` if the disk refuses."""
 
-    def __init__(self, sink: SparkCollect, folder: Path, instance: str) -> None:
+    def __init__(self, sink: SparkCollect, folder: Path, context: RunContext) -> None:
         self._sink = sink
         self._folder = folder
         claim_stream(folder, sink.schema)
-        self._part = PartWriter(folder, instance, sink.segment_bytes_max)
+        self._sync = sink.sync or context.durable == "power"
+        self._part = PartWriter(
+            folder,
+            context.instance,
+            context.lasting_dir / "parts" / f"{sink.stream}.{context.instance}",
+            sink.segment_bytes_max,
+            sync=self._sync,
+        )
         self._fitter = Fitter(parse(sink.schema))
         self._unseen_bytes = 0
         self._looked_s = -_LOOK_EVERY_S
 
-    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+    def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
+        frames: list[bytes] = []
         dead: list[DeadLetter] = []
         for fitted in self._frames(tuples):
             dead.extend(DeadLetter(reason, one) for one, reason in fitted.dead)
             if fitted.rows:
-                await self._wait_for_room()
-                self._unseen_bytes += self._part.append(fitted.payload, fitted.rows)
-        return dead
+                frames.append(framed(fitted.payload, fitted.rows))
+        return b"".join(frames), dead
 
-    async def flush(self) -> None:
-        if self._sink.sync:
-            await asyncio.to_thread(self._part.sync)
+    async def put(self, number: int, data: bytes) -> None:
+        await self._wait_for_room()
+        if self._sync:
+            await in_thread(lambda: self._part.put(number, data))
+        else:
+            self._part.put(number, data)
+        self._unseen_bytes += len(data)
+
+    def last_put(self) -> int:
+        return self._part.number
 
     async def close(self) -> None:
-        await self.flush()
         self._part.close()
 
     def _frames(self, tuples: Sequence[Any]) -> Iterator[Fitted]:

@@ -1,0 +1,185 @@
+"""One part of the log of results, as the sink instance sees it that writes it, over all its lives.
+
+What is appended under a number is noted before: where it begins and how long it is. So the next
+life of an instance that died finds out what became of it, goes on in the same part, and appends
+only what is missing. A reader beside it never sees a row change or go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from anabranch.runtime.slots import read_slots, write_slot
+from anabranch.spark_bridge.durable import sync_file
+from anabranch.spark_bridge.frames import HEAD
+from anabranch.spark_bridge.log import CLOSED_FILE, LogError, segment_name, segments
+
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+class Noted(NamedTuple):
+    """What is appended last, and where: in the segment that begins with row `segment`."""
+
+    part: str
+    number: int = 0
+    segment: int = 0
+    start: int = 0
+    length: int = 0
+    rows_before: int = 0
+    rows: int = 0
+
+
+class PartWriter:
+    """Appends to the part of `instance`, made if this is its first life. Not shared.
+
+    `note`: file that outlives the processes of a run and knows what the last life did; `sync`: to
+    return from `put` only when the results are on the disk.
+    """
+
+    def __init__(
+        self, folder: Path, instance: str, note: Path, segment_bytes_max: int, *, sync: bool = False
+    ) -> None:
+        self._segment_bytes_max = segment_bytes_max
+        self._sync = sync
+        self._handle = -1
+        self._segment = self._segment_bytes = 0
+        self._whole = False
+        """Whether what was put last is there."""
+        self._certain = False
+        """Whether that has been looked at closely: after power is lost there may be zeros."""
+        note.parent.mkdir(exist_ok=True)
+        self._note = os.open(note, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
+        try:
+            found = read_slots(self._note)
+            self._sequence, self._last = 0, Noted("")
+            if found is not None:
+                self._sequence, self._last = found[0], Noted(*json.loads(found[1]))
+            self.folder = folder / self._last.part
+            if found is None or not self._may_go_on():
+                self._begin_part(folder, instance)
+            self._open_newest()
+        except BaseException:
+            self._close_handles()
+            raise
+
+    @property
+    def number(self) -> int:
+        """The last one of which everything is there."""
+        return self._last.number if self._whole else self._last.number - 1
+
+    @property
+    def rows(self) -> int:
+        return self._last.rows_before + self._last.rows * self._whole
+
+    def put(self, number: int, frames: bytes) -> int:
+        """Append frames under this number unless they are there; returns how many bytes.
+
+        Raises `OSError` if not all could be written; to be tried again with the same.
+        """
+        if number < self._last.number or (number == self._last.number and self._certain):
+            return 0
+        if number > self._last.number:
+            if number != self.number + 1:
+                raise LogError(f"{self.folder}: results {self.number + 1:,} are missing")
+            if self._segment_bytes and self._segment_bytes + len(frames) > self._segment_bytes_max:
+                self.roll()
+            here = (self._segment, self._segment_bytes, len(frames), self.rows)
+            self._take_note(Noted(self.folder.name, number, *here, _rows_of(frames)))
+        try:
+            self._append(frames)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write results: {error.strerror}", str(self.folder)
+            ) from error
+        return len(frames)
+
+    def roll(self) -> None:
+        """Begin a new segment, so that the full one can be deleted once acknowledged."""
+        if self._segment_bytes and self._whole:
+            segment = self.rows
+            following = self._new_segment(segment)
+            os.close(self._handle)
+            self._handle, self._segment, self._segment_bytes = following, segment, 0
+
+    def close(self) -> None:
+        if self._handle >= 0 and self._whole:
+            (self.folder / CLOSED_FILE).touch()
+        self._close_handles()
+
+    def _close_handles(self) -> None:
+        for handle in (self._handle, self._note):
+            if handle >= 0:
+                os.close(handle)
+        self._handle = self._note = -1
+
+    def _may_go_on(self) -> bool:
+        """Not once a reader may take the part for complete, or has deleted it."""
+        return self.folder.is_dir() and not (self.folder / CLOSED_FILE).exists()
+
+    def _begin_part(self, folder: Path, instance: str) -> None:
+        """The numbers go on in it. All of the last part was there: it was closed."""
+        self.folder = _new_part(folder, instance)
+        os.close(self._new_segment(0))
+        self._take_note(Noted(self.folder.name, self._last.number))
+
+    def _open_newest(self) -> None:
+        self._segment, name = list(segments(self.folder))[-1]
+        self._handle = os.open(self.folder / name, os.O_RDWR | os.O_APPEND | _CLOEXEC)
+        self._segment_bytes = os.fstat(self._handle).st_size
+        last = self._last
+        # The full one was whole, or no new one would have been begun.
+        self._certain = self._segment > last.segment or not last.length
+        self._whole = self._certain or self._segment_bytes >= last.start + last.length
+
+    def _take_note(self, noted: Noted) -> None:
+        self._sequence += 1
+        write_slot(self._note, self._sequence, json.dumps(noted).encode())
+        if self._sync:
+            os.fsync(self._note)
+        self._last, self._whole, self._certain = noted, False, False
+
+    def _append(self, frames: bytes) -> None:
+        """Whatever is missing of the frames behind the place that is noted for them."""
+        start = self._last.start
+        there = os.pread(self._handle, len(frames), start)
+        if not frames.startswith(there):  # power was lost, which leaves zeros
+            os.ftruncate(self._handle, start)
+            there = b""
+        rest = memoryview(frames)[len(there) :]
+        while rest:
+            rest = rest[os.write(self._handle, rest) :]
+        if self._sync:
+            os.fsync(self._handle)
+        self._segment_bytes = start + len(frames)
+        self._whole = self._certain = True
+
+    def _new_segment(self, first_row: int) -> int:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _CLOEXEC
+        handle = os.open(self.folder / segment_name(first_row), flags, 0o600)
+        if self._sync:
+            sync_file(self.folder)
+        return handle
+
+
+def _rows_of(frames: bytes) -> int:
+    """How many rows there are in frames of results, one behind the other."""
+    at = total = 0
+    while at < len(frames):
+        length, rows = HEAD.unpack_from(frames, at)
+        total += rows
+        at += HEAD.size + length
+    return total
+
+
+def _new_part(folder: Path, instance: str) -> Path:
+    """A folder that no instance of this or an earlier run has used."""
+    for number in range(1, 100_000):
+        path = folder / (instance if number == 1 else f"{instance}-{number}")
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+            return path
+    raise LogError(f"{folder} has too many parts of {instance}")

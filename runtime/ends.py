@@ -301,8 +301,9 @@ class Sink(ABC):
 
     @property
     def exact(self) -> bool:
-        """Whether `open` gives an `ExactWriter`. If not, the last results before a death may be
-        written twice, which the run says once."""
+        """Whether a death leaves no trace at the target: `open` gives an `ExactWriter`, or there
+        is nothing that could be there twice. If not, the last results before a death may be
+        written again, which the run says once."""
         return False
 
     def prepare(self) -> None:  # noqa: B027 - optional

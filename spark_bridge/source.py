@@ -1,7 +1,8 @@
 """The source that Spark feeds: `ab.spark.feed("lines")`.
 
 Splits are not known beforehand: the gateway publishes them as Spark commits its batches. Each
-names a spool file of encoded payloads; a reader hands them out and deletes the file at its end.
+names a spool file of encoded payloads; a reader hands them out, and deletes the file once it is
+recorded that nobody has to read it again.
 """
 
 from __future__ import annotations
@@ -53,25 +54,27 @@ class SparkFeed(Source):
 class SpoolReader(Reader):
     """Reads a spool file from byte `at`, leaving out the first `skip` rows of its first frame.
 
-    Raises `OSError` if the file is not there or damaged.
+    Raises `OSError` if the file is not there or damaged. Its remainder may have no rows: then the
+    file still has to be deleted.
     """
 
     def __init__(self, split: Split) -> None:
         self._split = split
         self._path: str = split["path"]
-        self._handle = os.open(self._path, os.O_RDONLY)
-        self._size = os.fstat(self._handle).st_size
+        self._handle = -1
+        self._size = 0
         self._at: int = split["at"]
         self._skip: int = split["skip"]
         self._left: int = split["rows"]
         self._frame: Frame | None = None
         self._rows: list[Any] = []
         """The current frame's rows; those before `_skip` have been returned."""
+        self._ended = False
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
         frame = self._frame or self._next()
         if frame is None:
-            self.close()
+            self._ended = True
             return None
         wanted = max(1, min(tuples_max, bytes_max * frame.rows // max(frame.length, 1)))
         rows = self._rows[self._skip : self._skip + wanted]
@@ -85,23 +88,38 @@ class SpoolReader(Reader):
         return Chunk(rows, progress=len(rows))
 
     def remainder(self) -> Split | None:
-        if self._handle < 0 or self._left <= 0:
+        if self._ended:
             return None
         return {**self._split, "at": self._at, "skip": self._skip, "rows": self._left}
 
+    def done(self) -> None:
+        self.close()
+        # Nobody else reads it: a split is held by one instance at a time.
+        Path(self._path).unlink(missing_ok=True)
+
     def close(self) -> None:
-        """Also deletes the file if all of it was read."""
-        if self._handle < 0:
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _open(self) -> None:
+        if self._handle >= 0:
             return
-        os.close(self._handle)
-        self._handle = -1
-        if self._left <= 0:
-            # Nobody else reads it: a split is held by one instance at a time.
-            Path(self._path).unlink(missing_ok=True)
+        try:
+            self._handle = os.open(self._path, os.O_RDONLY)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(
+                error.errno,
+                f"split {self._split['id']} has been read to its end before, or somebody has "
+                f"deleted its file; {self._left:,} rows are missing",
+                self._path,
+            ) from None
+        self._size = os.fstat(self._handle).st_size
 
     def _next(self) -> Frame | None:
-        if self._handle < 0 or self._left <= 0:
+        if self._left <= 0:
             return None
+        self._open()
         frame = head_at(self._handle, self._at, self._size)
         if frame is None:
             raise FrameError(f"{self._path} is shorter than it was: {self._left} rows are missing")

@@ -12,6 +12,8 @@ from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
 class Discard(Sink):
     """Promises nothing. For benchmarks, and for operators whose side effects are the purpose."""
 
+    exact = True
+
     def open(self, context: RunContext) -> Writer:
         return DiscardWriter()
 

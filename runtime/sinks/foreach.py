@@ -18,23 +18,35 @@ class Foreach(Sink):
     step: Step
     retry: Retry
     in_flight: int
+    idempotent: bool = False
+
+    @property
+    def exact(self) -> bool:
+        return self.idempotent
 
     def open(self, context: RunContext) -> Writer:
         return ForeachWriter(self, context)
 
 
 def foreach(
-    fn: Callable[..., Any], *, batch: bool = False, retry: Retry | int = 0, in_flight: int = 16
+    fn: Callable[..., Any],
+    *,
+    batch: bool = False,
+    retry: Retry | int = 0,
+    in_flight: int = 16,
+    idempotent: bool = False,
 ) -> Foreach:
     """Call `fn(tuple)` for every tuple, or `fn(list)` with `batch=True`; results are dropped.
 
     `fn` may be async (then up to `in_flight` calls are open) or a class with `__call__`, of which
     each instance makes an object; its `close()`, if any, is called at the end. An exception is
     retried as configured, then the tuple is a dead letter. A tuple counts as delivered when `fn`
-    has returned for it. Raises `ValueError` (a `PipelineError`) if `fn` is no function.
+    has returned for it; if a process dies before that is known, `fn` is called again.
+    `idempotent` says that this does no harm, as with an upsert. Raises `ValueError` (a
+    `PipelineError`) if `fn` is no function.
     """
     one = step("map", fn, None, batch)
-    return Foreach(one, Retry(retry) if isinstance(retry, int) else retry, in_flight)
+    return Foreach(one, Retry(retry) if isinstance(retry, int) else retry, in_flight, idempotent)
 
 
 class ForeachWriter(Writer):

@@ -379,6 +379,14 @@ def test_no_function_is_a_mistake_that_is_told() -> None:
         foreach(5)  # type: ignore[arg-type]
 
 
+def test_sinks_say_whether_a_death_may_leave_a_trace(tmp_path: Path) -> None:
+    assert not foreach(print).exact
+    assert foreach(print, idempotent=True).exact
+    assert not stdout().exact
+    assert jsonl(tmp_path / "out").exact
+    assert discard().exact
+
+
 async def test_discarding_takes_everything() -> None:
     writer = discard().open(context())
     assert await writer.write([1, object()]) == []

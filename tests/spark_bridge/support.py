@@ -72,6 +72,7 @@ async def drain(split: Split) -> tuple[list[Any], list[DeadLetter]]:
     while (chunk := await reader.read(1000, 2**20)) is not None:
         rows.extend(chunk.tuples)
         dead.extend(chunk.dead)
+    reader.done()
     return rows, dead
 
 

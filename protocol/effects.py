@@ -27,7 +27,11 @@ A driver's duties (it decides nothing else):
    and let `Restarted` enter first: its effects ask again for what was not answered.
    - Frames come again from where they were not worked off. Those that the core has had do not
      enter it again, but their tuples are queued; until all of these have come, the queue is not
-     empty: `Drained` waits, and so does the state of `TransferGroups`.
+     empty: `Drained` waits, and so does `GroupsTransferred`, for tuples of those groups may be
+     among them.
+   - Their order binds on each channel, and over all channels at one place: what was accepted before
+     a predecessor's JOIN that gives key groups away was answered is worked off before what was
+     accepted after it. So that answer's record has how far each channel had come by then.
    - State that was sent in part is sent whole, and takes the place of the part at the receiver.
    - Children that were asked for and not delivered are discarded, and no answer about them enters.
    - What a source had claimed and not read is claimed again, or given back after `StopIntake`.

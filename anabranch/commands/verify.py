@@ -23,7 +23,8 @@ no tuple is lost or doubled (S1, S2), nothing is addressed to a terminated insta
 are complete at rest (S4), every operator has a keeper (S5), and that operations, tuples and
 executions come to their end (L1 to L3). Of operators with key groups: that every tuple is
 processed once and in the order of its key (K1, K2), and that a group has one owner, whom all who
-send to it know (K3 to K7), while groups move to children, to heirs and between siblings.
+send to it know (K3 to K7), while groups move to children, to heirs and between siblings. Where
+processes die, at any moment and anywhere, all of this holds for their next lives too.
 
 \b
 Examples:
@@ -32,6 +33,7 @@ Examples:
   anabranch verify --scope "1,2,1 joins=1 leaves=2 tuples=1"
   anabranch verify --instances 1,2,2 --joins 1 --leaves 3 --tuples 2
   anabranch verify --instances 1,2,2 --keyed 1,2 --moves 2 --tuples 2
+  anabranch verify --instances 1,2,1 --leaves 1 --tuples 2 --crashes 2
   anabranch verify --published --svg charts         what the paper's protocol loses, and how
   anabranch verify --mutants                        every rule broken, and who notices
 """
@@ -55,6 +57,7 @@ Examples:
 @click.option("--keyed", metavar="N,...", help="Operators with key groups, by number.")
 @click.option("--groups", type=click.IntRange(1), help="Key groups of each. [default: 1]")
 @click.option("--moves", type=click.IntRange(0), default=0, help="Key groups given to siblings.")
+@click.option("--crashes", type=click.IntRange(0), default=0, help="Processes that die.")
 @click.option("--tuples", type=click.IntRange(0), default=0, help="Tuples read by the sources.")
 @click.option(
     "--room", type=click.IntRange(0), default=0, help="Tuples per channel. [default: any]"

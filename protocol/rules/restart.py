@@ -72,7 +72,7 @@ def _operation(state: Active) -> tuple[Active, tuple[Effect, ...]]:
     if isinstance(own, Spawning):
         return replace(state, own=None), (Conclude("spawn_failed"),)
     if isinstance(own, Freezing):
-        (heir,) = owners_of(own.moved) if not own.new else (None,)
+        heir = None if own.new else min(owners_of(own.moved), default=None)
         return state, (FreezeGroups(groups_of(own.moved), heir),)
     if isinstance(own, Transferring):
         return state, move.transfers(own.moved, own.awaiting)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.explorer.node import Item
+from anabranch.runtime.explorer.items import Item
 from anabranch.runtime.explorer.story import Row, say
 
 LEFT, TOP, GAP, STEP = 60, 60, 170, 34
@@ -75,7 +75,8 @@ def _lifelines(across: dict[InstanceId, int], height: int) -> list[str]:
 
 def _arrows(rows: Sequence[Row], across: dict[InstanceId, int]) -> list[tuple[str, str]]:
     """Each message from the step that sent it to the step that received it, since channels are
-    FIFO: its line, and its words, which are drawn above all lines."""
+    FIFO: its line, and its words, which are drawn above all lines. What comes again after a death
+    is sent with it."""
     under_way: dict[tuple[InstanceId, InstanceId], deque[tuple[int, Item]]] = {}
     drawn = []
     for row in rows:
@@ -86,6 +87,8 @@ def _arrows(rows: Sequence[Row], across: dict[InstanceId, int]) -> list[tuple[st
             drawn.append(_arrow(ends, (_y(sent_at), _y(row.number)), item))
         for to, item in row.sent:
             under_way.setdefault((row.actor, to), deque()).append((row.number, item))
+        for sender, item in reversed(row.again):
+            under_way[sender, row.actor].appendleft((row.number, item))
     for (sender, receiver), channel in under_way.items():
         for sent_at, item in channel:
             ys = (_y(sent_at), _y(len(rows)) + STEP // 2)

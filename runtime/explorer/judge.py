@@ -114,6 +114,8 @@ class Judge:
                 return f"L2: mail to {me} is never taken"
             if business := self._machine.unfinished_business(node.state):
                 return f"L1: {me} for ever: {business}"
+            if self._machine.is_gone(node.state) and not node.ended:
+                return f"L1: {me} has ended, but its process has not"
             if self._sites.scope.finish and not self._machine.is_gone(node.state):
                 return f"L1: the stream has ended, but {me} has not"
         return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -12,9 +12,17 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Assignment, groups_of
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.budget import FREE
-from anabranch.runtime.explorer.keyed_node import KeyedDriver, TupleProcessed, TupleRead
+from anabranch.runtime.explorer.deaths import Died
+from anabranch.runtime.explorer.group_duties import BEGUN, WANTED
+from anabranch.runtime.explorer.items import Again, Item, NumberedTuple
+from anabranch.runtime.explorer.keyed_node import (
+    KeyedDriver,
+    StateBegun,
+    TupleProcessed,
+    TupleRead,
+)
 from anabranch.runtime.explorer.node import Driver, Outcome
-from anabranch.runtime.explorer.sites import Option, Site, Sites
+from anabranch.runtime.explorer.sites import Mail, Option, Parcel, Site, Sites
 
 CHOICES_MAX = 16
 DRAWS_MAX = 2
@@ -48,6 +56,13 @@ class KeyedSites(Sites):
         for to in dict.fromkeys(node.transferring):
             out = events.GroupsTransferred(to)
             yield Option(site, FREE, out, out)
+        for to, _, stage in node.outgoing:
+            if stage == WANTED:
+                begun = StateBegun(to)
+                yield Option(site, FREE, begun, begun)
+            elif stage == BEGUN and self.all_is_in(site, "transfers early"):
+                out = events.GroupsTransferred(to)
+                yield Option(site, FREE, out, out)
 
     def _processing(self, site: Site, node: Any) -> Iterator[Option]:
         driver = self._keyed_driver(site)
@@ -62,6 +77,57 @@ class KeyedSites(Sites):
             for targets in self._keyed_driver(site).ways(node, group):
                 done = TupleRead(group, targets)
                 yield Option(site, self.budgets.read(site.me), done, done)
+
+    # -- deaths ------------------------------------------------------------------------------
+
+    def mail_again(self, site: Site, died: Died) -> Site:
+        channels = {self._sender(channel): channel for channel in site.mail}
+        for sender, again in reversed(died.again):
+            first = self.parcels.number(Parcel(sender, again))
+            channels[sender] = (first, *channels.get(sender, ()))
+        return site._replace(mail=tuple(sorted(channels.values())))
+
+    def _sender(self, channel: tuple[int, ...]) -> InstanceId:
+        return self.parcels.values[channel[0]].sender
+
+    def all_is_in(self, site: Site, neglected: str = "drains early") -> bool:
+        return self.machine.broken_duty == neglected or not any(self._coming_again(site.mail))
+
+    def _coming_again(self, mail: Mail) -> Iterator[Again]:
+        items = (self.parcels.values[p].item for channel in mail for p in channel)
+        return (item for item in items if isinstance(item, Again))
+
+    def _deliveries(self, site: Site) -> Iterator[Option]:
+        if not self.scope.crashes:
+            yield from super()._deliveries(site)
+            return
+        driver = self._keyed_driver(site)
+        oldest = max((again.age for again in self._coming_again(site.mail)), default=0)
+        for option in super()._deliveries(site):
+            if not self._comes_in_turn(option.what.item, oldest):
+                continue
+            if driver.gives_away(option.event):
+                option = option._replace(site=self._aged(option.site))
+            yield option
+
+    def _comes_in_turn(self, item: Item, oldest: int) -> bool:
+        """Duty 12: what was accepted before new owners were acknowledged comes before the rest."""
+        if self.machine.broken_duty == "order":
+            return True
+        if isinstance(item, Again):
+            return item.age == oldest
+        return not isinstance(item, NumberedTuple) or oldest == 0
+
+    def _aged(self, site: Site) -> Site:
+        return site._replace(
+            mail=tuple(sorted(tuple(map(self._older, channel)) for channel in site.mail))
+        )
+
+    def _older(self, parcel: int) -> int:
+        sender, item = self.parcels.values[parcel]
+        if not isinstance(item, Again):
+            return parcel
+        return self.parcels.number(Parcel(sender, replace(item, age=item.age + 1)))
 
     # -- decisions ---------------------------------------------------------------------------
 

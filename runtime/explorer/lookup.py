@@ -75,14 +75,16 @@ class Lookup:
             keeps = [sites.machine.is_keeper(state) for state in views.values]
             self.keeps = np.array([*keeps, False], dtype=bool)
         metas = len(self.world.budgets.metas)
-        if metas > len(self._meta_hash[0]):
+        if metas >= len(self._meta_hash[0]):
             self._meta_hash = self._more_random(self._meta_hash, 2 * metas)
 
     def _more_random(self, pair: tuple[Hashes, Hashes], size: int) -> tuple[Hashes, Hashes]:
+        """The last entry is 0, and no number's: what was last before gets a number of its own, or
+        states that differ in two such places would be taken for one."""
         grown = []
         for old in pair:
             new = self._random.integers(0, 2**64, size=size, dtype=np.uint64)
-            new[: len(old)] = old
+            new[: len(old) - 1] = old[:-1]
             grown.append(new)
         grown[0][-1] = grown[1][-1] = 0
         return grown[0], grown[1]

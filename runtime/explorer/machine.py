@@ -36,8 +36,9 @@ class Machine(Protocol):
     def name(self) -> str: ...
 
     @property
-    def broken_duty(self) -> int:
-        """Which duty the drivers neglect, to show that it is found out; 0 for none."""
+    def broken_duty(self) -> str:
+        """Which duty the drivers neglect, to show that it is found out; empty for none. `9` to
+        `11` are whole; of duty 12: see `anabranch.runtime.explorer.variants.restarting`."""
 
     def newborn(self) -> Any:
         """The state of an instance nobody has started yet."""
@@ -93,7 +94,7 @@ class Shipped:
         cells: Mapping[tuple[type[State], type], table.Cell] = table.TABLE,
         *,
         ranked: bool = True,
-        broken_duty: int = 0,
+        broken_duty: str = "",
     ) -> None:
         self.name = name
         self.broken_duty = broken_duty

@@ -90,11 +90,13 @@ def hunt() -> Iterator[Catch]:
 
 
 def catch(variant: Variant) -> Catch:
-    """Search the small scopes in their order until one finds something; without key groups
-    nothing of those rules is needed."""
+    """Search the small scopes in their order until one finds something; without key groups, or
+    deaths, nothing of those rules is needed."""
     states = 0
     for name, scope in SMALL.items():
         if bool(scope.keyed) < bool(variant.scope.keyed):
+            continue
+        if bool(scope.crashes) < bool(variant.scope.crashes):
             continue
         found = explore(variant.machine(), scope)
         states += found.states

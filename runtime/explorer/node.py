@@ -1,9 +1,8 @@
 """One instance as the explorer holds it: its protocol state, and what a driver keeps for it.
 
 This is the explorer's `perform`: the duties of `anabranch.protocol.effects`, one by one, without
-a network. Tuples have no names here; where they are decides everything, and they are counted.
-`anabranch.runtime.explorer.keyed_node` has those of keyed operators, where it matters which
-tuple it is.
+a network. Tuples have no names here, they are counted. `anabranch.runtime.explorer.keyed_node` is
+the same for scopes with keyed operators, where it matters which tuple it is.
 """
 
 from __future__ import annotations
@@ -18,28 +17,20 @@ from anabranch.protocol import effects as fx
 from anabranch.protocol import events
 from anabranch.protocol.errors import AnabranchProtocolError
 from anabranch.protocol.ids import InstanceId
-from anabranch.protocol.messages import Ids
+from anabranch.protocol.messages import NONE, Ids
 from anabranch.protocol.rules.context import Context
+from anabranch.runtime.explorer.deaths import Died
+from anabranch.runtime.explorer.items import Item, Tuple
 
 if TYPE_CHECKING:
     from anabranch.runtime.explorer.machine import Machine
 
 
-@dataclass(frozen=True, slots=True)
-class Tuple:
-    """One tuple on a channel."""
-
-    def __str__(self) -> str:
-        return "tuple"
-
-
-Item = Any
-"""What travels on a channel: a message of the machine, or `Tuple`."""
-
-
 class Node(NamedTuple):
     """`asked`: `AwaitDrained` is open. `reading`: a source may still read. `children`: how many
-    instances it has created. `sending`: receivers for whom a blocking send waits for room."""
+    instances it has created. `sending`: receivers for whom a blocking send waits for room.
+    `ended`: its process ends. `forsaken`: nobody will ever answer it about children. `unsafe`: it
+    has worked off a tuple which would come again (duty 12, neglected)."""
 
     state: Any
     queue: int = 0
@@ -48,6 +39,9 @@ class Node(NamedTuple):
     reading: bool = True
     children: int = 0
     sending: tuple[InstanceId, ...] = ()
+    ended: bool = False
+    forsaken: bool = False
+    unsafe: bool = False
 
 
 GroupEffect = (
@@ -109,7 +103,52 @@ class Driver:
         """One event, or the sending of a tuple's results to some receivers."""
         if isinstance(event, tuple):
             return self.pass_on(node, event)
+        if isinstance(event, Died):
+            return self.resume(self.left_of(node, event))
         return self.handle(node, event)
+
+    # -- deaths ------------------------------------------------------------------------------
+
+    def deaths(self, node: Any) -> Iterable[Died]:
+        """The ways in which its process can die. A queue without names is not lost: it would be
+        there again, and nothing tells when."""
+        yield Died()
+
+    def left_of(self, node: Any, death: Died) -> Any:
+        """What the journal has of a node (duty 12)."""
+        queue = node.queue + node.unsafe
+        if self.machine.broken_duty == "loses" and queue:
+            queue -= 1
+        working, reading = self._habits(node)
+        return Node(node.state, queue, working, reading=reading, children=node.children)
+
+    def _habits(self, node: Any) -> tuple[bool, bool]:
+        """Whether it works and may read. The end of the input is in the journal, that a leaver
+        has stopped is not. Nobody asks whether it works where there is nothing to work off."""
+        state = node.state
+        working = node.working and not self.machine.routes(state)
+        leaves = self.machine.routes(state) and not self.machine.is_active(state)
+        return working, node.reading or leaves
+
+    def resume(self, node: Any) -> Outcome:
+        """The first event of a new life."""
+        outcome = self._answer(self.handle(node, events.Restarted()))
+        waits = self.machine.spawning(outcome.node.state) and not outcome.spawn
+        return outcome._replace(node=outcome.node._replace(forsaken=bool(waits)))
+
+    def _answer(self, outcome: Outcome) -> Outcome:
+        """Feed the events that follow at once, unless it takes time."""
+        while outcome.answers:
+            first, *rest = outcome.answers
+            more = self.run(outcome.node, first)
+            outcome = more._replace(
+                sends=outcome.sends + more.sends,
+                spawn=outcome.spawn,
+                answers=(*rest, *more.answers),
+            )
+        return outcome
+
+    # -- events and effects ------------------------------------------------------------------
 
     def handle(self, node: Node, event: events.Event) -> Outcome:
         try:
@@ -118,7 +157,7 @@ class Driver:
             code = re.search(r"\(([IKSL]\d+)\)", error.what)
             raise Fault(f"{code[1] if code else 'ILLEGAL'}: {self.me}: {error.what}") from None
         outcome = self._perform(node._replace(state=state), effects)
-        self._check_router(node.state, state, effects)
+        self._check_router(node.state, state, effects, event)
         if broken := self.machine.broken_at(self.context, state):
             raise Fault(broken)
         taken = any(isinstance(e, fx.AcceptBatch) for e in effects)
@@ -150,6 +189,7 @@ class Driver:
                 return node._replace(reading=False)
             case fx.SpawnInstances(n):
                 doing.spawn = n
+                return node._replace(forsaken=False)
             case fx.Veto(reason):
                 doing.veto = reason
             case fx.Terminate():
@@ -172,15 +212,18 @@ class Driver:
     def _end(self, node: Node, effect: fx.Terminate) -> Node:
         if node.queue:
             raise Fault(f"I11: {self.me} terminates with tuples in its queue")
-        return Node(node.state, reading=False)
+        return Node(node.state, reading=False, ended=True)
 
     def _perform_for_groups(self, node: Node, effect: GroupEffect, doing: Doing) -> Node:
         raise Fault(f"{type(effect).__name__} at {self.me}, of which no operator has key groups")
 
-    def _check_router(self, before: Any, after: Any, effects: Iterable[fx.Effect]) -> None:
+    def _check_router(
+        self, before: Any, after: Any, effects: Iterable[fx.Effect], event: events.Event
+    ) -> None:
         """Duty 4: a router knows the successors from `ChangeView` alone."""
         told = [e.succs for e in effects if isinstance(e, fx.ChangeView)]
-        known: Ids = told[-1] if told else self.machine.succs(before)
+        fresh = isinstance(event, events.Restarted)
+        known: Ids = told[-1] if told else NONE if fresh else self.machine.succs(before)
         if self.machine.routes(after) and known != self.machine.succs(after):
             raise Fault(f"duty 4: the router of {self.me} does not know its view")
 
@@ -191,6 +234,8 @@ class Driver:
             outcome = self.handle(node, events.BatchReady(to, 1))
             node = outcome.node
             sends.extend(outcome.sends)
+        if self.machine.broken_duty == "doubles" and not self.context.is_source:
+            node = node._replace(unsafe=True)
         return Outcome(node, tuple(sends))
 
     def routes(self, node: Node) -> list[tuple[InstanceId, ...]]:

@@ -112,7 +112,7 @@ class Published:
         vanishes, and the fault is that its sender waits for ever (L1)."""
         self.reading = reading
         self.strict = strict
-        self.broken_duty = 0
+        self.broken_duty = ""
         self.name = f"published protocol, {reading}"
 
     # -- what the explorer asks --------------------------------------------------------------

@@ -30,8 +30,9 @@ from anabranch.protocol.states import (
     State,
     Transferring,
 )
-from anabranch.runtime.explorer.keyed_node import GroupState, KeyedNode
-from anabranch.runtime.explorer.node import Node, Tuple
+from anabranch.runtime.explorer.group_duties import BEGUN, KeyedNode
+from anabranch.runtime.explorer.items import GroupState, Tuple
+from anabranch.runtime.explorer.node import Node
 from anabranch.runtime.explorer.scope import Scope
 
 ACK = 1
@@ -42,6 +43,8 @@ START = ACK + 1  # a new keeper answers it
 OFFER = 3
 TRANSFER = 3
 """State, the last word behind it, and the event that both are out."""
+PART = 2
+"""One part of a state that goes out in two, and the event that it does."""
 
 
 class Ranking:
@@ -50,6 +53,7 @@ class Ranking:
     def __init__(self, scope: Scope) -> None:
         most = scope.instances_max
         self._receivers_max = min(scope.batch, scope.groups) if scope.keyed else 0
+        self._transfer = TRANSFER + (PART if scope.crashes else 0)
         self._join = ACK + scope.batch * FIN + 1
         self._announcing = most * self._join
         self._finished = most * DONE + 1
@@ -71,6 +75,7 @@ class Ranking:
             "joins": self._spawning(scope.batch) + 1,
             "fresh": self._spawning(1) + 1,
             "sibling": OFFER + 1,
+            "crashes": 1 + self._tuples_max(scope) + self._receivers_max * PART,
         }
 
     def _tuples(self, scope: Scope) -> dict[OperatorName, int]:
@@ -82,6 +87,16 @@ class Ranking:
                     onward = (ranks[d] + 2 for d in scope.topology.downstream(operator))
                     ranks[operator] = 1 + sum(onward)
         return ranks
+
+    def _tuples_max(self, scope: Scope) -> int:
+        """As many tuples can there be at one operator, and come to it again."""
+        paths: dict[OperatorName, int] = {}
+        while len(paths) < len(scope.names):
+            for operator in scope.names:
+                upstream = scope.topology.upstream(operator)
+                if all(u in paths for u in upstream):
+                    paths[operator] = sum(paths[u] for u in upstream) or 1
+        return scope.tuples * max(paths.values())
 
     def _onward(self, scope: Scope, operator: OperatorName) -> int:
         return sum(self._tuple[d] + 1 for d in scope.topology.downstream(operator))
@@ -101,7 +116,7 @@ class Ranking:
 
     def _transferring(self, receivers: int, *, leave: bool) -> int:
         """Who gives away in order to go has yet to leave."""
-        return receivers * TRANSFER + 1 + leave * self._leaving
+        return receivers * self._transfer + 1 + leave * self._leaving
 
     def budget(self, name: str) -> int:
         return self._budgets[name]
@@ -127,6 +142,8 @@ class Ranking:
     def node(self, operator: OperatorName, node: Node | KeyedNode) -> int:
         rank = _waiting(node) * self._tuple[operator] + self._state(node.state)
         rank += sum(self._tuple[to.operator] + 2 for to in node.sending)
+        if isinstance(node, KeyedNode):
+            rank -= PART * sum(out.stage == BEGUN for out in node.outgoing)
         # An instance stops reading once, and is asked once for each of its two ends.
         return rank + node.reading + (isinstance(node.state, Active | Idle) and not node.asked)
 

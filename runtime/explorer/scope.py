@@ -9,7 +9,18 @@ from typing import Any
 from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.ownership import Routes, founding
 
-BUDGETS = ("joins", "leaves", "fresh", "sibling", "moves", "tuples", "batch", "groups", "room")
+BUDGETS = (
+    "joins",
+    "leaves",
+    "fresh",
+    "sibling",
+    "moves",
+    "crashes",
+    "tuples",
+    "batch",
+    "groups",
+    "room",
+)
 FLAGS = ("finish", "spawn", "slow", "blocking")
 OPERATORS = ("scalable", "keyed")
 
@@ -17,6 +28,8 @@ OPERATORS = ("scalable", "keyed")
 @dataclass(frozen=True, slots=True)
 class Scope:
     """A pipeline at rest, and budgets which all instances of all operators share.
+
+    `crashes`: how many processes may die, anywhere and at any moment; each has a next life.
 
     `counts`: instances of each operator at the beginning; number 0 is the keeper.
     `edges`: pairs of operator indices; the chain of all operators unless given.
@@ -48,6 +61,7 @@ class Scope:
     groups: int = 1
     moves: int = 0
     slow: bool = False
+    crashes: int = 0
     names: tuple[OperatorName, ...] = field(init=False)
     topology: Topology = field(init=False)
 
@@ -129,7 +143,7 @@ class Scope:
         chain = tuple((i, i + 1) for i in range(len(self.counts) - 1))
         if self.edges != chain:
             words.append("edges=" + ",".join(f"{a}-{b}" for a, b in self.edges))
-        for name in ("joins", "leaves", "fresh", "sibling", "moves", "tuples"):
+        for name in ("joins", "leaves", "fresh", "sibling", "moves", "crashes", "tuples"):
             if value := getattr(self, name):
                 words.append(f"{name}={value}")
         if self.batch > 1:
@@ -157,6 +171,8 @@ def _check_keyed(given: Mapping[str, Any]) -> None:
     edges = given.get("edges") or tuple((i, i + 1) for i in range(operators - 1))
     if any(k not in {b for _, b in edges} for k in keyed):
         raise ValueError("a keyed operator is one behind another: keyed=1")
+    if given.get("crashes") and given.get("blocking"):
+        raise ValueError("sends that block are explored without crashes")
     if keyed and (given.get("room") or given.get("blocking")):
         raise ValueError("channels with bounds are explored without keyed operators")
     if not keyed and any(given.get(name) for name in ("moves", "groups", "slow")):

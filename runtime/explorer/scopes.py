@@ -79,6 +79,33 @@ SMALL = _scopes(
     "1,1,1 joins=1 leaves=1 tuples=1 keyed=1 finish slow",
     "1,2,1 leaves=1 sibling=1 moves=1 keyed=1 finish",
     "1,2,2 moves=2 tuples=1 keyed=1,2 finish",
+    # Processes die, of any instance and at any moment: while it scales,
+    "1,1 joins=1 tuples=2 crashes=2 spawn",
+    "1,2 joins=1 leaves=2 crashes=2",
+    "1,2,1 joins=1 leaves=1 tuples=1 crashes=1 spawn",
+    "2,2 leaves=2 tuples=1 crashes=2",
+    "1,2,2 leaves=2 tuples=2 crashes=1",
+    # hands its role over, to a fresh instance and to a sibling,
+    "1,2 leaves=1 fresh=1 tuples=1 crashes=2 spawn",
+    "1,2,1 joins=1 leaves=1 sibling=1 crashes=1 spawn",
+    # and comes to its end;
+    "1,2 joins=1 leaves=1 tuples=1 crashes=1 finish",
+    "1,1 joins=1 leaves=1 fresh=1 crashes=2 finish spawn",
+    "1,2 leaves=1 sibling=1 tuples=1 crashes=1 finish",
+    # owners, heirs, children and routers of key groups, while these move; with results behind them
+    # and with key groups behind them.
+    "1,1,1 joins=1 tuples=2 crashes=1 keyed=1",
+    "1,1 joins=1 tuples=1 crashes=2 groups=2 keyed=1 spawn slow",
+    "1,1 joins=1 moves=1 tuples=1 crashes=1 batch=2 groups=2 scalable=1 keyed=1 slow",
+    "1,2,1 leaves=1 moves=1 tuples=2 crashes=1 keyed=1",
+    "1,2,1 moves=2 tuples=2 crashes=2 keyed=1 slow",
+    "1,2,1 joins=1 leaves=1 tuples=1 crashes=1 keyed=1",
+    "1,1,2 leaves=1 tuples=2 crashes=2 scalable=2 keyed=1",
+    "1,2,2 moves=2 tuples=1 crashes=1 keyed=1,2",
+    "1,2,2 moves=1 tuples=2 crashes=2 keyed=1,2",
+    "1,2 leaves=1 fresh=1 moves=1 crashes=1 keyed=1",
+    "1,2 leaves=1 moves=1 tuples=1 crashes=2 keyed=1 finish slow",
+    "1,1,1 joins=1 tuples=1 crashes=1 keyed=1 finish slow",
 )
 """Seconds in all."""
 

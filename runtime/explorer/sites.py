@@ -16,9 +16,11 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import belonging_to, leading_to
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.budget import FREE, Budgets, Kind
+from anabranch.runtime.explorer.deaths import Died
 from anabranch.runtime.explorer.interned import Interned
+from anabranch.runtime.explorer.items import Item, Tuple
 from anabranch.runtime.explorer.machine import Machine
-from anabranch.runtime.explorer.node import Driver, Fault, Item, Node, Outcome, Tuple
+from anabranch.runtime.explorer.node import Driver, Fault, Node, Outcome
 from anabranch.runtime.explorer.scope import Scope
 
 FULL = -2
@@ -74,6 +76,10 @@ class Blocking:
     targets: tuple[InstanceId, ...]
 
 
+OVERRUN = "reads after StopIntake"
+"""Event, which must not happen."""
+
+
 class Option(NamedTuple):
     """A move that may be tried: the site without what the move uses up, and the event for the
     core, or the receivers of one tuple's results."""
@@ -115,6 +121,8 @@ class Sites:
         self._ranking = machine.ranking(scope)
         self._drivers: dict[InstanceId, Driver] = {}
         self._outcomes: dict[OutcomeKey, Outcome | str] = {}
+        self.deaths = 0
+        """How many have been tried, most of them without any effect."""
 
     def driver(self, me: InstanceId) -> Driver:
         if me not in self._drivers:
@@ -184,8 +192,8 @@ class Sites:
         found = self._moves[site]
         if found is None:
             options = self.options(site)
-            moves = (self.move(option) for option in options)
-            found = tuple(self._ranked(site, m) for m in moves if m is not None)
+            moves = (m for option in options if (m := self.move(option)) is not None)
+            found = tuple(self._ranked(site, m) for m in moves if not _is_idle(site, m))
             self._moves[site] = found
         return found
 
@@ -201,6 +209,7 @@ class Sites:
         left = rank.node(me, after)
         left += sum(rank.item(ids[to].operator, parcels[p].item) for to, p in move.sends)
         left += sum(rank.node(me, self.node_at(child)) for _, child in move.born)
+        left += sum(rank.item(me, a) for _, a in what.again) if isinstance(what, Died) else 0
         if spent > left:
             return move
         name = type(what.item if isinstance(what, Parcel) else what).__name__
@@ -212,7 +221,12 @@ class Sites:
         at = self.sites.values[site]
         if targets := self.nodes.values[at.node].sending:
             return [Option(self._unblocked(at), FREE, Sent(targets), targets)]
-        return [*self._deliveries(at), *self._own_work(at), *self._decisions(at)]
+        return [
+            *self._deliveries(at),
+            *self._own_work(at),
+            *self._decisions(at),
+            *(self._deaths(at) if self.scope.crashes else ()),
+        ]
 
     # -- what can happen at a site -----------------------------------------------------------
 
@@ -229,7 +243,7 @@ class Sites:
     def _own_work(self, site: Site) -> Iterator[Option]:
         me, node = site.me, self.nodes.values[site.node]
         driver = self.driver(me)
-        if node.asked and not node.queue:
+        if node.asked and not node.queue and self.all_is_in(site):
             calm = self._with(site, node._replace(asked=False))
             yield Option(calm, FREE, events.Drained(), events.Drained())
         if node.queue and node.working and self.machine.routes(node.state):
@@ -237,11 +251,17 @@ class Sites:
         if driver.context.is_source and node.working and node.reading:
             if self.machine.is_active(node.state):
                 yield from self._reading(site, node)
+            elif self.scope.crashes and self.machine.routes(node.state):
+                yield Option(site, FREE, Read(()), OVERRUN)
             if self.scope.finish:
                 ended = self._with(site, node._replace(reading=False))
                 event = events.InputEnded()
                 yield Option(ended, ("end",), event, event)
         yield from self._arrived_children(site, node)
+
+    def all_is_in(self, site: Site) -> bool:
+        """Whether nothing that was accepted before a death has yet to come again."""
+        return True
 
     def _processing(self, site: Site, node: Node) -> Iterator[Option]:
         """The next tuple, for every choice of receivers of its results."""
@@ -263,7 +283,7 @@ class Sites:
 
     def _arrived_children(self, site: Site, node: Node) -> Iterator[Option]:
         n = self.machine.spawning(node.state) if self.scope.spawn else 0
-        if not n:
+        if not n or node.forsaken:
             return
         failed = events.SpawnFailed("no room")
         yield Option(site, FREE, failed, failed)
@@ -307,6 +327,17 @@ class Sites:
             return
         new = self._children(site, n)
         yield Option(self._after_birth(site, n), (name, *new), event, event, new, True)
+
+    def _deaths(self, site: Site) -> Iterator[Option]:
+        """Any process may die at any moment."""
+        for died in self.driver(site.me).deaths(self.nodes.values[site.node]):
+            self.deaths += 1
+            after = self.mail_again(site, died)
+            yield Option(after, ("crashes",), died, died, optional=True)
+
+    def mail_again(self, site: Site, died: Died) -> Site:
+        """The site with what has been lost on its channels, ahead of everything newer."""
+        return site
 
     def move(self, option: Option) -> Move | None:
         """Runs the core; None if it vetoes the decision."""
@@ -353,6 +384,8 @@ class Sites:
         return f"{number}: {items} from {sender} under way to {site.me}, which terminates"
 
     def _run(self, driver: Driver, node: Node, event: Any, born: tuple[InstanceId, ...]) -> Outcome:
+        if event is OVERRUN:
+            raise Fault(f"duty 6: {driver.me} reads on, and has given back what it had claimed")
         if isinstance(event, Blocking):
             return Outcome(node._replace(sending=event.targets))
         outcome = driver.run(node, event)
@@ -360,3 +393,8 @@ class Sites:
             ready = driver.run(outcome.node, events.ChildrenReady(frozenset(born)))
             return ready._replace(sends=outcome.sends + ready.sends)
         return outcome
+
+
+def _is_idle(site: int, move: Move) -> bool:
+    """A death that changes nothing is none."""
+    return isinstance(move.what, Died) and move.site == site and not move.sends

@@ -9,10 +9,11 @@ from typing import Any
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime import wording
+from anabranch.runtime.explorer.deaths import Died
+from anabranch.runtime.explorer.items import GroupState, Item, Tuple
 from anabranch.runtime.explorer.judge import names
-from anabranch.runtime.explorer.keyed_node import GroupState, TupleProcessed, TupleRead
+from anabranch.runtime.explorer.keyed_node import StateBegun, TupleProcessed, TupleRead
 from anabranch.runtime.explorer.keyed_sites import Birth
-from anabranch.runtime.explorer.node import Item, Tuple
 from anabranch.runtime.explorer.sites import Move, Parcel, Processed, Read, Sent, Sites
 
 Path = Iterable[tuple[tuple[int, ...], Move]]
@@ -29,6 +30,8 @@ class Row:
     after: str
     received: Parcel | None
     sent: tuple[tuple[InstanceId, Item], ...]
+    again: tuple[tuple[InstanceId, Item], ...] = ()
+    """Sender and item, after a death."""
 
     def __str__(self) -> str:
         state = self.before if self.before == self.after else f"{self.before}->{self.after}"
@@ -50,7 +53,8 @@ def _rows(sites: Sites, path: Path) -> Iterator[Row]:
         born = [ids.values[child] for child, _ in move.born]
         received = move.what if isinstance(move.what, Parcel) else None
         text = _text(move.what, born) + _sending(sent)
-        yield Row(number, move.me, text, before, after, received, sent)
+        again = move.what.again if isinstance(move.what, Died) else ()
+        yield Row(number, move.me, text, before, after, received, sent, again)
 
 
 def told(sites: Sites, path: Path, fault: str) -> str:
@@ -96,6 +100,11 @@ def _text(what: Any, born: list[InstanceId]) -> str:
             return f"reads a tuple for {names(frozenset(targets))}"
         case Sent(targets):
             return f"has room at {names(frozenset(targets))} and goes on"
+        case Died(_, again):
+            lost = "; again comes " + ", ".join(str(a.item) for _, a in again) if again else ""
+            return f"dies, and lives on in a new process{lost}"
+        case StateBegun(to):
+            return f"has sent the first part of the state to {to}"
         case events.DuplicateDecided():
             return f"decides to duplicate into {names(frozenset(born))}"
         case events.ChildrenReady(new):

@@ -22,14 +22,11 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
 from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import Active, ClosingIn, Idle
-from anabranch.runtime.explorer.keyed_node import (
-    GroupState,
-    ItemReceived,
-    KeyedDriver,
-    KeyedNode,
-    NumberedTuple,
-    TupleProcessed,
-)
+from anabranch.runtime.explorer.bulk import Bulk
+from anabranch.runtime.explorer.deaths import Queued
+from anabranch.runtime.explorer.group_duties import KeyedNode
+from anabranch.runtime.explorer.items import GroupState, NumberedTuple
+from anabranch.runtime.explorer.keyed_node import ItemReceived, KeyedDriver, TupleProcessed
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.met import Met
 from anabranch.runtime.explorer.node import Driver, Fault, Node
@@ -61,6 +58,18 @@ def test_two_states_with_half_a_hash_in_common_are_not_taken_for_one() -> None:
         met.add(one, other)
     with pytest.raises(RuntimeError, match="share 64 bits"):
         Met().add(np.array([5, 5], dtype=np.uint64), np.array([1, 2], dtype=np.uint64))
+
+
+def test_no_two_numbers_have_the_same_hash() -> None:
+    """Not even 0, which is that of nothing: such states would be taken for one."""
+    search = Bulk(Shipped(), Scope.parse("1,2,1 leaves=1 moves=1 tuples=2 crashes=1 keyed=1"))
+    search.run()
+    look, world = search.lookup, search.world
+    for hashes, used in (
+        (look._meta_hash, len(world.budgets.metas)),
+        (look._site_hash, len(world.sites.sites)),
+    ):
+        assert len(set(hashes[0][:used].tolist()) | {0}) == used + 1
 
 
 def test_a_walk_is_repeated_by_its_seed() -> None:
@@ -162,7 +171,7 @@ def keyed_driver(machine: Shipped, me: InstanceId = ME) -> KeyedDriver:
         ((Terminate("left"),), OWNER, Drained(), "K4: .* owns key groups 0"),
         (
             (Terminate("finished"),),
-            OWNER._replace(queue=(NumberedTuple(PRED, 0, 1),)),
+            OWNER._replace(queue=(Queued(NumberedTuple(PRED, 0, 1)),)),
             Drained(),
             "I11",
         ),
@@ -184,7 +193,7 @@ def test_state_comes_only_to_those_who_expect_it() -> None:
 
 def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None:
     driver, first, third = (keyed_driver(Shipped()), *(NumberedTuple(PRED, 0, n) for n in (1, 3)))
-    queued = OWNER._replace(queue=(first, third))
+    queued = OWNER._replace(queue=(Queued(first), Queued(third)))
     later = driver.run(queued, TupleProcessed(first, (SUCC,)))
     assert [item for _, item in later.sends] == [replace(first, path=(ME.operator,))]
     with pytest.raises(Fault, match=r"^K1: O1.1 meets tuple\(O0.1 g0 #3\) after #1"):
@@ -193,7 +202,7 @@ def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None
 
 def test_only_tuples_of_owned_groups_that_are_not_frozen_are_processed() -> None:
     driver, mine, other = (keyed_driver(Shipped()), *(NumberedTuple(PRED, g, 1) for g in (0, 1)))
-    queued = OWNER._replace(queue=(other, mine))
+    queued = OWNER._replace(queue=(Queued(other), Queued(mine)))
     assert driver.next_tuple(queued) == mine
     assert driver.next_tuple(queued._replace(frozen=frozenset({0}))) is None
 

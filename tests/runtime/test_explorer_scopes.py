@@ -16,6 +16,8 @@ COUNTED = {
     "1,2 joins=1 leaves=1 tuples=1 finish": (7372, 24723),
     "1,2,2 moves=2 tuples=2 keyed=1,2": (19973, 70539),
     "1,1 joins=1 leaves=1 tuples=1 batch=2 groups=2 keyed=1": (5489, 13054),
+    "1,2,1 joins=1 leaves=1 tuples=1 crashes=1 spawn": (3540, 10339),
+    "1,2,1 leaves=1 moves=1 tuples=2 crashes=1 keyed=1": (9299, 28529),
 }
 """States and transitions: a change of these is a change of the protocol, or of the search."""
 
@@ -26,6 +28,30 @@ def test_nothing_is_found_in_a_small_scope(name: str) -> None:
     assert found.fault == ""
     assert found.complete
     assert found.quiescent, "a search that never came to rest proves nothing"
+
+
+@pytest.mark.parametrize("name", [name for name, scope in SMALL.items() if scope.crashes])
+def test_deaths_are_tried_by_the_dozen(name: str) -> None:
+    found = explore(Shipped(), SMALL[name])
+    assert found.sites is not None
+    assert found.sites.deaths > 50
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "1,2 joins=1 leaves=2",
+        "1,2,1 joins=1 leaves=1 tuples=1",
+        "1,2 leaves=1 sibling=1 tuples=1 finish",
+    ],
+)
+def test_nobody_else_can_tell_that_a_process_has_died(name: str) -> None:
+    """Where tuples have no names and starts take no time, a new life stands where the old one
+    did: as many states, however many die."""
+    mortal = explore(Shipped(), Scope.parse(f"{name} crashes=3"))
+    immortal = explore(Shipped(), Scope.parse(name))
+    assert mortal.complete
+    assert (mortal.states, mortal.transitions) == (immortal.states, immortal.transitions)
 
 
 @pytest.mark.parametrize("name", COUNTED)
@@ -72,6 +98,7 @@ def test_a_scope_in_words_says_what_may_happen() -> None:
         ("1,1 edges=1-0", "from a lower operator to a higher"),
         ("1,1 edges=0-2", "from a lower operator to a higher"),
         ("1,0", "at least one instance"),
+        ("1,1 room=1 blocking crashes=1", "sends that block are explored without crashes"),
         ("1,1 keyed=0", "a keyed operator is one behind another"),
         ("1,1 keyed=2", "a keyed operator is one behind another"),
         ("1,1 moves=1", "moves, groups and slow say something about keyed operators"),

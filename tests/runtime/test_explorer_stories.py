@@ -11,9 +11,8 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
-from anabranch.runtime.explorer.keyed_node import GroupState, NumberedTuple
+from anabranch.runtime.explorer.items import GroupState, NumberedTuple, Tuple
 from anabranch.runtime.explorer.machine import Shipped
-from anabranch.runtime.explorer.node import Tuple
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.scopes import PUBLISHED
 from anabranch.runtime.explorer.search import Verdict, explore

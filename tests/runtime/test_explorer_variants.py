@@ -27,7 +27,8 @@ RULES = {
     "D2",
     *(f"E{n}" for n in range(1, 7)),
     *(f"M{n}" for n in range(1, 9)),
-    *(f"duty {n}" for n in range(9, 12)),
+    *(f"Z{n}" for n in range(1, 6)),
+    *(f"duty {n}" for n in range(9, 13)),
 }
 
 CONSEQUENCES = {

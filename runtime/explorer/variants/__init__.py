@@ -1,4 +1,4 @@
-"""For every rule of `protocol.md` 2.3, 2.8 and 5 at least one way to break it."""
+"""For every rule of `protocol.md` 2.3, 2.8 and 5, and of restarts, at least one way to break it."""
 
 from anabranch.runtime.explorer.variants import (
     adopting,
@@ -8,10 +8,11 @@ from anabranch.runtime.explorer.variants import (
     keeping,
     leaving,
     moving,
+    restarting,
 )
 from anabranch.runtime.explorer.variants.variant import Variant
 
 __all__ = ["VARIANTS", "Variant"]
 
-_FILES = (joining, leaving, keeping, flowing, finishing, adopting, moving)
+_FILES = (joining, leaving, keeping, flowing, finishing, adopting, moving, restarting)
 VARIANTS: tuple[Variant, ...] = tuple(v for file in _FILES for v in file.VARIANTS)

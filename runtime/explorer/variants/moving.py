@@ -326,14 +326,14 @@ VARIANTS = [
         "tuples of frozen groups are processed",
         ONE_JOIN,
         ("K1", "K2"),
-        broken_duty=9,
+        broken_duty="9",
     ),
     Variant(
         "duty 10",
         "tuples that were kept do not go along with the state",
         ONE_JOIN,
         ("L2", "K1"),
-        broken_duty=10,
+        broken_duty="10",
         also="keyed 3",
     ),
     Variant(
@@ -341,6 +341,6 @@ VARIANTS = [
         "tuples kept by the new owner are processed before those that came along",
         ONE_JOIN,
         ("K1",),
-        broken_duty=11,
+        broken_duty="11",
     ),
 ]

@@ -29,7 +29,7 @@ class Variant:
     ranked: bool = False
     """Whether it breaks L3; for the others the rank would only hide what they break."""
 
-    broken_duty: int = 0
+    broken_duty: str = ""
     """Which one of `anabranch.protocol.effects` the driver neglects."""
 
     @property

@@ -1,0 +1,62 @@
+"""Processes die, and their instances live on: what a death takes, and what comes back.
+
+A death and the new life behind it are one move. That is every case: between the two the instance
+does nothing, and what is on its way to it or from it may be as slow as anything is here. The agent
+kills before it resumes, so a wrong suspicion is a death too, and two lives are never there at once.
+
+Kept, for it is in the journal before anything of it leaves: the state of the core; what was sent
+(so it stays in the mail of others, whoever dies); the state of key groups, what has come of those
+that are expected, and tuples that are kept. A turn of work of which there is no record has been
+seen by nobody, so it has not happened; here it is undone by not having been done yet.
+
+Gone: what the driver was about, and tuples that were accepted and not worked off. Their senders
+repeat them, so they are in the mail again, ahead of everything newer from the same sender. Nothing
+else binds their order, but one thing (duty 12): what came before the answer to new owners of key
+groups is worked off before what came behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.explorer.items import Again, NumberedTuple
+
+
+class Queued(NamedTuple):
+    """A tuple in a queue. `sender`: who repeats it after a death; None if nobody does, for it is
+    kept. `age`: how often new owners have been acknowledged since it was accepted first."""
+
+    item: NumberedTuple
+    sender: InstanceId | None = None
+    age: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """Event: the process of an instance has died, and its next life begins. `kept`: how many of
+    the accepted tuples had been looked into and kept. `again`: the rest, with their senders."""
+
+    kept: int = 0
+    again: tuple[tuple[InstanceId, Again], ...] = ()
+
+
+def divided(queue: Iterable[Queued], kept: int) -> tuple[tuple[Queued, ...], Died]:
+    """What stays of a queue after a death, and the death with what does not."""
+    stays: list[Queued] = []
+    again: list[tuple[InstanceId, Again]] = []
+    left = kept
+    for item, sender, age in queue:
+        if sender is not None and not left:
+            again.append((sender, Again(item, age)))
+            continue
+        left -= sender is not None
+        stays.append(Queued(item))
+    return tuple(stays), Died(kept, tuple(again))
+
+
+def aged(queue: Iterable[Queued]) -> tuple[Queued, ...]:
+    """A queue after new owners have been acknowledged."""
+    return tuple(q if q.sender is None else q._replace(age=q.age + 1) for q in queue)

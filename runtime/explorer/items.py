@@ -1,0 +1,81 @@
+"""What travels on the channels of a scope, besides the messages of its machine.
+
+Where no operator is keyed, tuples have no names: where they are decides everything. Of keyed
+operators it matters which tuple it is. A tuple carries who gave it its number, its key group and
+that number. Sources and operators that are not keyed give numbers, one sequence for each group; a
+keyed operator passes them on. So the state of a group is simply the last number of each giver
+that was processed in it, and there is one right next tuple (K1). Whoever stands behind a keyed
+operator sees each sequence in its order (K2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Group
+
+
+@dataclass(frozen=True, slots=True)
+class Tuple:
+    """One tuple on a channel."""
+
+    def __str__(self) -> str:
+        return "tuple"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NumberedTuple(Tuple):
+    """`path`: the keyed operators it has passed since it got its number."""
+
+    giver: InstanceId
+    group: Group
+    number: int
+    path: tuple[OperatorName, ...] = ()
+
+    @property
+    def sequence(self) -> Sequence:
+        return (self.giver, self.group, *self.path)
+
+    def __str__(self) -> str:
+        return f"tuple({self.giver} g{self.group} #{self.number})"
+
+
+@dataclass(frozen=True, slots=True)
+class Again(Tuple):
+    """A tuple on its way once more; the core of the receiver has had it. `age`: see `Queued`."""
+
+    item: NumberedTuple
+    age: int
+
+    def __str__(self) -> str:
+        return f"{self.item} again"
+
+
+Sequence = tuple[Any, ...]
+"""Giver, group and path: tuples of one sequence are numbered from 1."""
+Marks = tuple[tuple[Sequence, int], ...]
+"""The last number met of each sequence."""
+Owned = tuple[tuple[Group, Marks], ...]
+"""Groups with their state."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupState:
+    """What an old owner sends to a new one: the groups, and their tuples that were kept.
+
+    `begins`: what has come before of an earlier attempt is worth nothing."""
+
+    groups: Owned
+    kept: tuple[NumberedTuple, ...]
+    begins: bool = True
+
+    def __str__(self) -> str:
+        kept = "".join(f", {t}" for t in self.kept)
+        rest = "" if self.begins else "rest of "
+        return f"STATE({rest}g{',g'.join(str(g) for g, _ in self.groups)}{kept})"
+
+
+Item = Any
+"""What travels on a channel: a message of the machine, or one of these."""

@@ -5,6 +5,7 @@ to hand over and to move state, and its processes are killed, stopped, slowed an
     scripts/chaos.py --minutes 5 --seed 7         what happens follows from the seed
     scripts/chaos.py --minutes 1 --only child,cut only these kinds of faults; `none`: no faults
     scripts/chaos.py --plan --seed 7              the plan of faults, and nothing else
+    scripts/chaos.py --seed 7 --replay chaos.json the plan of a report, or some lines of it
 
 Then it heals, the input ends, and everything is looked at: every result came once, in the order
 of its key, from a state without a gap; the ledger balances; no process, no folder is left, nothing
@@ -27,6 +28,10 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from faults.plan import Fault
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv" / "bin" / "python"
@@ -67,9 +72,8 @@ def run(args: argparse.Namespace, folder: Path, base: Path) -> bool:
         args.seed,
         60 * args.minutes,
         args.transport,
-        only=args.only,
     )
-    record = asyncio.run(Runner(settings, say).carry_out())
+    record = asyncio.run(Runner(settings, planned(args), say).carry_out())
     told = as_json(conclude(record))
     for path in filter(None, (args.report, None if told["right"] else folder / "chaos.json")):
         path.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
@@ -80,11 +84,20 @@ def run(args: argparse.Namespace, folder: Path, base: Path) -> bool:
     return bool(told["right"])
 
 
-def show_plan(args: argparse.Namespace) -> int:
-    from faults.plan import KINDS, plan
+def planned(args: argparse.Namespace) -> list[Fault]:
+    from faults.plan import Fault, plan
     from faults.runner import SCOPE
 
-    for fault in plan(args.seed, 60 * args.minutes, SCOPE, args.only):
+    if args.replay is None:
+        return plan(args.seed, 60 * args.minutes, SCOPE, args.only)
+    faults = json.loads(args.replay.read_text(encoding="utf-8"))["plan"]
+    return [Fault(**fault) for fault in faults]
+
+
+def show_plan(args: argparse.Namespace) -> int:
+    from faults.plan import KINDS
+
+    for fault in planned(args):
         print(fault.text)
     for kind, what in KINDS.items():
         print(f"{kind:10} {what}")
@@ -116,6 +129,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--transport", choices=["unix", "tcp"], default="unix")
     parser.add_argument("--only", type=kinds, metavar="KIND,...", help="only these faults")
     parser.add_argument("--plan", action="store_true", help="print what would be done")
+    parser.add_argument(
+        "--replay", type=Path, metavar="FILE", help="the plan of that report, which may be changed"
+    )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write it as JSON")
     parser.add_argument(
@@ -129,9 +145,10 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 def command(args: argparse.Namespace) -> str:
     only = "" if args.only is None else f" --only {','.join(args.only) or 'none'}"
+    replay = "" if args.replay is None else f" --replay {args.replay}"
     return (
         f"scripts/chaos.py --minutes {args.minutes:g} --seed {args.seed} "
-        f"--transport {args.transport}{only}"
+        f"--transport {args.transport}{only}{replay}"
     )
 
 

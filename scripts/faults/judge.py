@@ -95,7 +95,7 @@ def compare(rows: Rows, expected: Expected, verdict: Verdict) -> None:
 
 
 def _compare_sums(
-    key: str, found: tuple[array[int], array[int]], numbers: list[int], verdict: Verdict
+    key: str, found: tuple[array[int], array[int]], numbers: array[int], verdict: Verdict
 ) -> None:
     """n counts 1, 2, 3, ...; what total grows by are the numbers of the tuples."""
     ns, totals = found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ class Expected:
     """By key. `sums`: the numbers of the tuples that make up the key's results, in any order.
     `rows`: the results themselves, in order."""
 
-    sums: dict[str, list[int]]
+    sums: dict[str, array[int]]
     rows: dict[str, list[list[int]]]
 
     @property
@@ -24,13 +25,13 @@ class Expected:
 
 
 def expected_counted(settings: Settings) -> Expected:
-    sums: defaultdict[str, list[int]] = defaultdict(list)
+    sums: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
     with open(settings.input, encoding="ascii") as file:
         for line in file:
             for word, number in split(json.loads(line)):
                 sums[word].append(number)
     for word, numbers in list(sums.items()):
-        sums[word[0].upper()] += range(1, len(numbers) + 1)
+        sums[word[0].upper()].extend(range(1, len(numbers) + 1))
     return Expected(dict(sums), {})
 
 

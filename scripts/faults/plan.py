@@ -33,7 +33,10 @@ KINDS = {
     "cut_all": "cut all connections of an instance at once",
     "idle": "kill a process that is kept ready",
     "agent": "kill the agent, and resume the run when nothing of it is left",
+    "parent": "kill the preloaded parent, so that the run fails, and resume it",
 }
+RESUMED = ("agent", "parent")
+"""Kinds that end the whole run, so that another agent has to resume it."""
 COPIES = {"keeper": 3, "instance": 3, "neighbours": 2, "creator": 2, "child": 2, "leaver": 2,
           "mover": 2, "stop": 3, "slow": 2, "cut": 3}  # fmt: skip
 """How often a kind is in the deck from which they are drawn; once if it is not here."""
@@ -55,8 +58,8 @@ class Fault:
     @property
     def text(self) -> str:
         where = "-".join(filter(None, (self.operator, self.other)))
-        lasting = f" for {self.for_s:.2f} s" if self.for_s else ""
-        return f"{self.at_s:7.2f} {self.kind:10} {where}{lasting}"
+        lasting = f"for {self.for_s:.2f} s" if self.for_s else ""
+        return " ".join(filter(None, (f"{self.at_s:.2f}", self.kind, where, lasting)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +104,12 @@ def _fault(
             operator = rng.choice(scope.scaled)
         case "mover":
             operator = rng.choice(scope.keyed)
-        case "everyone" | "idle" | "agent":
+        case "everyone" | "idle" | "agent" | "parent":
             pass
         case _:
             operator = rng.choice(scope.operators)
     for_s = {"stop": _stop_s(rng, seconds), "slow": rng.uniform(1, SLOW_S_MAX),
-             "agent": rng.uniform(0, 2)}.get(kind, 0.0)  # fmt: skip
+             **dict.fromkeys(RESUMED, rng.uniform(0, 2))}.get(kind, 0.0)  # fmt: skip
     return Fault(
         at_s,
         kind,

@@ -13,10 +13,7 @@ from faults.plan import KINDS
 from faults.recovery import Recovery, in_the_middle, percentiles, read_calls, recoveries
 from faults.runner import Record
 
-NOT_COVERED = (
-    "full disks and read-only folders, broken hosts and networks between hosts, "
-    "and the death of the agent's preloaded parent alone"
-)
+NOT_COVERED = "full disks and read-only folders, broken hosts, and networks between hosts"
 
 
 @dataclass(slots=True)
@@ -105,7 +102,8 @@ def as_json(result: Result) -> dict[str, Any]:
             for kind in KINDS
             if planned[kind]
         },
-        "missed": [[fault.text.strip(), why] for fault, why in record.inflicting.missed],
+        "in_order": [fault.text for fault in record.planned],
+        "missed": [[fault.text, why] for fault, why in record.inflicting.missed],
         "hit_in_the_middle": result.middle,
         "died": kinds["died"],
         "resumed": kinds["resumed"],

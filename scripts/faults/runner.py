@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from faults.flow import EDGES, KEYED, OPERATORS, SCALED, write_input
 from faults.health import Health, LifeNow, watch
 from faults.inflicting import Blow, Inflicting
 from faults.life import Life, begin
-from faults.plan import Fault, Scope, plan
+from faults.plan import RESUMED, Fault, Scope
 from faults.settings import Settings
 from faults.storm import script_of
 
@@ -70,8 +71,9 @@ class Record:
 class Runner:
     """`say`: tells people what is being done."""
 
-    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
-        planned = plan(settings.seed, settings.seconds, SCOPE, settings.only)
+    def __init__(
+        self, settings: Settings, planned: list[Fault], say: Callable[[str], None]
+    ) -> None:
         self.record = Record(settings, planned)
         self._settings = settings
         self._say = say
@@ -132,8 +134,8 @@ class Runner:
             due_s = self.record.zero_s + fault.at_s
             await self._wait(due_s - time.monotonic())
             self._say(fault.text)
-            if fault.kind == "agent":
-                await self._kill_agent(fault)
+            if fault.kind in RESUMED:
+                await self._end_and_resume(fault)
             else:
                 await self.record.inflicting.inflict(fault, self._life)
         await self._wait(self.record.zero_s + self._settings.seconds - time.monotonic())
@@ -150,14 +152,17 @@ class Runner:
                 f"{self._life.failed or self._ended(self._life)}"
             )
 
-    async def _kill_agent(self, fault: Fault) -> None:
+    async def _end_and_resume(self, fault: Fault) -> None:
         life = self._life
-        life.process.kill()
+        pid = life.pid if fault.kind == "agent" else life.parent
+        os.kill(pid, signal.SIGKILL)
         killed_s = time.monotonic()
-        self.record.inflicting.blows.append(Blow(killed_s, "agent", "agent", life.pid, True))
-        await self._followers[-1]
+        self.record.inflicting.blows.append(Blow(killed_s, fault.kind, fault.kind, pid, True))
+        await asyncio.wait([self._followers[-1]], timeout=GONE_S_MAX)
         if left := await self._left_after(GONE_S_MAX):
-            raise Broken(f"{GONE_S_MAX:g} s after its agent was killed there are still {left}")
+            raise Broken(
+                f"{GONE_S_MAX:g} s after the {fault.kind} was killed there are still {left}"
+            )
         gone_s = time.monotonic()
         await asyncio.sleep(fault.for_s)
         begun_s = time.monotonic()

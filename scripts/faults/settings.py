@@ -26,8 +26,6 @@ class Settings:
     transport: str = "unix"
     lines_per_s: int = LINES_PER_S
     made_per_s: int = MADE_PER_S
-    only: tuple[str, ...] | None = None
-    """Kinds of faults; None: all."""
     mark: str = field(default_factory=lambda: os.urandom(8).hex())
     """In the environment of every process of the run, so that it is known as one."""
     epoch_s: float = 0.0
@@ -89,7 +87,5 @@ class Settings:
 
 def read(path: Path) -> Settings:
     values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    only = values.pop("only")
     folder, base = Path(values.pop("folder")), Path(values.pop("base"))
-    only = None if only is None else tuple(only)
-    return Settings(folder=folder, base=base, only=only, **values)
+    return Settings(folder=folder, base=base, **values)

@@ -25,6 +25,7 @@ def show(told: dict[str, Any], command: str, folder: str, console: Console) -> N
         f"{told['joined']} joined, {told['left']} left; hit just after their own decision: "
         + ", ".join(f"{n} {kind}s" for kind, n in told["hit_in_the_middle"].items())
     )
+    console.print("in this order: " + "; ".join(told["in_order"]), highlight=False)
     _show_times(told["recovery_ms"], console)
     health, results = told["health"], told["results"]
     largest = max(health["instance_mib_max"].values(), default=0)
@@ -55,7 +56,7 @@ def _show_times(times: dict[str, dict[str, float]], console: Console) -> None:
         "noticed": "until the death was noticed",
         "resumed": "until it was resumed",
         "first_tuple": "until its next process had a tuple",
-        "agent_gone": "until nothing was left of an agent's run",
+        "agent_gone": "until nothing was left of a run",
         "agent_resumed": "from the next agent's start until the run went on",
     }
     for what, text in words.items():

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from faults import health, processes, settings
 from faults.clocked import Clocked, begins_at
-from faults.flow import KEYS, OPERATORS, SCALED, SINGLE, write_input
+from faults.flow import KEYS, OPERATORS, SCALED, SINGLE, WORD_NUMBERS, name, write_input
 from faults.inflicting import Blow
 from faults.judge import judge
 from faults.life import Happening
@@ -30,7 +30,7 @@ from faults.settings import Settings
 from faults.storm import Times, script_of
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import RunContext
+from anabranch.runtime.ends import Reader, RunContext
 from anabranch.runtime.sources import generate
 from tests.scripts import SCRIPTS, script
 
@@ -145,6 +145,9 @@ def test_the_oracle_counts_every_kept_word_and_every_number(tmp_path: Path) -> N
     assert len([key for key in traced.rows if key[0] == "t"]) == KEYS
     assert traced.rows["t1"] == [[1, 1], [2, 42], [3, 123], [4, 244], [5, 405]]
     assert traced.rows["s1"] == [[5, 405]]
+    first = json.loads((tmp_path / "lines.jsonl").read_text().splitlines()[1])[1].split()
+    at, word = next((at, int(word)) for at, word in enumerate(first) if int(word) % 3)
+    assert WORD_NUMBERS + at in counted.sums[name(word)]
 
 
 def test_right_results_are_right_in_any_order_of_tuples(tmp_path: Path) -> None:
@@ -195,23 +198,26 @@ def test_half_a_line_and_a_missing_file_are_not_right(tmp_path: Path) -> None:
 # --- the clock of the input -------------------------------------------------------------------
 
 
-async def test_a_remainder_goes_on_at_its_own_place_and_not_before_it_is_due() -> None:
-    moments = iter([0.0, 0.0, 0.5])
-    source = Clocked(generate(int, count=10), 1000.0, 0.0, lambda: next(moments))
+async def test_input_is_not_read_before_it_is_due_nor_by_whoever_goes_on_with_it() -> None:
+    source = Clocked(generate(int, count=12), per_s=1000.0, epoch_s=0.0, clock=lambda: 0.0)
     context = RunContext("p", "made", "made.0", Path(), 0.0, DEFAULT_LIMITS)
-    split = next(source.splits())
-    reader = source.open(split, context)
+    first = source.open(next(source.splits()), context)
+    assert (await timed(first))[0] == [0, 1, 2, 3]
+    tuples, took_s = await timed(first)
+    assert (tuples, took_s >= 0.004) == ([4, 5, 6, 7], True)
+    rest = first.remainder()
+    assert rest is not None
+    assert begins_at(rest) == 8
+    tuples, took_s = await timed(source.open(rest, context))
+    assert (tuples, took_s >= 0.008) == ([8, 9, 10, 11], True)
+
+
+async def timed(reader: Reader) -> tuple[list[Any], float]:
+    """The next four tuples, and how long they took."""
+    began_s = time.monotonic()
     chunk = await reader.read(4, 1000)
     assert chunk is not None
-    assert chunk.tuples == [0, 1, 2, 3]
-    rest = reader.remainder()
-    assert rest is not None
-    assert begins_at(rest) == 4
-    began = time.monotonic()
-    again = await source.open(rest, context).read(100, 1000)
-    assert time.monotonic() - began >= 0.004
-    assert again is not None
-    assert again.tuples == [4, 5, 6, 7, 8, 9]
+    return chunk.tuples, time.monotonic() - began_s
 
 
 # --- processes --------------------------------------------------------------------------------

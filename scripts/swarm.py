@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """Many simulated worlds, each drawn from a seed, with decisions and faults: all must be valid.
-Half of them have keyed operators, whose key groups move, and event time.
+Half of them have keyed operators, whose key groups move, and event time; in some, processes die
+and are resumed.
 
     scripts/swarm.py --seeds 100000 --jobs 2          the small swarm
     scripts/swarm.py --minutes 10 --size large        as many large worlds as fit
     scripts/swarm.py --seeds 3000 --break F11         a broken rule must be found out
+    scripts/swarm.py --seeds 2000 --crashes all       processes die in each of them
+    scripts/swarm.py --mutants                        every lapse of a driver must be found out
     scripts/swarm.py --machines                       Hypothesis's state machines, profile `deep`
 
 Seeds that fail are kept with their worlds in a JSON file; `anabranch replay SEED` repeats one.
@@ -27,8 +30,9 @@ from typing import Any
 
 from anabranch.breaking import variant_named
 from anabranch.protocol.table import TABLE
+from anabranch.runtime.simulation.lapses import LAPSES, lapse_named
 from anabranch.runtime.simulation.scene import SIZES, draw, plain
-from anabranch.runtime.simulation.swarm import Tally, swarm
+from anabranch.runtime.simulation.swarm import Tally, first_found, swarm
 from anabranch.runtime.simulation.trial import Outcome, Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -37,14 +41,19 @@ EVERY_S = 5.0
 """Between two lines of progress."""
 KEPT_MAX = 100
 SHOWN_MAX = 10
+MUTANT_SEEDS = 2_000
+"""Within so many worlds a lapse must show."""
 
 
 def main(arguments: Sequence[str]) -> int:
     args = parsed(arguments)
     if args.machines:
         return machines()
+    if args.mutants:
+        return mutants(args.seeds or MUTANT_SEEDS)
+    lapse = lapse_named(args.rule) if args.rule else None
     try:
-        variant = variant_named(args.rule) if args.rule else None
+        variant = variant_named(args.rule) if args.rule and lapse is None else None
     except ValueError as error:
         print(f"swarm: --break {error}", file=sys.stderr)
         return 2
@@ -59,12 +68,26 @@ def main(arguments: Sequence[str]) -> int:
             jobs=args.jobs,
             size=args.size,
             table={**TABLE, **patch},
+            crashes=args.crashes,
+            lapse=lapse.name if lapse is not None else "",
             progress=telling.progress,
         )
     except KeyboardInterrupt:
         telling.conclude()
         return 130
     return telling.conclude()
+
+
+def mutants(seeds: int) -> int:
+    """Drivers that neglect what they owe to a next life, each until it is found out."""
+    missed = 0
+    for lapse in LAPSES:
+        outcome = first_found(lapse, seeds)
+        missed += outcome is None
+        found = f"seed {outcome.seed}: {outcome.reason}" if outcome else f"not in {seeds:,} seeds"
+        print(f"{lapse.name}\n    {found}", flush=True)
+    print(f"{len(LAPSES) - missed} of {len(LAPSES)} lapses are found out")
+    return 1 if missed else 0
 
 
 def machines() -> int:
@@ -84,14 +107,24 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, metavar="N")
     parser.add_argument("--machines", action="store_true", help="state machines instead of seeds")
+    parser.add_argument("--mutants", action="store_true", help="lapses of drivers about deaths")
+    parser.add_argument(
+        "--crashes",
+        choices=["some", "all", "none"],
+        default="some",
+        help="whether processes die: in some of the worlds, all, or none",
+    )
     parser.add_argument("--minutes", type=float, metavar="M", help="stop after so long")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
-    parser.add_argument("--break", dest="rule", metavar="RULE", help="with a broken rule")
+    parser.add_argument(
+        "--break", dest="rule", metavar="RULE", help="with a broken rule, or a lapse"
+    )
     parser.add_argument("--keep", type=Path, default=Path("swarm-failing.json"), metavar="FILE")
     args = parser.parse_args(arguments)
-    if args.seeds is None and args.minutes is None and not args.machines:
+    bounded = args.seeds is not None or args.minutes is not None
+    if not (bounded or args.machines or args.mutants):
         parser.error("say how many: --seeds N, --minutes M, or both")
     if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
         parser.error("--jobs and --seeds are 1 or more")
@@ -136,7 +169,8 @@ class Telling:
     def _command(self, outcome: Outcome) -> str:
         size = "" if self.args.size == "small" else f" --size {self.args.size}"
         rule = f" --break {self.args.rule!r}" if self.args.rule else ""
-        return f"anabranch replay {outcome.seed}{size}{rule}"
+        crashes = "" if self.args.crashes == "some" else f" --crashes {self.args.crashes}"
+        return f"anabranch replay {outcome.seed}{size}{crashes}{rule}"
 
     def _keep(self) -> None:
         failing: list[dict[str, Any]] = [
@@ -144,7 +178,7 @@ class Telling:
                 **asdict(outcome),
                 "verdict": outcome.verdict.value,
                 "command": self._command(outcome),
-                "scene": plain(draw(outcome.seed, self.args.size)),
+                "scene": plain(draw(outcome.seed, self.args.size, self.args.crashes)),
             }
             for outcome in self.tally.failing[:KEPT_MAX]
         ]

@@ -11,6 +11,7 @@ import click
 from anabranch.commands.failing import DONE, FAILED, WrongUsage
 
 if TYPE_CHECKING:
+    from anabranch.runtime.simulation.deadly_scene import Crashes
     from anabranch.runtime.simulation.story import Story
     from anabranch.runtime.simulation.trial import Outcome
 
@@ -20,10 +21,11 @@ Examples:
   anabranch replay 4711 --control --last 40
   anabranch replay 4711 --json | jq .scene
   anabranch replay 1764 --break F11
+  anabranch replay 8 --crashes all --control
 
 \b
-A seed is a whole world: its graph, load, hosts, decisions and faults. The same seed does the
-same everywhere, as the digest at the end shows.
+A seed is a whole world: its graph, load, hosts, decisions and faults, with deaths of
+processes in some of them. The same seed does the same everywhere, as the digest at the end shows.
 Exit code: 0 valid or unknown, 1 invalid, 2 wrong usage.
 """
 
@@ -37,6 +39,13 @@ Exit code: 0 valid or unknown, 1 invalid, 2 wrong usage.
     show_default=True,
     help="Of the swarm that the seed is from.",
 )
+@click.option(
+    "--crashes",
+    type=click.Choice(["some", "all", "none"]),
+    default="some",
+    show_default=True,
+    help="Of the swarm that the seed is from: in which worlds processes die.",
+)
 @click.option("--break", "rule", metavar="RULE", help="With a rule of the protocol broken.")
 @click.option("--control", is_flag=True, help="Leave out tuples.")
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N lines.")
@@ -46,6 +55,7 @@ def command(
     context: click.Context,
     seed: int,
     size: str,
+    crashes: Crashes,
     rule: str | None,
     control: bool,
     last: int | None,
@@ -53,20 +63,23 @@ def command(
 ) -> None:
     """Repeat one seed of the simulated swarm and print its whole exchange."""
     from anabranch.protocol.table import TABLE
+    from anabranch.runtime.simulation.lapses import lapse_named, neglected
     from anabranch.runtime.simulation.scene import draw, plain
     from anabranch.runtime.simulation.story import told
     from anabranch.runtime.simulation.trial import Verdict
 
     table = TABLE
-    if rule is not None:
+    lapse = lapse_named(rule) if rule is not None else None
+    if rule is not None and lapse is None:
         from anabranch.breaking import variant_named
 
         try:
             table = {**TABLE, **variant_named(rule).patch}
         except ValueError as error:
             raise WrongUsage(f"--break {error}") from None
-    scene = draw(seed, size)
-    outcome, story = told(scene, table=table)
+    scene = draw(seed, size, crashes)
+    with neglected(lapse):
+        outcome, story = told(scene, table=table)
     rows = [r for r in story.rows if not (control and r.data)]
     rows = rows[-last:] if last else rows
     if as_json:
@@ -84,5 +97,6 @@ def _verdict(outcome: Outcome, story: Story) -> list[str]:
         f"seed {outcome.seed} is {outcome.verdict.value}{why}",
         f"{outcome.at_s:.2f} s of virtual time, {outcome.messages} messages, "
         f"{outcome.tuples} tuples delivered, {outcome.joins} joins, {outcome.leaves} leaves, "
-        f"{outcome.hand_overs} hand-overs, {outcome.troubles} faults; digest {story.digest}",
+        f"{outcome.hand_overs} hand-overs, {outcome.troubles} faults, {outcome.deaths} deaths; "
+        f"digest {story.digest}",
     ]

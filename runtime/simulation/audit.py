@@ -15,6 +15,7 @@ from anabranch.runtime.ledger import settle
 from anabranch.runtime.simulation import keyed_audit
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.models import expand
+from anabranch.runtime.simulation.work import QueueWork
 from anabranch.runtime.simulation.world import World
 
 SHOWN = 5
@@ -30,9 +31,14 @@ def at_rest(world: World) -> Iterator[str]:
         if instance.work.queued or instance.outbox.held:
             stuck = f"{instance.work.queued} queued, {instance.outbox.held} held"
             yield f"L2: tuples are stuck at {instance.me}: {stuck}"
+        if isinstance(instance.work, QueueWork) and instance.work.repeats is not None:
+            awaited = list(instance.work.repeats.due)[:SHOWN]
+            yield f"L2: {instance.me} waits for ever for repeats up to {awaited}"
+        if not instance.awake and not instance.exited:
+            yield f"L1: {instance.me} is dead for ever"
         if isinstance(instance.core.state, Gone) and not instance.exited:
             yield f"L1: {instance.me} has ended, but waits for acknowledgements for ever"
-        yield from _unsettled(instance)
+        yield from _unsettled(world, instance)
     yield from invariants.broken_in(world.topology, states)
     yield from _views(world)
     yield from keyed_audit.at_rest(world)
@@ -67,10 +73,11 @@ def _unfinished(state: State) -> str:
     return f"{own}, waiting for {{{awaited}}}"
 
 
-def _unsettled(instance: Instance) -> Iterator[str]:
+def _unsettled(world: World, instance: Instance) -> Iterator[str]:
     if not instance.exited:
         for channel in instance.neighbours.channels:
-            if not channel.session.settled:
+            peer = world.instances[channel.peer]
+            if not channel.session.settled and not peer.exited:
                 yield f"I11: {channel.peer} never acknowledges what {instance.me} has sent"
 
 

@@ -3,11 +3,14 @@
 The same contract as a live channel's, without bytes: order, no loss, no repetition, whatever
 happens to connections; batches need credit, messages never; the last word is BYE, after
 everything sent has been acknowledged.
+
+Where processes may die, frames wait for the commit of the turn that made them, and a frame is
+acknowledged when the turn that worked it off is committed (`journal`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.protocol.credit import Allowance, Grant
 from anabranch.protocol.ids import InstanceId
@@ -20,15 +23,19 @@ if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
     from anabranch.runtime.simulation.keyed_state import Chunk
 
-BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE = range(8)
+BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET = range(9)
 """Kinds of frames. The first four are numbered and kept until they are acknowledged.
 
 (BATCH, number, tuples, siblings, held, born_s, items)
 (MESSAGE, number, message, cause, watermark)   (WATERMARK, number, watermark)
 (CHUNK, number, chunk): a part of the state of key groups
-(STATE, expected, tuples, bytes, siblings, done)   (WELCOME, expected, tuples, bytes)
-(RESUME, expected)   (BYE, expected)
+(STATE, safe, tuples, bytes, siblings, done)   (WELCOME, expected, safe, tuples, bytes)
+(RESUME, expected, safe)   (BYE, safe)   (RESET,): the process at the other end is no more
+
+`safe`: frames below it are acknowledged, those from `expected` on are to be sent.
 """
+LIFE = 1 << 20
+"""Connections of a later life have greater numbers than any of an earlier one."""
 BYTES = 1 << 60
 """Tuples have no size here; only their number is limited."""
 
@@ -36,24 +43,48 @@ Items = list[int] | None
 """The tuples of a batch, where they are numbered; None where they are only counted."""
 
 
+class Picture(NamedTuple):
+    """What a commit says of a channel. `safe`: of a batch at this number `offset` tuples have been
+    worked off, of those before it all, `safe_tuples`. `handled`: what is no batch and below this
+    number has been handled."""
+
+    next_number: int
+    safe: int
+    offset: int
+    safe_tuples: int
+    handled: int
+    tuples_sent: int
+    messages_sent: int
+    tuples_done: int
+
+
 class Channel:
-    """`dialing`: whether this end makes the connections."""
+    """`dialing`: whether this end makes the connections. `settled`: number of the first frame
+    that is not worked off. `safe`: the same at the last commit, `offset`, `handled`: as in
+    `Picture`, from an earlier life."""
 
     __slots__ = (
         "_state_due",
+        "_waiting",
         "allowance",
         "dialing",
         "ended",
         "grant",
+        "handled",
         "held_told",
         "lane",
         "messages_sent",
+        "offset",
         "owner",
         "peer",
         "received",
+        "released",
         "retry_s",
+        "safe",
         "sent",
         "session",
+        "settled",
+        "settled_tuples",
         "siblings_told",
         "tuples_received",
         "tuples_sent",
@@ -69,6 +100,11 @@ class Channel:
         window = min(world.knobs.first_window_tuples, world.limits.credit_tuples)
         self.grant = Grant(window, BYTES)
         self.session: Session[Frame] = Session(str(peer))
+        self.session.connection = owner.life * LIFE
+        self.settled = self.safe = self.released = self.handled = 1
+        self.offset = self.settled_tuples = 0
+        self._waiting: list[tuple[Frame, int]] = []
+        """Frames that were sent in this turn."""
         self.wire: Wire | None = None
         """The connection that is read."""
         self.lane: Lane | None = None
@@ -93,15 +129,74 @@ class Channel:
 
     def welcome(self, wire: Wire) -> None:
         """Answer a HELLO."""
-        wire.back.write((WELCOME, self.session.expected, *self.grant.state()))
+        expected = self.session.expected
+        wire.back.write((WELCOME, expected, self._acknowledged(), *self.grant.state()))
 
-    def _attach(self, lane: Lane, expected: int) -> None:
+    def _acknowledged(self) -> int:
+        return self.session.expected if self.owner.journal is None else self.safe
+
+    def _attach(self, lane: Lane, expected: int, safe: int) -> None:
         """Go on over a new connection: the peer has every frame below `expected`."""
         self.lane = lane
         self.retry_s = self.owner.world.limits.reconnect_first_s
-        for _, frame in self.session.resume(expected):
-            lane.write(frame, frame[2] if frame[0] == BATCH else 0)
+        released = self.session.next_number if self.owner.journal is None else self.released
+        for number, frame in self.session.resume(expected, safe):
+            if number < released:
+                lane.write(frame, frame[2] if frame[0] == BATCH else 0)
         self.state_now()
+
+    # -- turns -----------------------------------------------------------------------------
+
+    def passed(self, tuples: int = 0) -> None:
+        """The next frame has been worked off; it was a batch of so many tuples, or none."""
+        self.settled += 1
+        self.settled_tuples += tuples
+        assert self.owner.journal is not None
+        self.owner.journal.want_soon()
+
+    def picture(self, done: int) -> Picture:
+        """`done`: tuples of the batch in work that are worked off, if it is of this channel."""
+        return Picture(
+            self.session.next_number,
+            self.settled,
+            done or self.offset,
+            self.settled_tuples,
+            max(self.handled, self.session.expected),
+            self.tuples_sent,
+            self.messages_sent,
+            self.grant.tuples_done,
+        )
+
+    def release(self) -> None:
+        """A commit: send what waited for it, and acknowledge what it holds."""
+        self.released = self.session.next_number
+        waiting, self._waiting = self._waiting, []
+        if self.lane is not None:
+            for frame, tuples in waiting:
+                self.lane.write(frame, tuples)
+        if self.safe < self.settled:
+            self.safe = self.settled
+            self.state_now()
+
+    @staticmethod
+    def kept_of(earlier: Channel, picture: Picture) -> tuple[Frame, ...]:
+        """The frames that the journal has."""
+        kept, lost = earlier.session.kept, earlier.session.next_number - picture.next_number
+        return kept[: len(kept) - lost]
+
+    def restore(self, earlier: Channel, picture: Picture) -> None:
+        """Go on where an earlier life has committed; what it sent later had not left it."""
+        kept = self.kept_of(earlier, picture)
+        self.session.restore(picture.safe, picture.next_number, kept)
+        self.settled = self.safe = picture.safe
+        self.released = picture.next_number
+        self.offset, self.handled = picture.offset, picture.handled
+        self.settled_tuples = self.tuples_received = picture.safe_tuples
+        self.tuples_sent, self.messages_sent = picture.tuples_sent, picture.messages_sent
+        self.sent = earlier.sent[: picture.tuples_sent]
+        self.received = earlier.received[: picture.safe_tuples]
+        self.grant.tuples_done = picture.tuples_done
+        self.allowance.spend(picture.tuples_sent, 0)
 
     # -- sending ---------------------------------------------------------------------------
 
@@ -128,7 +223,10 @@ class Channel:
 
     def _send(self, frame: Frame, tuples: int) -> None:
         self.session.send(frame)
-        if self.lane is not None:
+        if self.owner.journal is not None:
+            self._waiting.append((frame, tuples))
+            self.owner.journal.want()
+        elif self.lane is not None:
             self.lane.write(frame, tuples)
 
     def batch_done(self, tuples: int) -> None:
@@ -145,7 +243,7 @@ class Channel:
             return
         siblings = self.owner.siblings_of[self.peer.operator]
         done = self.grant.tuples_done
-        self.lane.write((STATE, self.session.expected, *self.grant.state(), siblings, done))
+        self.lane.write((STATE, self._acknowledged(), *self.grant.state(), siblings, done))
 
     def state_soon(self) -> None:
         """What the peer should know has changed."""
@@ -164,7 +262,7 @@ class Channel:
     def say_bye(self) -> None:
         self.ended = True
         if self.lane is not None:
-            self.lane.write((BYE, self.session.expected))
+            self.lane.write((BYE, self._acknowledged()))
 
     # -- receiving -------------------------------------------------------------------------
 
@@ -183,21 +281,30 @@ class Channel:
             else:
                 self._take_other(frame)
         elif kind == STATE:
-            _, expected, tuples, size, siblings, done = frame
-            self.session.acknowledge(expected)
+            _, safe, tuples, size, siblings, done = frame
+            self.session.acknowledge(safe)
             self.allowance.note_done(done)
             self.siblings_told = siblings or self.siblings_told
             self._allow(tuples, size)
         elif kind == WELCOME:
-            _, expected, tuples, size = frame
-            wire.forth.write((RESUME, self.session.expected))
-            self._attach(wire.forth, expected)
+            _, expected, safe, tuples, size = frame
+            wire.forth.write((RESUME, self.session.expected, self._acknowledged()))
+            self._attach(wire.forth, expected, safe)
             self._allow(tuples, size)
         elif kind == RESUME:
-            self._attach(wire.back, frame[1])
+            self._attach(wire.back, frame[1], frame[2])
+        elif kind == RESET:
+            self.lost(wire)
         else:
             self.session.acknowledge(frame[1])
             self.owner.neighbours.close(self)
+
+    def lost(self, wire: Wire) -> None:
+        """Notice that the process at the other end of a connection has died."""
+        if wire is self.wire:
+            self.detach()
+            if self.dialing:
+                self.owner.neighbours.redial_later(self)
 
     def _take_batch(self, frame: Frame) -> None:
         _, number, tuples, siblings, held, born_s, items = frame
@@ -213,16 +320,17 @@ class Channel:
         _, number, message, cause, watermark = frame
         if self.session.receive(number):
             self.owner.message_came(self, message, cause, watermark)
-        self.state_now()
+        if self.owner.journal is None:
+            self.state_now()
 
     def _take_other(self, frame: Frame) -> None:
         kind, number, what = frame
         self._state_later()
         if self.session.receive(number):
             if kind == WATERMARK:
-                self.owner.watermark_came(self.peer, what)
+                self.owner.watermark_came(self, what)
             else:
-                self.owner.chunk_came(self.peer, what)
+                self.owner.chunk_came(self, what)
 
     def _allow(self, tuples: int, size: int) -> None:
         self.allowance.allow(tuples, size)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Action = Literal["duplicate", "leave", "hand_over", "move"]
-Damage = Literal["cut", "hang_up", "clog", "deafen", "slow"]
+Damage = Literal["cut", "hang_up", "clog", "deafen", "slow", "crash", "host", "power", "stop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,15 @@ class Decision:
 class Trouble:
     """`cut`: a connection is lost with all that is on it; `hang_up`: its dialer drops it, and what
     it had written still arrives; `clog`: nothing arrives on a path; `deafen`: an instance reads
-    nothing; `slow`: a host takes `factor` times as long. For `last_s` seconds."""
+    nothing; `slow`: a host takes `factor` times as long. For `last_s` seconds.
+
+    `crash`: a process dies, `host`: all of a host, `power`: all there are; each is resumed after
+    about `last_s`. `stop`: a process is stopped for `factor` seconds, and when it is killed for
+    that, resumed after `last_s`. `busy`: one that does something of its own, if there is one."""
 
     at_s: float
     damage: Damage
     whom: float
     last_s: float
     factor: float
+    busy: bool = False

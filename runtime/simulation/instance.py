@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, assert_never
 
 from anabranch.protocol import effects, events, messages
@@ -18,11 +19,14 @@ from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids, Message
 from anabranch.protocol.ownership import Routes
-from anabranch.protocol.states import waiting_for
+from anabranch.protocol.states import Active, waiting_for
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.journal import Journal
 from anabranch.runtime.simulation.keyed_state import Chunk
 from anabranch.runtime.simulation.keyed_work import KeyedSinkWork, KeyedWork
+from anabranch.runtime.simulation.life import LifeClock
+from anabranch.runtime.simulation.lineage import Taken
 from anabranch.runtime.simulation.models import Keys
 from anabranch.runtime.simulation.neighbours import Neighbours
 from anabranch.runtime.simulation.outbox import Outbox
@@ -36,16 +40,20 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """One instance. `began`: it processes; `ended`: the protocol has let it go; `exited`: all is
-    acknowledged, and its process is no more."""
+    """One life of an instance. `began`: it processes; `ended`: the protocol has let it go;
+    `exited`: all is acknowledged, and its process is no more. `awake`: it is not dead."""
 
     def __init__(
-        self, world: World, me: InstanceId, host: Host, heritage: dict[str, float]
+        self, world: World, me: InstanceId, host: Host, heritage: dict[str, float], life: int = 1
     ) -> None:
         self.world = world
         self.me = me
         self.host = host
-        self.clock = world.clock
+        self.life = life
+        self.heritage = heritage
+        self.clock = LifeClock(world.clock) if world.deadly else world.clock
+        self.journal = Journal(self) if world.deadly else None
+        self.awake = True
         self.model = world.models[me.operator]
         self.digit = world.digits[me.operator]
         self.upstream = world.upstream[me.operator]
@@ -56,6 +64,10 @@ class Instance:
         self.siblings_of: Counter[str] = Counter()
         """Neighbours by operator: what each of them is told about its siblings."""
         self.began = self.ended = self.exited = False
+        self.counted = False
+        """Among the active ones of its operator."""
+        self.taken: list[Taken] | None = [] if world.deadly else None
+        """In this turn: what the lineage is to forget if it dies."""
         self.deaf_until_s = 0.0
         """A fault: nothing is read before."""
         self.awaits_drained = False
@@ -148,7 +160,8 @@ class Instance:
 
     def _begin(self) -> None:
         self.began = True
-        self.world.began(self)
+        if not self.counted and isinstance(self.core.state, Active):
+            self.world.began(self)
         self.scaling.begin()
         if self.progress is not None:
             self.progress.look()
@@ -194,6 +207,13 @@ class Instance:
         """Whether the core still has business with a peer."""
         return peer in self.succs or peer in self.preds or peer in waiting_for(self.core.state)
 
+    @property
+    def stopped_until_s(self) -> float:
+        return self.clock.stopped_until_s if isinstance(self.clock, LifeClock) else 0.0
+
+    def kick(self, _: None) -> None:
+        self.work.kick()
+
     # -- decisions -------------------------------------------------------------------------
 
     def decide(self, event: Event, why: str = "") -> None:
@@ -203,51 +223,100 @@ class Instance:
     # -- what channels say -----------------------------------------------------------------
 
     def batch_came(self, channel: Channel, tuples: int, born_s: float, items: Items) -> None:
-        event = events.BatchReceived(channel.peer, tuples)
-        done = self.core.handle(event, self.clock.now)
-        if self.world.tracing:
-            self.world.observe(self, event, self.core.state, done, "")
-        for effect in done:
+        assert isinstance(self.work, QueueWork)
+        if channel.session.expected > channel.handled:  # else an earlier life has accepted it
+            event = events.BatchReceived(channel.peer, tuples)
+            done = self.core.handle(event, self.clock.now)
+            if self.world.tracing:
+                self.world.observe(self, event, self.core.state, done, "")
+            if not done:
+                return
+            (effect,) = done
             assert isinstance(effect, effects.AcceptBatch)
-            assert isinstance(self.work, QueueWork)
-            self.scaling.received(tuples)
-            self.scaling.heard(channel)
-            self.work.put(channel, tuples, born_s, items)
+        self.scaling.received(tuples)
+        self.scaling.heard(channel)
+        self.work.put(channel, tuples, born_s, items)
 
     def message_came(
         self, channel: Channel, message: Message, cause: str, watermark: float
     ) -> None:
+        do, is_new = None, channel.session.expected > channel.handled
         if self.progress is not None:
-            self._hear(channel.peer, message, watermark, self.progress)
-        self.feed(events.MessageReceived(channel.peer, message), cause)
+            do = self._hear(channel.peer, message, watermark, self.progress, is_new)
+        if self.journal is not None:
+            self._settle_in_turn(channel, do, is_message=True, is_new=is_new)
+        elif do is not None:
+            self._in_turn(do)
+        if is_new:
+            self.feed(events.MessageReceived(channel.peer, message), cause)
 
-    def watermark_came(self, sender: InstanceId, watermark: float) -> None:
-        progress = self.progress
-        assert progress is not None
-        self._in_turn(lambda: progress.say(sender, watermark))
+    def watermark_came(self, channel: Channel, watermark: float) -> None:
+        assert self.progress is not None
+        do = partial(self.progress.say, channel.peer, watermark)
+        if self.journal is not None:
+            self._settle_in_turn(channel, do)
+        else:
+            self._in_turn(do)
 
-    def chunk_came(self, sender: InstanceId, chunk: Chunk) -> None:
-        self.keyed.install(sender, chunk)
+    def chunk_came(self, channel: Channel, chunk: Chunk) -> None:
+        if self.journal is None:
+            self.keyed.install(channel.peer, chunk)
+            return
+        self._settle_in_turn(channel, None)
+        if channel.session.expected > channel.handled:
+            self.keyed.install(channel.peer, chunk)
 
     def _hear(
-        self, sender: InstanceId, message: Message, watermark: float, progress: Progress
-    ) -> None:
-        """What a message means for event time, in its turn behind the batches before it."""
+        self,
+        sender: InstanceId,
+        message: Message,
+        watermark: float,
+        progress: Progress,
+        is_new: bool,
+    ) -> Callable[[], None] | None:
+        """What a message means for event time; what that is in its turn behind the batches before
+        it is returned."""
         match message:
-            case messages.Start(preds=preds):
+            case messages.Start(preds=preds) if is_new:
                 progress.begin(preds, watermark)
-            case messages.Join(new=new) if new and sender.operator in self.upstream:
-                self._in_turn(lambda: progress.add(new, sender))
-            case messages.Eos() | messages.LeaveAck():
-                self._in_turn(lambda: progress.remove(sender))
-            case messages.Fin():
-                self._in_turn(lambda: progress.say(sender, math.inf))
-            case messages.AdoptResponse():
+            case messages.AdoptResponse() if is_new:
                 self.told[sender] = watermark
+            case messages.Join(new=new) if new and sender.operator in self.upstream:
+                return partial(progress.add, new, sender)
+            case messages.Eos() | messages.LeaveAck():
+                return partial(progress.remove, sender)
+            case messages.Fin():
+                return partial(progress.say, sender, math.inf)
+        return None
 
-    def _in_turn(self, do: Callable[[], None]) -> None:
+    def _in_turn(self, do: Callable[[], None], channel: Channel | None = None) -> None:
         if isinstance(self.work, QueueWork):
-            self.work.put_word(do)
+            self.work.put_word(do, channel)
+
+    def _settle_in_turn(
+        self,
+        channel: Channel,
+        do: Callable[[], None] | None,
+        *,
+        is_message: bool = False,
+        is_new: bool = False,
+    ) -> None:
+        """A frame that is no batch is worked off when all before it on its channel is."""
+        if channel.peer.operator not in self.upstream:
+            channel.passed()
+            return
+        assert isinstance(self.work, QueueWork)
+        if is_message and is_new:
+            self.work.mark(channel)
+        self._in_turn(partial(self._pass, channel, do, is_message), channel)
+
+    def _pass(self, channel: Channel, do: Callable[[], None] | None, is_message: bool) -> None:
+        if is_message:
+            assert isinstance(self.work, QueueWork)
+            self.work.pass_mark(channel)
+        channel.passed()
+        if do is not None:
+            do()
 
     def _says(self, message: Message) -> float:
         """The watermark that goes with a message, if any does."""

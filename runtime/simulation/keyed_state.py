@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
@@ -57,17 +57,25 @@ class Closing(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """A part of a group that moves. `closed_s` is that of the group; `kept`: tuples that were not
-    processed, behind everything else, in their order."""
+    processed, behind everything else, in their order. `first`: it takes the place of all that
+    an earlier life of the sender has sent."""
 
     group: int
     closed_s: float
     folded: tuple[Folded, ...] = ()
     open: tuple[Open, ...] = ()
     kept: tuple[Kept, ...] = ()
+    first: bool = False
 
     @property
     def entries(self) -> int:
         return len(self.folded) + len(self.open) + len(self.kept)
+
+    def as_first(self) -> Chunk:
+        return replace(self, first=True)
+
+
+Picture = tuple[float, list[Folded], int, list[Open], int]
 
 
 class GroupState:
@@ -107,6 +115,17 @@ class GroupState:
             end_s, born_s = keys.end_of(window), min(o.born_s for o in inside)
             found.append(Closing(key, most.item, most.root, end_s, born_s))
         return found
+
+    def picture(self) -> Picture:
+        """What it is now, without a copy: `folded` only grows, `open` grows or is replaced."""
+        return self.closed_s, self.folded, len(self.folded), self.open, len(self.open)
+
+    @classmethod
+    def of(cls, picture: Picture) -> GroupState:
+        closed_s, folded, n_folded, open_, n_open = picture
+        state = cls(closed_s)
+        state.folded, state.open = folded[:n_folded], open_[:n_open]
+        return state
 
     def add(self, chunk: Chunk) -> None:
         self.closed_s = chunk.closed_s

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
@@ -19,9 +19,10 @@ from anabranch.protocol.ownership import Group
 from anabranch.runtime.simulation.channel import Channel
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.keyed_state import Chunk, GroupState, Kept
+from anabranch.runtime.simulation.leaving import Leaving
 from anabranch.runtime.simulation.models import BASE, expand
 from anabranch.runtime.simulation.progress import FREEZING
-from anabranch.runtime.simulation.work import Committing, QueueWork
+from anabranch.runtime.simulation.work import Batch, Committing, QueueWork, Work
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
@@ -57,7 +58,8 @@ class KeyedWork(QueueWork):
         self._complete: list[object] = []
         self._coming: dict[Group, GroupState] = {}
         self._came: defaultdict[Group, list[Kept]] = defaultdict(list)
-        self._leaving: dict[InstanceId, Iterator[Chunk]] = {}
+        self._coming_from: defaultdict[InstanceId, set[Group]] = defaultdict(set)
+        self._leaving: dict[InstanceId, Leaving] = {}
         self._kicking = False
         self._closing = False
         """Windows are being closed: more results follow those that are held."""
@@ -93,7 +95,7 @@ class KeyedWork(QueueWork):
             if callable(head):
                 head()
                 return True
-            self._batch, self._done = head, 0
+            self._begin_batch(head)
         if not self._in_work:
             self._take_from_batch(most)
         if self._in_work:
@@ -102,6 +104,10 @@ class KeyedWork(QueueWork):
             self.me.clock.after(self.me.host.begin(n * cost_s), self._slice_over)
         self._return_credit()
         return True
+
+    def _begin_batch(self, batch: Batch) -> None:
+        super()._begin_batch(batch)
+        self.queued -= self._done
 
     def _take_from_batch(self, most: int) -> None:
         assert self._batch is not None
@@ -117,6 +123,8 @@ class KeyedWork(QueueWork):
                 self._keep(one)
         if self._done == tuples:
             self._batch = None
+            if self.me.journal is not None:
+                channel.passed(tuples)
 
     def _known(self, channel: Channel, born_s: float, item: int) -> Kept:
         maker = channel.peer.operator
@@ -167,7 +175,7 @@ class KeyedWork(QueueWork):
     def _process(self, one: Kept) -> list[int]:
         me = self.me
         place = (str(me.me.operator), one.key)
-        if sentence := self.lineage.take(place, one.maker, one.item):
+        if sentence := self.lineage.take(place, one.maker, one.item, me.taken):
             raise Fault(f"K1: {sentence}")
         if one.group not in self.states:
             raise Fault(f"K: {me.me} processes {one.item} of group {one.group}, which has moved")
@@ -216,13 +224,18 @@ class KeyedWork(QueueWork):
             self.states[group] = GroupState(-math.inf)
 
     def resume(self, owned: Groups, frozen: Groups) -> None:
-        """Duty 12: of groups whose state is here already, some lie still, others go on."""
+        """Duty 12: of groups whose state is here already, some lie still, others go on. As after
+        `StateComplete`, nothing is said before what was kept of them is worked off (W3)."""
         if missing := owned - self.states.keys():
             raise Fault(f"K: {self.me.me} resumes groups {sorted(missing)} without their state")
         self.frozen = set(frozen)
         for group in sorted(owned - frozen):
             self.ready.extend(self.kept.pop(group, ()))
             self._behind.add(group)
+        hold = object()
+        self.progress.hold(hold)
+        self._complete.append(hold)
+        self._catch_up()
         self.kick()
 
     def expect(self, sender: InstanceId) -> None:
@@ -232,15 +245,28 @@ class KeyedWork(QueueWork):
     def install(self, sender: InstanceId, chunk: Chunk) -> None:
         if sender not in self._expected:
             raise Fault(f"K: {self.me.me} gets state of {sender}, which it does not expect")
+        if chunk.first:
+            self.forget_part(sender)
+        self._coming_from[sender].add(chunk.group)
         self._coming.setdefault(chunk.group, GroupState(chunk.closed_s)).add(chunk)
         self._came[chunk.group] += chunk.kept
-        self.handed_in += len(chunk.kept)
-        self.queued += len(chunk.kept)
-        self._kept_count += len(chunk.kept)
+        self._count_kept(len(chunk.kept))
+
+    def forget_part(self, sender: InstanceId) -> None:
+        """What is sent whole takes the place of what a life of the sender has sent in part."""
+        for group in self._coming_from.pop(sender, ()):
+            self._coming.pop(group)
+            self._count_kept(-len(self._came.pop(group, ())))
+
+    def _count_kept(self, came: int) -> None:
+        self.handed_in += came
+        self.queued += came
+        self._kept_count += came
 
     def complete(self, sender: InstanceId, groups: Groups) -> None:
         """Duty 11."""
         self._complete.append(self._expected.pop(sender))
+        self._coming_from.pop(sender, None)
         for group in sorted(groups):
             if group not in self._coming:
                 raise Fault(f"K: no state of group {group} has come to {self.me.me}")
@@ -301,35 +327,73 @@ class KeyedWork(QueueWork):
 
     def export(self, to: InstanceId, groups: Groups) -> None:
         self.frozen -= groups
-        leaving = [(g, self.states.pop(g), self.kept_of(g)) for g in sorted(groups)]
-        most = self.me.world.knobs.chunk_entries
-        self._leaving[to] = chain.from_iterable(s.chunks(g, kept, most) for g, s, kept in leaving)
+        leaving = {g: (self.states.pop(g), self._freed(g)) for g in sorted(groups)}
+        self._leaving[to] = Leaving(leaving, self.me.world.knobs.chunk_entries)
+        self._return_credit()
         self.me.clock.after(0.0, self._send_chunk, to)
+
+    def _freed(self, group: Group) -> list[Kept]:
+        """What was kept of a group that leaves; its credit returns."""
+        kept = self.kept_of(group)
+        for one in kept:
+            if one.channel is not None:
+                self._credit[one.channel] += 1
+        return [one._replace(channel=None) for one in kept]
 
     def kept_of(self, group: Group) -> list[Kept]:
         return self.kept.pop(group, [])
 
     def _send_chunk(self, to: InstanceId) -> None:
-        chunk = next(self._leaving[to], None)
+        leaving = self._leaving[to]
+        chunk = leaving.next()
         if chunk is None:
             del self._leaving[to]
             self.me.feed(events.GroupsTransferred(to))
             return
-        for one in chunk.kept:
-            if one.channel is not None:
-                self._credit[one.channel] += 1
-        self._return_credit()
         n = len(chunk.kept)
         self.queued -= n
         self.handed_out += n
         self._kept_count -= n
-        freed = tuple(one._replace(channel=None) for one in chunk.kept)
-        self.me.neighbours.channel_to(to).send_chunk(_with_kept(chunk, freed))
+        self.me.neighbours.channel_to(to).send_chunk(chunk)
         self.me.clock.after(self.me.world.knobs.chunk_s, self._send_chunk, to)
 
+    # -- lives -----------------------------------------------------------------------------
 
-def _with_kept(chunk: Chunk, kept: tuple[Kept, ...]) -> Chunk:
-    return Chunk(chunk.group, chunk.closed_s, chunk.folded, chunk.open, kept)
+    def picture(self) -> dict[str, Any]:
+        """What was sent of groups in part is sent whole by a next life, so it is still here."""
+        kept: defaultdict[Group, list[Kept]] = defaultdict(list)
+        for one in chain(self._in_work, self.ready):
+            kept[one.group].append(one)
+        states = {g: state.picture() for g, state in self.states.items()}
+        begun = 0
+        for leaving in self._leaving.values():
+            begun += leaving.begun
+            for group, (state, waiting) in leaving.groups.items():
+                states[group] = state.picture()
+                kept[group] += waiting
+        for group, many in self.kept.items():
+            kept[group] += many
+        picture = super().picture()
+        picture["handed_out"] -= begun
+        coming = {g: (s.picture(), tuple(self._came[g])) for g, s in self._coming.items()}
+        came_from = {sender: set(groups) for sender, groups in self._coming_from.items()}
+        return {**picture, "states": states, "kept": kept, "coming": coming, "from": came_from}
+
+    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
+        super().restore(picture, earlier)
+        self.states = {g: GroupState.of(p) for g, p in picture["states"].items()}
+        accepted = self.me.neighbours.accepted
+        for group, many in picture["kept"].items():
+            self.kept[group] = [
+                one if one.channel is None else one._replace(channel=accepted.get(one.channel.peer))
+                for one in many
+            ]
+        for group, (state, came) in picture["coming"].items():
+            self._coming[group] = GroupState.of(state)
+            self._came[group] = list(came)
+        self._coming_from.update({s: set(groups) for s, groups in picture["from"].items()})
+        self._kept_count = sum(map(len, chain(self.kept.values(), self._came.values())))
+        self.queued = self._kept_count
 
 
 class KeyedSinkWork(KeyedWork, Committing):

@@ -18,6 +18,8 @@ from anabranch.runtime.simulation.models import Model, Timing
 
 Place = InstanceId | tuple[str, int]
 """An instance, or a key of a keyed operator."""
+Taken = tuple[tuple[Place, Place], int]
+"""A place and an origin, and how far the place had come with tuples of it before."""
 
 
 class Birth(NamedTuple):
@@ -73,20 +75,30 @@ class Lineage:
         assert keys is not None
         return keys.group_of(keys.key_of(self._births[maker, item].root))
 
-    def take(self, place: Place, maker: str, item: int) -> str:
-        """A place processes a tuple; a sentence if that is out of order."""
+    def take(self, place: Place, maker: str, item: int, taken: list[Taken] | None = None) -> str:
+        """A place processes a tuple; a sentence if that is out of order. `taken`: of the turn."""
         birth = self._births[maker, item]
-        before = self._taken.get((place, birth.origin), 0)
-        self._taken[place, birth.origin] = max(before, birth.position)
+        way = (place, birth.origin)
+        before = self._taken.get(way, 0)
+        self._taken[way] = max(before, birth.position)
+        if taken is not None:
+            taken.append((way, before))
         if birth.position > before:
             return ""
         return f"{_say(place)} takes {item} of {_say(birth.origin)} after a later one"
 
-    def take_all(self, me: InstanceId, maker: str, items: list[int]) -> None:
+    def take_all(
+        self, me: InstanceId, maker: str, items: list[int], taken: list[Taken] | None = None
+    ) -> None:
         """An instance of an operator without keys processes tuples."""
         for item in items:
-            if sentence := self.take(me, maker, item):
+            if sentence := self.take(me, maker, item, taken):
                 self.disorder.setdefault(me.operator, sentence)
+
+    def undo(self, taken: list[Taken]) -> None:
+        """A turn has died with its process."""
+        for way, before in reversed(taken):
+            self._taken[way] = before
 
 
 def _say(place: Place) -> str:

@@ -1,6 +1,7 @@
 """All channels of one instance: dialling, being dialled, finding a peer's channel, parting.
 
-As live: the upstream instance dials; between siblings, whoever has something to say first.
+As live: the upstream instance dials; between siblings, whoever has something to say first. Who
+is dialled while it is dead, or stopped, is dialled again.
 """
 
 from __future__ import annotations
@@ -58,8 +59,9 @@ class Neighbours:
     def _expect(self, peer: InstanceId) -> Channel:
         """The channel of a predecessor that has not dialled yet."""
         channel = self._make(self.accepted, peer, dialing=False)
-        if self.me.world.knobs.broker and not self.me.world.instances[peer].exited:
-            self.me.world.instances[peer].neighbours.channel_to(self.me.me)
+        other = self.me.world.instances[peer]
+        if self.me.world.knobs.broker and other.awake and not other.exited:
+            other.neighbours.channel_to(self.me.me)
         return channel
 
     def _make(self, side: dict[InstanceId, Channel], peer: InstanceId, *, dialing: bool) -> Channel:
@@ -86,7 +88,7 @@ class Neighbours:
         peer = world.instances[channel.peer]
         knock = (channel, channel.session.connection)
         due_s = world.path(me, peer).arrival_s(me.clock.now, 0)
-        me.clock.at(due_s, peer.neighbours.knocked, knock)
+        world.clock.at(due_s, world.knock, knock)
 
     def redial_later(self, channel: Channel) -> None:
         limits, world = self.me.world.limits, self.me.world
@@ -100,7 +102,8 @@ class Neighbours:
         dialer, me = theirs.owner, self.me
         if theirs.ended or theirs.session.connection != number:
             return  # it has given up meanwhile
-        if me.world.path(dialer, me).down_until_s > me.clock.now:
+        down = me.world.path(dialer, me).down_until_s > me.clock.now
+        if down or not me.awake or me.deaf_until_s > me.clock.now:
             dialer.neighbours.redial_later(theirs)
             return
         if me.exited:
@@ -110,7 +113,7 @@ class Neighbours:
         mine = accepted.get(dialer.me) or self._make(accepted, dialer.me, dialing=False)
         if mine.session.connect(number):
             mine.detach()
-        wire = Wire(me.clock, theirs, mine)
+        wire = Wire(me.world.clock, theirs, mine)
         theirs.wire = mine.wire = wire
         mine.welcome(wire)
 
@@ -145,13 +148,26 @@ class Neighbours:
         """As live does: an acknowledgement may have been lost with the connection it was on."""
         if self.me.exited:
             return
+        if self.me.journal is not None:
+            self._ask_who_has_ended()
+            return
         for channel in self.channels:
             if not channel.session.settled and not self._is_delivered(channel):
                 raise Fault(f"I11: {self.me.me} ends, but {channel.peer} misses its last words")
         self.me.world.unacknowledged += 1
         self._part()
 
+    def _ask_who_has_ended(self) -> None:
+        """Whoever does not answer may be dead, and come back; who has ended needs nothing."""
+        for channel in self.channels:
+            if self.me.world.instances[channel.peer].exited:
+                self.close(channel)
+        if not self.me.exited:
+            self.me.clock.after(PARTING_S, self._part_anyway)
+
     def _part(self) -> None:
+        if self.me.journal is not None:
+            self.me.journal.commit()
         for channel in self.channels:
             channel.say_bye()
         self.me.exit()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Routes
@@ -59,6 +59,14 @@ class Branch:
             return None
         n = min(most, channel.allowance.tuples_left, self.held)
         return channel, n, *self.take(n)
+
+    def picture(self) -> tuple[Any, ...]:
+        """What a commit keeps: results that are made and not sent."""
+        return self.held, self.made, tuple(self._lots)
+
+    def restore(self, picture: tuple[Any, ...]) -> None:
+        self.held, self.made, lots = picture
+        self._lots.extend(lots)
 
     def take(self, n: int) -> tuple[float, Items]:
         """The first `n` held tuples, and when the oldest of them was read."""
@@ -118,6 +126,13 @@ class KeyedBranch(Branch):
         if owner is None:
             raise Fault(f"K3: nobody is known to own group {one[3]} of {self.operator}")
         self._for.setdefault(owner, deque()).append(one)
+
+    def picture(self) -> tuple[Any, ...]:
+        return self.held, self.made, {o: tuple(many) for o, many in self._for.items() if many}
+
+    def restore(self, picture: tuple[Any, ...]) -> None:
+        self.held, self.made, held = picture
+        self._for.update({owner: deque(many) for owner, many in held.items()})
 
     def hold(self, tuples: int, born_s: float, items: Items) -> None:
         assert items is not None
@@ -208,6 +223,15 @@ class Outbox:
                 return
             self._fences.popleft()
             do()
+
+    def picture(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple([branch.picture() for branch in self.branches])
+
+    def restore(self, picture: tuple[tuple[Any, ...], ...]) -> None:
+        for branch, kept in zip(self.branches, picture, strict=True):
+            branch.restore(kept)
+        self.held = max((branch.held for branch in self.branches), default=0)
+        self.waiting = self.held > 0
 
     def send(self) -> None:
         """Send what credit allows."""

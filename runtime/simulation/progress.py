@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.states import Active, ClosingIn, Draining
@@ -74,6 +75,16 @@ class Progress:
             self.me.work.advance(self.value)
             self.look()
 
+    # -- lives ---------------------------------------------------------------------------------
+
+    def picture(self) -> tuple[Any, ...]:
+        """What a commit keeps. Holds are for work under way: who begins it again holds again."""
+        return copied(self.gate), self.preds, self.value, self.out, self.stated
+
+    def restore(self, picture: tuple[Any, ...]) -> None:
+        gate, self.preds, self.value, self.out, self.stated = picture
+        self.gate = copied(gate)
+
     # -- what this instance says ---------------------------------------------------------------
 
     def read_up_to(self, value: float) -> None:
@@ -114,3 +125,11 @@ class Progress:
             self.me.core.state, Active | ClosingIn | Draining
         ):
             channel.send_watermark(self.stated)
+
+
+def copied(gate: Gate) -> Gate:
+    """With its own sets of what was said."""
+    other = copy(gate)
+    for name, value in vars(gate).items():
+        setattr(other, name, copy(value))
+    return other

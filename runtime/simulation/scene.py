@@ -12,6 +12,7 @@ from typing import Any
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.graph import Scale
+from anabranch.runtime.simulation.deadly_scene import Crashes, with_deaths
 from anabranch.runtime.simulation.happenings import Action, Damage, Decision, Trouble
 from anabranch.runtime.simulation.keyed_scene import with_keys
 from anabranch.runtime.simulation.models import Model, Rule, Timing
@@ -89,9 +90,11 @@ SIZES = {
 }
 
 
-def draw(seed: int, size: str = "small") -> Scene:
-    """The world of a seed. Raises `KeyError` for an unknown size."""
-    return with_keys(_Drawing(seed, SIZES[size]).scene())
+def draw(seed: int, size: str = "small", crashes: Crashes = "some") -> Scene:
+    """The world of a seed. `crashes`: whether processes die in it, in all worlds, some, or none.
+    Raises `KeyError` for an unknown size."""
+    scene = with_keys(_Drawing(seed, SIZES[size]).scene())
+    return scene if crashes == "none" else with_deaths(scene, always=crashes == "all")
 
 
 class _Drawing:

@@ -19,6 +19,9 @@ class Knobs:
 
     Of keyed operators: `chunk_s` between two chunks of `chunk_entries` entries of transferred
     state, `kept_tuples_max` tuples of groups that are at rest for which credit is returned.
+
+    `commit_s`: at most so long after something was made to be sent, its turn is committed and it
+    goes. None: processes do not die, and nothing is committed.
     """
 
     tick_s: float = 0.1
@@ -30,6 +33,7 @@ class Knobs:
     chunk_s: float = 0.001
     chunk_entries: int = 1000
     kept_tuples_max: int = 4096
+    commit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

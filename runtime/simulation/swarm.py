@@ -8,9 +8,11 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.protocol.table import TABLE
+from anabranch.runtime.simulation.deadly_scene import Crashes
+from anabranch.runtime.simulation.lapses import Lapse, lapse_named, neglected
 from anabranch.runtime.simulation.scene import draw
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 from anabranch.runtime.simulation.world import Table
@@ -27,6 +29,7 @@ SUMMED = (
     "moves",
     "handed",
     "troubles",
+    "deaths",
 )
 
 
@@ -62,13 +65,17 @@ class Chunk:
     count: int
     size: str
     table: Table
+    crashes: Crashes = "some"
+    lapse: str = ""
 
 
 def run_chunk(chunk: Chunk) -> Tally:
     """The seeds of a chunk, one after the other."""
     tally, began_s = Tally(), time.process_time()
-    for seed in range(chunk.first, chunk.first + chunk.count):
-        tally.count(Trial(draw(seed, chunk.size), table=chunk.table).run())
+    with neglected(lapse_named(chunk.lapse) if chunk.lapse else None):
+        for seed in range(chunk.first, chunk.first + chunk.count):
+            scene = draw(seed, chunk.size, chunk.crashes)
+            tally.count(Trial(scene, table=chunk.table).run())
     tally.cpu_s = time.process_time() - began_s
     return tally
 
@@ -81,13 +88,16 @@ def swarm(
     jobs: int,
     size: str = "small",
     table: Table = TABLE,
+    crashes: Crashes = "some",
+    lapse: str = "",
     progress: Callable[[Tally], None] = lambda tally: None,
 ) -> Tally:
     """Try `seeds` seeds from `first` on, or as many as fit until `deadline_s` of
     `time.monotonic`; at least one of both bounds is needed. `progress` hears of each chunk."""
     assert seeds is not None or deadline_s is not None
     whole = Tally()
-    chunks = _chunks(first, seeds, size, table, deadline_s)
+    like = Chunk(first, CHUNK[size], size, table, crashes, lapse)
+    chunks = _chunks(like, seeds, deadline_s)
     if jobs == 1:
         for chunk in chunks:
             whole.add(run_chunk(chunk))
@@ -103,15 +113,21 @@ def swarm(
     return whole
 
 
-def _chunks(
-    first: int, seeds: int | None, size: str, table: Table, deadline_s: float | None
-) -> Iterator[Chunk]:
-    step = CHUNK[size]
+def first_found(lapse: Lapse, seeds: int) -> Outcome | None:
+    """The first of so many worlds with deaths in which a lapse shows."""
+    with neglected(lapse):
+        outcomes = (Trial(draw(seed, crashes="all")).run() for seed in range(seeds))
+        return next((o for o in outcomes if o.verdict is Verdict.INVALID), None)
+
+
+def _chunks(like: Chunk, seeds: int | None, deadline_s: float | None) -> Iterator[Chunk]:
+    first, step = like.first, like.count
     starts = itertools.count(first, step) if seeds is None else range(first, first + seeds, step)
     for start in starts:
         if deadline_s is not None and time.monotonic() >= deadline_s:
             return
-        yield Chunk(start, step if seeds is None else min(step, first + seeds - start), size, table)
+        count = step if seeds is None else min(step, first + seeds - start)
+        yield replace(like, first=start, count=count)
 
 
 def _leave_signals_to_the_parent() -> None:

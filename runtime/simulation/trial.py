@@ -51,7 +51,8 @@ class Verdict(Enum):
 class Outcome:
     """What came of a seed. `reason`: why it is not valid. `events`: things that happened.
     `moves`: key groups given to an heir. `handed`: tuples that went from sibling to sibling.
-    `fingerprint`: equal for equal runs, in every process."""
+    `deaths`: of processes, each of which is resumed. `fingerprint`: equal for equal runs, in every
+    process."""
 
     seed: int
     verdict: Verdict
@@ -66,6 +67,7 @@ class Outcome:
     moves: int
     handed: int
     troubles: int
+    deaths: int
     fingerprint: int
 
 
@@ -127,7 +129,7 @@ class Trial:
             yield f"L3: not at rest after {bound_s:.0f} s without trouble"
 
     def _decide(self, decision: Decision) -> None:
-        able = [i for i in self.world.of[decision.operator] if isinstance(i.core.state, Active)]
+        able = [i for i in self.world.of[decision.operator] if _may_decide(i)]
         if decision.fit and decision.action == "move":
             able = [i for i in able if isinstance(i.work, KeyedWork) and i.work.states]
         elif decision.fit and decision.action != "duplicate":
@@ -175,6 +177,7 @@ class Trial:
             moves=moves,
             handed=sum(i.work.handed_in for i in world.instances.values()),
             troubles=self.troubles.made,
+            deaths=self.troubles.deaths.died,
             fingerprint=zlib.crc32(repr((figures, sorted(world.results.items()))).encode()),
         )
 
@@ -187,6 +190,11 @@ def _asked(me: Instance, decision: Decision) -> tuple[InstanceId | None, int]:
     """Who is to name an heir, and which of those that it sees."""
     share = 7919 * decision.whom % 1
     return picked(sorted(me.succs | me.preds), share), int(1000 * share)
+
+
+def _may_decide(me: Instance) -> bool:
+    alive = me.awake and me.stopped_until_s <= me.clock.now
+    return alive and isinstance(me.core.state, Active)
 
 
 def _is_keeper(me: Instance) -> bool:

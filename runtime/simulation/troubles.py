@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+from anabranch.protocol.states import Active
+from anabranch.runtime.simulation.deaths import Deaths
 from anabranch.runtime.simulation.happenings import Trouble
 from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.world import World
 
 T = TypeVar("T")
@@ -16,6 +19,7 @@ class Troubles:
 
     def __init__(self, world: World) -> None:
         self.world = world
+        self.deaths = Deaths(world)
         self.made = 0
         self._healed = False
 
@@ -29,13 +33,16 @@ class Troubles:
                 self._deafen(trouble)
             case "slow":
                 self._slow(trouble)
+            case "crash" | "host" | "power" | "stop":
+                self._end_lives(trouble)
 
     def heal(self) -> None:
+        """Dead and stopped processes come back by themselves."""
         self._healed = True
         for path in self.world.paths:
             path.clogged_until_s = path.down_until_s = 0.0
         for me in self.world.instances.values():
-            me.deaf_until_s = 0.0
+            me.deaf_until_s = 0.0 if me.journal is None else me.stopped_until_s
         for host in self.world.hosts:
             host.slowness = 1.0
 
@@ -81,7 +88,7 @@ class Troubles:
         if me is not None:
             self.made += 1
             self.world.remark(f"trouble: {me.me} reads nothing for {trouble.last_s:.3f} s")
-            me.deaf_until_s = self._until_s(trouble)
+            me.deaf_until_s = max(me.deaf_until_s, self._until_s(trouble))
 
     def _slow(self, trouble: Trouble) -> None:
         host = picked(list(self.world.hosts), trouble.whom)
@@ -91,8 +98,40 @@ class Troubles:
             host.slowness = trouble.factor
             self.world.clock.after(trouble.last_s, self._quick_again, host)
 
+    def _end_lives(self, trouble: Trouble) -> None:
+        world = self.world
+        if self._healed:
+            return
+        living = [me for me in world.instances.values() if not me.exited]
+        first = picked(_busy(living) if trouble.busy else living, trouble.whom)
+        if first is None:
+            return
+        self.made += 1
+        match trouble.damage:
+            case "crash":
+                abrupt = world.rng.random() < 0.3
+                self.deaths.kill(first, "a crash", trouble.last_s, abrupt=abrupt)
+            case "host":
+                self._kill_all([me for me in living if me.host is first.host], trouble, "its host")
+            case "power":
+                self._kill_all(living, trouble, "power loss")
+            case "stop" if first.awake:
+                self.deaths.stop(first, trouble.factor, trouble.last_s)
+
+    def _kill_all(self, dying: list[Instance], trouble: Trouble, how: str) -> None:
+        for me in dying:
+            if self.world.instances.get(me.me) is me:  # not discarded with its creator
+                delay_s = trouble.last_s * (0.5 + self.world.rng.random())
+                self.deaths.kill(me, how, delay_s, abrupt=True)
+
     def _quick_again(self, host: Host) -> None:
         host.slowness = 1.0
+
+
+def _busy(living: list[Instance]) -> list[Instance]:
+    """Those in the middle of something; all, if there are none."""
+    states = [(me, me.core.state) for me in living]
+    return [me for me, s in states if not isinstance(s, Active) or s.own or s.expects] or living
 
 
 def picked(among: list[T], share: float) -> T | None:

@@ -4,7 +4,7 @@ SourceWork     board ▶ outbox
 QueueWork      intake ▶ processor ▶ outbox
 SinkWork       intake ▶ delivered
 
-Those of keyed operators are in `keyed_work`.
+Those of keyed operators are in `keyed_work`. What a commit keeps of each is its `picture`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ import math
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.models import expand
+from anabranch.runtime.simulation.repeats import Mark, Repeats
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
 
 Batch = tuple[Channel, int, float, Items]
+Lot = tuple[int, Items]
+COUNTS = ("tuples_in", "processed", "tuples_out", "handed_out", "handed_in")
 
 
 class Work(ABC):
@@ -57,6 +60,31 @@ class Work(ABC):
 
     def out_has_moved(self) -> None:  # noqa: B027 - only keyed operators wait for it
         """This instance may say a later watermark than before."""
+
+    # -- lives -----------------------------------------------------------------------------
+
+    def commit(self) -> None:  # noqa: B027 - only what is at an end has more to do
+        """The turn is committed."""
+
+    def picture(self) -> dict[str, Any]:
+        """What a commit keeps; not to be changed afterwards."""
+        return {name: getattr(self, name) for name in COUNTS}
+
+    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
+        """Go on where `earlier`, of the last life, has committed."""
+        for name in COUNTS:
+            setattr(self, name, picture[name])
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a piece of work is under way on the host."""
+        return False
+
+    def part_done(self) -> tuple[Channel | None, int]:
+        """Of which channel a batch is in work, and how many of its tuples are worked off."""
+        return None, 0
+
+    # -- results ---------------------------------------------------------------------------
 
     def hold(self, tuples: int, born_s: float, items: Items) -> None:
         """Hold results for the successors; send them now if that is worth it, or soon."""
@@ -101,20 +129,76 @@ class QueueWork(Work):
         self._slice: tuple[int, float] | None = None
         """Tuples in work, and when that began."""
         self._carry = 0.0
+        self.marks: deque[Mark] = deque()
+        """Messages that were handled and have not had their turn in the queue."""
+        self.repeats: Repeats | None = None
+        """What was queued in an earlier life, until all of it has come again."""
 
     @property
     def drained(self) -> bool:
-        return self._batch is None and not self.queued
+        return self._batch is None and not self.queued and self.repeats is None
 
     def put(self, channel: Channel, tuples: int, born_s: float, items: Items) -> None:
-        self._queue.append((channel, tuples, born_s, items))
         self.queued += tuples
+        self._enter(channel, (channel, tuples, born_s, items))
+
+    def put_word(self, do: Callable[[], None], channel: Channel | None = None) -> None:
+        """Do something when all that is queued now has been worked off. `channel`: it goes with
+        the frame that came last on this one."""
+        self._enter(channel, do)
+
+    def _enter(self, channel: Channel | None, entry: Batch | Callable[[], None]) -> None:
+        if self.repeats is None:
+            self._queue.append(entry)
+        else:
+            self._take_early(self.repeats, channel, entry)
         self.kick()
 
-    def put_word(self, do: Callable[[], None]) -> None:
-        """Do something when all that is queued now has been worked off."""
-        self._queue.append(do)
-        self.kick()
+    def _take_early(
+        self, repeats: Repeats, channel: Channel | None, entry: Batch | Callable[[], None]
+    ) -> None:
+        if channel is not None:
+            repeats.take(channel.peer, channel.session.expected - 1, entry)
+        else:
+            assert callable(entry)
+            repeats.take_word(entry)
+        self._queue.extend(repeats.ready())
+        if not repeats.due:
+            self.repeats = None
+
+    # -- lives -----------------------------------------------------------------------------
+
+    def picture(self) -> dict[str, Any]:
+        return {**super().picture(), "carry": self._carry, "marks": tuple(self.marks)}
+
+    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
+        super().restore(picture, earlier)
+        self._carry = picture["carry"]
+        self.marks.extend(picture["marks"])
+        self.await_repeats()
+
+    def await_repeats(self) -> None:
+        """Before anything new."""
+        if self.marks:
+            self.repeats = Repeats(self.marks)
+
+    @property
+    def at_work(self) -> bool:
+        return self._slice is not None
+
+    def part_done(self) -> tuple[Channel | None, int]:
+        return (None, 0) if self._batch is None else (self._batch[0], self._done)
+
+    def mark(self, channel: Channel) -> None:
+        """The last frame of a channel is a message that is handled before its turn."""
+        self.marks.append((channel.peer, channel.session.expected - 1))
+
+    def pass_mark(self, channel: Channel) -> None:
+        passed = self.marks.popleft()
+        if passed != (channel.peer, channel.settled):
+            raise Fault(f"I12: {self.me.me} passes {passed}, but {channel.settled} was next")
+
+    # -- processing ------------------------------------------------------------------------
 
     def kick(self) -> None:
         if self._slice is not None or not self.me.began:
@@ -127,7 +211,7 @@ class QueueWork(Work):
             if callable(head):
                 head()
             else:
-                self._batch, self._done = head, 0
+                self._begin_batch(head)
         if not self.has_room() or self._slice is not None:
             return  # making room may have kicked already
         me = self.me
@@ -138,6 +222,11 @@ class QueueWork(Work):
         if me.model.spread:
             cost_s *= 1 + me.model.spread * (2 * me.world.rng.random() - 1)
         me.clock.after(me.host.begin(n * cost_s), self._slice_over)
+
+    def _begin_batch(self, batch: Batch) -> None:
+        channel = batch[0]
+        self._batch, self._done = batch, channel.offset
+        channel.offset = 0
 
     def _slice_over(self, _: None) -> None:
         assert self._slice is not None
@@ -160,6 +249,8 @@ class QueueWork(Work):
         self._finish(n, born_s, part, channel)
         if last:
             self.queued -= tuples
+            if me.journal is not None:
+                channel.passed(tuples)
             channel.batch_done(tuples)
         self.kick()
 
@@ -172,7 +263,7 @@ class QueueWork(Work):
         for item in items:
             if lineage.birth(maker, item).time_s < watermark:
                 raise Fault(f"W: {item} is late at {me.me}, which is at {watermark:.4f}")
-        lineage.take_all(me.me, maker, items)
+        lineage.take_all(me.me, maker, items, me.taken)
 
     def _finish(self, n: int, born_s: float, items: Items, channel: Channel) -> None:
         me, model = self.me, self.me.model
@@ -203,6 +294,8 @@ class Committing(QueueWork):
         super().__init__(me)
         self._committed = True
         self._committing = False
+        self._written: list[tuple[int, float, Items]] = []
+        """In this turn: what is written at its commit, and so often that it is there once."""
 
     @property
     def drained(self) -> bool:
@@ -211,10 +304,20 @@ class Committing(QueueWork):
     def deliver(self, n: int, born_s: float, items: Items) -> None:
         self._committed = False
         self.tuples_out += n
-        self.me.world.delivered(self.me, n, born_s, items)
+        if self.me.journal is None:
+            self.me.world.delivered(self.me, n, born_s, items)
+        else:
+            self._written.append((n, born_s, items))
+            self.me.journal.want_soon()
+
+    def commit(self) -> None:
+        written, self._written = self._written, []
+        for n, born_s, items in written:
+            self.me.world.delivered(self.me, n, born_s, items)
 
     def _rest(self) -> None:
-        if self.me.awaits_drained and not self._committed and not self._committing:
+        waits = self.me.awaits_drained and super().drained
+        if waits and not self._committed and not self._committing:
             self._committing = True
             self.me.clock.after(self.me.model.flush_s, self._commit)
         self.me.check_drained()
@@ -242,12 +345,18 @@ class SourceWork(Work):
         self._was_short = False
         """Whether the last look found more than there was room for."""
         self.board = me.world.boards[me.me.operator]
+        self._read: list[Lot] = []
+        """In this turn."""
+        self._again: deque[Lot] = deque()
+        """What an earlier life had claimed, and did not commit."""
 
     @property
     def drained(self) -> bool:
         return not self._reading
 
     def stop(self) -> None:
+        while self._again:  # nobody else has claimed it
+            self._take(*self._again.popleft())
         self._stopped = True
         self._reading = False
         self.me.clock.after(0.0, self._send_rest)
@@ -266,12 +375,12 @@ class SourceWork(Work):
     def kick(self) -> None:
         if not self.me.began or self._stopped or self._look_due:
             return
-        if self.board.ended:
+        if self.board.ended and not self._again:
             self.end_input()
             return
         self._reading = True
         self._state_progress()
-        now_s, next_s = self.me.clock.now, self.board.next_s()
+        now_s, next_s = self.me.clock.now, self.board.next_s() if not self._again else 0.0
         if next_s < math.inf:
             self._look_due = True
             pause_s = 0.0 if self._was_short else self.me.world.knobs.read_every_s
@@ -283,21 +392,49 @@ class SourceWork(Work):
             return
         me = self.me
         room, readers = me.outbox.room, me.world.active[me.me.operator]
-        n, items = self.board.take(me.clock.now, room, readers)
-        self._was_short = n == room
+        if self._again:
+            n, items = self._again.popleft()
+        else:
+            n, items = self.board.take(me.clock.now, room, readers)
+        self._was_short = n >= room
         if n:
-            self.tuples_in += n
-            self.processed += n
-            me.scaling.received(n)
-            me.scaling.processed(n, 0.0)
-            if me.world.lineage is not None:
-                me.world.lineage.read(me.me, items or [])
-            self.hold(n, me.clock.now, items)
+            self._take(n, items)
         self.kick()
+
+    def _take(self, n: int, items: Items) -> None:
+        me = self.me
+        if me.journal is not None:
+            self._read.append((n, items))
+            me.journal.want_soon()
+        self.tuples_in += n
+        self.processed += n
+        me.scaling.received(n)
+        me.scaling.processed(n, 0.0)
+        if me.world.lineage is not None:
+            me.world.lineage.read(me.me, items or [])
+        self.hold(n, me.clock.now, items)
 
     def _state_progress(self) -> None:
         """What will be read from now on, by whomever, is at least so late."""
         if self.me.progress is not None:
             assert self.me.world.lineage is not None
-            least_s = self.me.world.lineage.timing.least_from(self.board.next_number)
+            first = self.board.next_number
+            for _, items in self._again:
+                first = min(first, *(items or ()))
+            least_s = self.me.world.lineage.timing.least_from(first)
             self.me.progress.read_up_to(least_s)
+
+    # -- lives -----------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        self._read = []
+
+    def claimed(self) -> list[Lot]:
+        """What this life had of the board and did not commit."""
+        return [*self._read, *self._again]
+
+    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
+        """The board remembers what was claimed, the journal how far that was read."""
+        super().restore(picture, earlier)
+        assert isinstance(earlier, SourceWork)
+        self._again = deque(earlier.claimed())

@@ -31,7 +31,7 @@ from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.policies import Policy
 from anabranch.runtime.simulation.board import Board
-from anabranch.runtime.simulation.channel import Items
+from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.clock import Clock
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
@@ -90,6 +90,8 @@ class World:
         self.table = table
         self.tracing = watch is not None
         self.trace_rows = 0
+        self.deadly = knobs.commit_s is not None
+        """Whether processes may die, so that instances keep journals."""
         self.ticking = True
         """Whether meters and policies are looked at."""
         self.instances: dict[InstanceId, Instance] = {}
@@ -130,6 +132,9 @@ class World:
                 me.progress.begin(preds, -math.inf)
             downward, owned = leading_to(routes, below), belonging_to(routes, me.me)
             me.feed(events.Founded(succs, preds, keeper, downward, owned))
+        for me in self.instances.values():
+            if me.journal is not None:
+                me.journal.commit()
 
     def _first_owners(self, name: OperatorName) -> Routes:
         keys = self.models[name].keyed
@@ -157,7 +162,7 @@ class World:
         elif chance < births.failing + births.few:
             ready, reason = n // 2, "not all were ready within the deadline"
         birth = (creator, ready, reason, creator.scaling.heritage(n))
-        self.clock.after(delay_s, self._born, birth)
+        creator.clock.after(delay_s, self._born, birth)
 
     def _born(self, birth: Birth) -> None:
         creator, n, reason, heritage = birth
@@ -207,10 +212,30 @@ class World:
     def paths(self) -> list[Path]:
         return list(self._paths.values())
 
+    def knock(self, knock: tuple[Channel, int]) -> None:
+        """Somebody dials an instance; its present life hears it."""
+        self.instances[knock[0].peer].neighbours.knocked(knock)
+
+    # -- lives -----------------------------------------------------------------------------
+
+    def replace(self, old: Instance, new: Instance) -> None:
+        """A new life of an instance takes the place of the last one."""
+        self.instances[new.me] = new
+        of = self.of[new.me.operator]
+        of[of.index(old)] = new
+        self.active[new.me.operator] += new.counted - old.counted
+
+    def discard(self, child: Instance) -> None:
+        """A process that nobody has heard of."""
+        del self.instances[child.me]
+        self.of[child.me.operator].remove(child)
+        self.living -= 1
+
     # -- what instances tell ---------------------------------------------------------------
 
     def began(self, me: Instance) -> None:
         self.active[me.me.operator] += 1
+        me.counted = True
         self.note(me, "began")
 
     def exited(self, me: Instance) -> None:
@@ -220,8 +245,9 @@ class World:
 
     def note(self, me: Instance, kind: str, detail: str = "") -> None:
         self.noted[kind] += 1
-        if kind in ("leaving", "finished"):
+        if kind in ("leaving", "finished") and me.counted:
             self.active[me.me.operator] -= 1
+            me.counted = False
         if self._note is not None:
             self._note(me, kind, detail)
 
@@ -245,7 +271,8 @@ class World:
         for name, board in self.boards.items():
             board.closed = True
             for me in list(self.of[name]):
-                me.work.kick()
+                if me.awake:
+                    me.clock.after(0.0, me.kick) if self.deadly else me.work.kick()
 
     # -- what is watched -------------------------------------------------------------------
 
@@ -257,13 +284,13 @@ class World:
             self._watch(me, event, before, done, cause)
         after = me.core.state
         if after is not before:
-            self._check_views(me)
+            self.check_views(me)
             if me.model.keyed is not None:
                 self._check_owners(me, before, after)
             if invariants.keeps(before) and not invariants.keeps(after):
                 self._check_keeper(me.me.operator)
 
-    def _check_views(self, x: Instance) -> None:
+    def check_views(self, x: Instance) -> None:
         """I1, I6, I7 between `x`, which has changed, and everybody else.
 
         Two who count each other break none of them, so only the other pairs go to the judge.

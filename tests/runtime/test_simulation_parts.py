@@ -21,10 +21,12 @@ from anabranch.runtime.simulation.clock import Clock
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.keyed_state import GroupState, Kept
+from anabranch.runtime.simulation.life import LifeClock
 from anabranch.runtime.simulation.lineage import Lineage
 from anabranch.runtime.simulation.links import Lane, Path
 from anabranch.runtime.simulation.models import BASE, Keys, Model, Timing, expand
 from anabranch.runtime.simulation.outbox import Branch, KeyedBranch
+from anabranch.runtime.simulation.repeats import Repeats
 
 
 def test_the_clock_keeps_time_and_the_order_of_asking() -> None:
@@ -46,6 +48,27 @@ def test_the_clock_gives_up_what_never_ends() -> None:
     clock.after(1.0, again)
     assert not clock.run(events_max=100)
     assert clock.done == 100
+
+
+def test_what_a_life_has_asked_for_dies_with_it() -> None:
+    clock, done = Clock(), list[Any]()
+    one, other = LifeClock(clock), LifeClock(clock)
+    one.after(1.0, done.append, "one")
+    other.at(1.0, done.append, "other")
+    one.over = True
+    assert clock.run(events_max=10)
+    assert done == ["other"]
+
+
+def test_what_a_stopped_process_has_asked_for_is_done_when_it_goes_on() -> None:
+    clock, done = Clock(), list[Any]()
+    life = LifeClock(clock)
+    for when_s in (1.0, 2.0, 9.0):
+        life.at(when_s, lambda asked_s: done.append((asked_s, clock.now)), when_s)
+    life.stopped_until_s = 5.0
+    assert life.stopped
+    assert clock.run(events_max=10)
+    assert done == [(1.0, 5.0), (2.0, 5.0), (9.0, 9.0)]
 
 
 class End:
@@ -308,3 +331,37 @@ def test_results_of_a_key_have_one_order_whoever_owns_it() -> None:
     assert [made.birth("sum", n)[:2] for n in (10, 20)] == [(1, 1.0), (2, 2.0)]
     made.take_all(B, "sum", [10, 20])
     assert made.disorder == {"out": "out.1 takes 20 of key 0 of sum after a later one"}
+
+
+def test_a_turn_that_has_died_is_forgotten_by_the_lineage() -> None:
+    made, place, turn = lineage(), ("sum", 0), list[Any]()
+    assert made.take(place, "split", 1) == ""
+    assert [made.take(place, "split", n, turn) for n in (2, 3)] == ["", ""]
+    made.undo(turn)
+    assert [made.take(place, "split", n) for n in (2, 3)] == ["", ""]
+    assert made.take(place, "split", 1) != ""
+
+
+def repeats_up_to(*due: tuple[InstanceId, int]) -> Repeats:
+    return Repeats(due)
+
+
+def test_nothing_new_is_ready_before_all_repeats_have_come() -> None:
+    repeats = repeats_up_to((A, 2))
+    repeats.take(B, 9, "new")
+    repeats.take_word(lambda: None)
+    assert repeats.ready() == []
+    repeats.take(A, 1, "tuples")
+    assert repeats.ready() == ["tuples"]
+    repeats.take(A, 2, "message")
+    repeats.take(A, 3, "newer")
+    assert repeats.ready()[:3] == ["message", "new", "newer"]
+    assert not repeats.due
+
+
+def test_repeats_are_ready_in_the_order_in_which_their_messages_were_handled() -> None:
+    repeats = repeats_up_to((A, 2), (B, 4), (A, 5))
+    for peer, number in ((B, 3), (B, 4), (A, 1), (A, 2), (A, 3)):
+        repeats.take(peer, number, (peer, number))
+    assert repeats.ready() == [(A, 1), (A, 2), (B, 3), (B, 4), (A, 3)]
+    assert list(repeats.due) == [(A, 5)]

@@ -112,7 +112,7 @@ def _state_before_all_is_sent(self: Progress, watermark: float) -> None:
     self._state(watermark)
 
 
-def _out_of_turn(self: Instance, do: Callable[[], None]) -> None:
+def _out_of_turn(self: Instance, do: Callable[[], None], channel: object = None) -> None:
     do()
 
 

@@ -36,6 +36,29 @@ def test_invalid_seeds_are_kept_with_their_worlds_and_commands(
     assert first["command"] in capsys.readouterr().out
 
 
+def test_a_lapse_of_a_driver_is_broken_like_a_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keep = tmp_path / "failing.json"
+    arguments = ["--seeds", "5", "--jobs", "1", "--crashes", "all", "--keep", str(keep)]
+    assert swarm.main(arguments) == 0
+    assert swarm.main([*arguments, "--break", "acknowledges on receipt"]) == 1
+    first = json.loads(keep.read_text())["failing"][0]
+    command = f"anabranch replay {first['seed']} --crashes all --break 'acknowledges on receipt'"
+    assert first["command"] == command
+    assert first["deaths"] > 0
+    assert command in capsys.readouterr().out
+
+
+def test_mutants_that_are_missed_fail(capsys: pytest.CaptureFixture[str]) -> None:
+    assert swarm.main(["--mutants", "--seeds", "1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2][0] == "acknowledges on receipt"
+    assert lines[1].startswith("    seed 0: ")
+    assert "    not in 1 seeds" in lines
+    assert " lapses are found out" in lines[-1]
+
+
 def test_minutes_bound_a_swarm_without_a_number_of_seeds(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

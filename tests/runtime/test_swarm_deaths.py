@@ -1,0 +1,153 @@
+"""Worlds in which processes die: each next life goes on where the last one had committed, and every
+duty about that which a driver neglects is found out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from anabranch.protocol.states import Active
+from anabranch.runtime.simulation import audit
+from anabranch.runtime.simulation.deaths import SUSPECTED_S
+from anabranch.runtime.simulation.happenings import Damage, Trouble
+from anabranch.runtime.simulation.lapses import LAPSES, Lapse, lapse_named, neglected
+from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.story import told
+from anabranch.runtime.simulation.swarm import first_found
+from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
+
+SEEDS = 120
+LAPSE_SEEDS = 250
+FOUND_LATE = {
+    "keeps children that nobody knows",
+    "puts words before repeats",
+    "takes repeats in any order",
+    "says event time before Restarted",
+}
+"""They need many hundred seeds; `scripts/swarm.py --mutants` finds them."""
+
+
+def trouble(
+    damage: Damage, at_s: float, whom: float, last_s: float, factor: float = 0.0
+) -> Trouble:
+    return Trouble(at_s=at_s, damage=damage, whom=whom, last_s=last_s, factor=factor)
+
+
+def deadly(seed: int, *troubles: Trouble) -> Scene:
+    """The world of a seed with these troubles only."""
+    scene = draw(seed, crashes="none")
+    knobs = replace(scene.knobs, commit_s=scene.net.latency_s)
+    return replace(scene, troubles=troubles, knobs=knobs)
+
+
+def test_worlds_in_which_processes_die_are_valid_and_most_prove_something() -> None:
+    outcomes = [Trial(draw(seed, crashes="all")).run() for seed in range(SEEDS)]
+    assert [o for o in outcomes if o.verdict is Verdict.INVALID] == []
+    assert sum(o.verdict is Verdict.VALID for o in outcomes) > 0.8 * SEEDS
+    assert sum(o.deaths for o in outcomes) > 5 * SEEDS
+    assert sum(o.joins for o in outcomes) > SEEDS
+    assert sum(o.moves for o in outcomes) > SEEDS / 2
+
+
+def test_a_large_world_in_which_processes_die_is_valid() -> None:
+    outcome = Trial(draw(3, "large", "all")).run()
+    assert (outcome.verdict, outcome.reason) == (Verdict.VALID, "")
+    assert outcome.deaths > 40
+
+
+def test_some_of_the_seeds_have_deaths_and_the_others_are_what_they_were() -> None:
+    scenes = [(draw(seed), draw(seed, crashes="none")) for seed in range(200)]
+    assert 50 < sum(some != none for some, none in scenes) < 110
+    assert all(none.knobs.commit_s is None for _, none in scenes)
+    kinds = {t.damage for some, _ in scenes for t in some.troubles}
+    assert kinds >= {"crash", "host", "power", "stop"}
+
+
+@pytest.mark.parametrize("damage", ["crash", "host", "power"])
+def test_no_death_loses_or_doubles_a_tuple(damage: Damage) -> None:
+    deaths = 0
+    for seed in range(12):
+        step_s = draw(seed).safety_s / 12
+        troubles = (trouble(damage, i * step_s, i * 0.37 % 1, 0.3 * step_s) for i in range(1, 12))
+        outcome = Trial(deadly(seed, *troubles)).run()
+        assert outcome.reason in ("", "nothing scaled"), (seed, outcome.reason)
+        deaths += outcome.deaths
+    assert deaths > 100
+
+
+def test_who_dies_while_it_is_resumed_is_resumed_later() -> None:
+    again = [trouble("crash", 0.05 + 0.001 * i, 0.0, 0.02) for i in range(5)]
+    _, story = told(deadly(1, *again))
+    lives = [row.text for row in story.rows if " is resumed, life " in row.text]
+    assert lives == ["O0.0 is resumed, life 6"]
+
+
+def stopped(last_s: float) -> tuple[Trial, Outcome]:
+    scene = deadly(1, trouble("stop", 0.05, 0.0, 0.1, factor=last_s))
+    trial = Trial(replace(scene, decisions=()))
+    return trial, trial.run()
+
+
+def test_who_is_stopped_for_long_is_killed_and_resumed() -> None:
+    trial, outcome = stopped(30.0)
+    assert outcome.reason in ("", "nothing scaled")
+    assert (outcome.deaths, trial.troubles.deaths.suspected) == (1, 1)
+    assert outcome.at_s < 300
+
+
+def test_who_is_stopped_for_a_short_while_goes_on() -> None:
+    trial, outcome = stopped(0.8 * SUSPECTED_S)
+    assert outcome.reason in ("", "nothing scaled")
+    assert (trial.troubles.made, outcome.deaths) == (1, 0)
+
+
+def test_who_is_slow_is_not_suspected() -> None:
+    slow = trouble("slow", 0.0, 0.0, 10.0, factor=1000.0)
+    scene = replace(deadly(1, slow), hosts=((1.0, math.inf),), decisions=())
+    outcome = Trial(scene).run()
+    assert outcome.reason in ("", "nothing scaled")
+    assert outcome.deaths == 0
+
+
+def test_who_was_stopped_itself_suspects_nobody() -> None:
+    """Everybody is stopped for as long: they all find each other silent, and wrongly so."""
+    scene = deadly(1, *(trouble("stop", 0.05, whom / 16, 0.1, factor=30.0) for whom in range(16)))
+    outcome = Trial(replace(scene, decisions=())).run()
+    assert outcome.reason in ("", "nothing scaled")
+    assert outcome.deaths == 0
+
+
+def test_the_audit_sees_a_process_that_is_not_resumed() -> None:
+    trial = Trial(replace(draw(1, crashes="all"), decisions=()))
+    world = trial.world
+    world.found(trial.scene.counts)
+    assert world.clock.run(until_s=0.05, events_max=10_000)
+    me = next(i for i in world.instances.values() if isinstance(i.core.state, Active))
+    trial.troubles.deaths.kill(me, "a test", math.inf, abrupt=True)
+    assert f"L1: {me.me} is dead for ever" in list(audit.at_rest(world))
+
+
+@pytest.mark.parametrize(
+    "lapse", [x for x in LAPSES if x.name not in FOUND_LATE], ids=lambda lapse: lapse.name
+)
+def test_a_lapse_is_found_out_within_a_few_hundred_seeds(lapse: Lapse) -> None:
+    outcome = first_found(lapse, LAPSE_SEEDS)
+    assert outcome is not None
+
+
+def test_a_lapse_ends_with_what_it_was_wanted_for() -> None:
+    lapse = lapse_named("acknowledges on receipt")
+    assert lapse is not None
+    right = vars(lapse.where)[lapse.attribute]
+    with neglected(lapse):
+        assert vars(lapse.where)[lapse.attribute] is lapse.broken
+    assert vars(lapse.where)[lapse.attribute] is right
+
+
+def test_lapses_are_named_by_any_part_that_only_one_has() -> None:
+    assert lapse_named("ON RECEIPT") == LAPSES[0]
+    assert lapse_named("acknowledges") is None
+    assert lapse_named("R7") is None
+    assert {lapse.name for lapse in LAPSES} >= FOUND_LATE

@@ -149,6 +149,15 @@ DEEP = _scopes(
     "1,2,2,2 moves=3 tuples=2 keyed=1,2,3",
     "1,2,1 leaves=2 fresh=1 sibling=1 moves=1 keyed=1",
     "1,2,1 joins=1 leaves=1 moves=1 tuples=1 keyed=1 finish slow",
+    # Processes die.
+    "1,1,1 joins=2 leaves=2 tuples=1 crashes=3 finish spawn",
+    "1,2,1 joins=1 leaves=2 fresh=1 sibling=1 crashes=3 spawn",
+    "1,2,1 joins=1 leaves=1 moves=1 tuples=2 crashes=1 keyed=1",
+    "2,2,1 leaves=1 moves=1 tuples=2 crashes=2 groups=2 keyed=1",
+    "1,1,1 joins=1 leaves=1 tuples=2 crashes=1 batch=2 groups=2 scalable=1 keyed=1 spawn",
+    "1,2,2 joins=1 leaves=1 moves=1 tuples=1 crashes=1 keyed=1,2",
+    "1,2,2 moves=2 tuples=2 crashes=3 keyed=1,2 slow",
+    "1,2,1 leaves=1 moves=1 sibling=1 tuples=2 crashes=2 keyed=1 finish",
 )
 """Minutes in all, on two cores."""
 

@@ -24,6 +24,15 @@ def test_an_own_scope_is_searched_and_counted() -> None:
     assert "nothing found" in done.output
 
 
+def test_processes_die_where_that_is_asked_for() -> None:
+    done = verify("--instances", "1,2,1", "--keyed", "1", "--moves", "1", "--crashes", "1")
+    assert done.exit_code == 0
+    assert "1,2,1 moves=1 crashes=1 keyed=1" in done.output
+    mortal = int(done.output.splitlines()[-1].split()[2].replace(",", ""))
+    immortal = verify("--scope", "1,2,1 moves=1 keyed=1").output.splitlines()[-1].split()[2]
+    assert mortal > int(immortal.replace(",", ""))
+
+
 def test_a_scope_in_words_is_searched_too() -> None:
     done = verify("--scope", "1,1 joins=1 tuples=1", "--scope", "2,1 tuples=1 finish")
     assert done.exit_code == 0

@@ -95,6 +95,14 @@ def test_walks_of_a_large_scope_with_keyed_operators_find_nothing() -> None:
         assert walker.walk(seed, eagerness=0.2).fault == ""
 
 
+def test_walks_among_processes_that_die_find_nothing() -> None:
+    text = "2,3,3,2 joins=3 leaves=3 sibling=1 moves=5 crashes=8 tuples=6 batch=2 groups=3"
+    walker = Walker(Shipped(), Scope.parse(f"{text} keyed=1,2 finish spawn slow"))
+    for seed in range(8):
+        assert walker.walk(seed, eagerness=0.2).fault == ""
+    assert walker.sites.deaths
+
+
 def test_walks_find_broken_rules_out() -> None:
     (variant,) = (v for v in VARIANTS if v.name.startswith("R6: LEAVE and EOS"))
     walker = Walker(variant.machine(), Scope.parse("1,2,1 joins=1 leaves=2 tuples=2"))

@@ -44,9 +44,9 @@ class Board(Generic[Holder]):
         self._splits: Iterator[Split] | None = splits
         self._fault: Exception | None = None
         self._open = open
-        self._returned: deque[Split] = deque()
-        self._held: dict[Holder, Held] = {}
-        self._claims = 0
+        self.returned: deque[Split] = deque()
+        self.held: dict[Holder, Held] = {}
+        self.claims = 0
         self._hungry: dict[Holder, None] = {}
         self.progress = 0.0
         """How much has been read, in the unit of `Source.size`."""
@@ -54,21 +54,26 @@ class Board(Generic[Holder]):
 
     @property
     def ended(self) -> bool:
-        return not (self._held or self._returned or self._open or self._splits is not None)
+        return not (self.held or self.returned or self._open or self._splits is not None)
 
     @property
     def holders(self) -> tuple[Holder, ...]:
-        return tuple(self._held)
+        return tuple(self.held)
 
     def holds(self, holder: Holder) -> Split | None:
         """The split that `holder` reads, as it was when claimed."""
-        held = self._held.get(holder)
+        held = self.held.get(holder)
         return None if held is None else held.split
 
     def number(self, holder: Holder) -> int:
         """Of the claim that `holder` has; 0 if it holds nothing."""
-        held = self._held.get(holder)
+        held = self.held.get(holder)
         return 0 if held is None else held.number
+
+    def progress_of(self, holder: Holder) -> float:
+        """How far `holder` has come with its split, as far as it has told."""
+        held = self.held.get(holder)
+        return 0.0 if held is None else held.progress
 
     def claim(self, holder: Holder) -> Split | None:
         """The next split; for one that holds a split the same again, to be read from its start.
@@ -77,22 +82,22 @@ class Board(Generic[Holder]):
         Raises what the source's iterator raises: then the rest of the input cannot be had, and
         the board never counts as ended.
         """
-        if holder in self._held:
+        if holder in self.held:
             return self._again(holder)
-        split = self._returned.popleft() if self._returned else self._pull()
+        split = self.returned.popleft() if self.returned else self._pull()
         if split is None:
             if not self.ended:
                 self._hungry[holder] = None
             return None
         self._hungry.pop(holder, None)
-        self._claims += 1
-        self._held[holder] = Held(split, self._claims)
+        self.claims += 1
+        self.held[holder] = Held(split, self.claims)
         return split
 
     def advance(self, holder: Holder, amount: float) -> None:
         """`holder` has read on by `amount`; late news of one that holds nothing is ignored."""
-        if holder in self._held:
-            self._held[holder].progress += amount
+        if holder in self.held:
+            self.held[holder].progress += amount
             self.progress += amount
 
     def release(
@@ -106,19 +111,19 @@ class Board(Generic[Holder]):
         """
         if number and number != self.number(holder):
             return ()
-        if holder not in self._held:
+        if holder not in self.held:
             raise BoardError(f"{holder} releases a split but holds none")
-        del self._held[holder]
+        del self.held[holder]
         self.progress += progress
         if remainder is not None and not self.input_ended_early:
-            self._returned.append(remainder)
+            self.returned.append(remainder)
         return self._news()
 
     def publish(self, split: Split) -> tuple[Holder, ...]:
         """A split that the source's iterator did not give. Returns whom to tell."""
         if not self._open:
             raise BoardError("a split is published on a board that has been closed")
-        self._returned.append(split)
+        self.returned.append(split)
         return self._news()
 
     def close(self) -> tuple[Holder, ...]:
@@ -133,11 +138,11 @@ class Board(Generic[Holder]):
         """
         self.input_ended_early = True
         self._splits = None
-        self._returned.clear()
+        self.returned.clear()
         return self.close()
 
     def _again(self, holder: Holder) -> Split:
-        held = self._held[holder]
+        held = self.held[holder]
         self.progress -= held.progress
         held.progress = 0.0
         return held.split
@@ -158,7 +163,7 @@ class Board(Generic[Holder]):
 
     def _news(self) -> tuple[Holder, ...]:
         """Those who asked in vain, if there is something to say to them."""
-        if not (self._returned or self.ended):
+        if not (self.returned or self.ended):
             return ()
         hungry = tuple(self._hungry)
         self._hungry.clear()

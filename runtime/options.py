@@ -37,6 +37,13 @@ class Options:
     again. `auto` forks while this process has one thread; `fork` does so in any case, at the
     risk that a lock which another thread holds stays locked in the instances."""
     import_deadline_s: float = 120.0
+    state: Path | None = None
+    """Folder in which the run is kept, so that it can be resumed when all its processes are gone;
+    removed when it is complete. None: the run outlives its instances, not this process."""
+    resume: bool = False
+    """Go on with the run in `state` that was killed, was stopped or has failed."""
+    fresh: bool = False
+    """Give up the run in `state`, if there is one, and begin anew."""
     hang_s: float | None = None
     """End the process of an instance that has neither said anything nor used processor time for
     so long, and resume it in a new one; None: only tell it, for it may wait for a good reason."""
@@ -49,6 +56,10 @@ class Options:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.hang_s is not None and not self.hang_s > 0:
             raise PipelineError(f"hang_s must be above 0, got {self.hang_s}")
+        if (self.resume or self.fresh) and self.state is None:
+            raise PipelineError("resume and fresh need state, the folder in which the run is kept")
+        if self.resume and self.fresh:
+            raise PipelineError("either resume or fresh, not both")
         if self.warm < 0:
             raise PipelineError(f"warm must be 0 or more, got {self.warm}")
         if self.seed is not None and not -(2**63) <= self.seed < 2**63:

@@ -28,6 +28,8 @@ Examples:
   anabranch run sensors.py --duration 60
   anabranch run storm.py --scale-script "every 0.1 from 1 to 60: * duplicate"
   cat lines.txt | anabranch run count.py --json | jq .ledger
+  anabranch run headlines.py --state headlines.state            # after a power cut:
+  anabranch run headlines.py --state headlines.state --resume
 
 \b
 Ctrl-C ends the input and lets everything read so far come out; a second one stops at once.
@@ -71,6 +73,14 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
     show_default=True,
     help="Idle processes kept ready.",
 )
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Keep the run in DIR, so that it can be resumed after a power cut or kill -9.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the run in --state DIR.")
+@click.option("--fresh", is_flag=True, help="Give up the run in --state DIR and begin anew.")
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
 def command(
@@ -83,9 +93,13 @@ def command(
     scale_script: str | None,
     transport: str,
     warm: int,
+    state: Path | None,
+    resume: bool,
+    fresh: bool,
     seed: int | None,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
+    _check_state(state, resume, fresh)
     planned = plan(target, settings, scale_script, quiet=as_json)
     if as_json and planned.stdout_sink:
         raise WrongUsage(
@@ -94,7 +108,14 @@ def command(
         )
     out = sys.stderr if as_json or planned.stdout_sink else sys.stdout
     options = planned.options(
-        report=report, duration_s=duration, transport=transport, warm=warm, seed=seed
+        report=report,
+        duration_s=duration,
+        transport=transport,
+        warm=warm,
+        state=state,
+        resume=resume,
+        fresh=fresh,
+        seed=seed,
     )
     code = _carry_out(planned, options, out, as_json)
     context.exit(code)
@@ -122,7 +143,7 @@ def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> i
             if not is_about(error, planned.loaded.path):
                 raise
             raise WrongUsage(explain(error, planned.loaded.path)) from None
-    _conclude(report, planned, out, as_json)
+    _conclude(report, planned, options, out, as_json)
     if report.ended == "stopped":
         return INTERRUPTED
     return DONE if report.ok else FAILED
@@ -141,10 +162,21 @@ def _view(out: TextIO) -> View:
     return LiveView(Console(file=out))
 
 
-def _conclude(report: Report, planned: Plan, out: TextIO, as_json: bool) -> None:
+def _check_state(state: Path | None, resume: bool, fresh: bool) -> None:
+    if (resume or fresh) and state is None:
+        which = "--resume" if resume else "--fresh"
+        raise WrongUsage(f"{which} needs the folder in which the run was kept: --state DIR")
+    if resume and fresh:
+        raise WrongUsage("--resume goes on with a run, --fresh gives it up; use one of them")
+
+
+def _conclude(report: Report, planned: Plan, options: Options, out: TextIO, as_json: bool) -> None:
+    from anabranch.runtime.live.state_dir import kept_in
     from anabranch.views.summary import summary
 
     lines = summary(report, planned.pipeline.dead_letters_path)
+    if kept_in(options.state):
+        lines.append(f"the run is kept in {options.state}: --resume goes on with it")
     try:
         with _telling(out):
             click.echo("\n".join(lines), file=out)

@@ -25,6 +25,7 @@ def summary(report: Report, dead_letters: Path) -> list[str]:
     if report.ledger.dead_letters:
         lines += _dead(report, dead_letters)
     lines += _late(report)
+    lines += _deaths(report)
     return lines
 
 
@@ -78,6 +79,16 @@ def _ledger(report: Report) -> list[str]:
     lines += [f"        {fault}" for fault in ledger.faults[:FAULTS_SHOWN]]
     more = len(ledger.faults) - FAULTS_SHOWN
     return [*lines, f"        and {more} more"] if more > 0 else lines
+
+
+def _deaths(report: Report) -> list[str]:
+    """Nothing is lost by them, but they should be seen."""
+    died = [(o.name, o.deaths) for o in report.operators if o.deaths]
+    if not died:
+        return []
+    total = sum(n for _, n in died)
+    where = ", ".join(f"{name} {count(n)}" for name, n in died)
+    return [f"{plural(total, 'process', 'processes')} died and went on in new ones: {where}"]
 
 
 FATES = {"bury": "dead letters", "emit": "told as ab.Late", "drop": "dropped"}

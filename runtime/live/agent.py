@@ -4,7 +4,7 @@ It makes processes, tells the first ones who their neighbours are, keeps the boa
 and listens. It is no master: it takes no decision of scaling, no tuple passes through it, and
 instances join and leave among themselves.
 
-    begin ── parent, services, founders from the sinks up ──▶ running
+    begin ── parent, services, founders from the sinks up, or all that lived ──▶ running
     running ── a process ends early ──▶ running, with a new one in its place (see `lives`)
             ── all instances gone ──▶ completed      an instance says that it failed ──▶ failed
             ── stop() ──▶ stopped                    (the first of these counts)
@@ -22,7 +22,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,12 +32,14 @@ from typing import Any
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live.agent_journal import Begun, Listens
 from anabranch.runtime.live.attendants import Attendants
-from anabranch.runtime.live.boards import Boards
+from anabranch.runtime.live.beginning import found, orders_of, resume
+from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
+from anabranch.runtime.live.chronicle import Chronicle
 from anabranch.runtime.live.forker import Forker, ForkError
-from anabranch.runtime.live.genesis import genesis_of, waves
 from anabranch.runtime.live.hearing import Hearing
-from anabranch.runtime.live.lives import DEFAULT_DELIVERY, Lives
+from anabranch.runtime.live.lives import Lives
 from anabranch.runtime.live.messages import EndInput
 from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.live.recorder import Recorder
@@ -46,10 +48,12 @@ from anabranch.runtime.live.run_dir import RunDir
 from anabranch.runtime.live.scripted import follow
 from anabranch.runtime.live.spawner import Spawner
 from anabranch.runtime.live.starter import Orders, Starter, StartError
+from anabranch.runtime.live.state_dir import StateDir, as_before
 from anabranch.runtime.live.suspicion import Suspicion
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
 from anabranch.runtime.options import Options
+from anabranch.runtime.status import id_to_wire
 
 SEED_BITS = 32
 UNUSED_AFTER_S = 2.0
@@ -64,26 +68,40 @@ class Outcome:
 
 
 class Agent:
-    """To be made and used inside one running event loop. `parent` belongs to it from then on."""
+    """To be made and used inside one running event loop. `parent` and `state` belong to it from
+    then on."""
 
-    def __init__(self, pipeline: Pipeline, options: Options, parent: ParentProcess) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        options: Options,
+        parent: ParentProcess,
+        state: StateDir | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
+        resumed = None if state is None else state.resumed
+        if resumed is not None:
+            options = as_before(options, resumed)
         self.pipeline = pipeline
         self.options = options
         self.seed = secrets.randbits(SEED_BITS) if options.seed is None else options.seed
         self.phase = "starting"
         self.started_s = time.monotonic()
         self.started_at = datetime.now().astimezone()
+        if resumed is not None:
+            self.started_at = datetime.fromisoformat(resumed.started_at)
         self.started: asyncio.Future[None] = loop.create_future()
         """Done when every founder is ready; cancelled if the run ends before."""
-        self.run_dir = RunDir()
-        self.state_dir = self.run_dir.path / "state"
-        self.state_dir.mkdir(mode=0o700)
-        self.roster = Roster(pipeline)
+        self.run_dir = RunDir(None if resumed is None else Path(resumed.run_dir))
+        self.chronicle = Chronicle(self, state)
+        self.log = self.chronicle.log
+        self.roster = Roster(pipeline, self.log)
         self.recorder = Recorder(pipeline.operators, options.limits.status_period_s)
-        self.boards = Boards(pipeline, self.send)
+        self.boards = Boards(pipeline, self.send, self.log)
         self.tasks = Tasks(self._crashed)
-        self.forker = Forker(parent, options.on_output or _show, self._parent_lost)
+        self.say = options.on_output or _show
+        """What instances print, and what the agent has to tell the user."""
+        self.forker = Forker(parent, self.say, self._parent_lost)
         self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
         deadline_s = options.limits.start_deadline_s
         self.lives = Lives(self)
@@ -148,6 +166,11 @@ class Agent:
         """How the run ends is decided: whatever dies from now on stays dead."""
         return self._outcome.done()
 
+    @property
+    def now_s(self) -> float:
+        """Since the run began."""
+        return round(time.monotonic() - self.started_s, 4)
+
     def send(self, instance: InstanceId, message: Any) -> None:
         member = self.roster.get(instance)
         if member is not None and member.process is not None:
@@ -155,9 +178,13 @@ class Agent:
 
     async def start_member(self, member: Member) -> None:
         """Give it a process, and return when that is ready. Raises `StartError`."""
-        address = self.services.address_for(member.id.operator)
-        journal = self._journal_of(member.id) if self.lives.are_kept else None
+        operator, wire = member.id.operator, id_to_wire(member.id)
+        address = self.services.address_for(operator)
+        keeps = self.lives.are_kept
+        journal = self.chronicle.journal_of(operator, member.id.number) if keeps else None
+        self.log(Begun(id=wire, life=member.life, genesis=member.genesis))
         await self.starter.start(member, self._orders.assign(member, address, journal))
+        self.log(Listens(id=wire, address=member.address))
         if self.boards.has_ended_early(member.id.operator):
             self.send(member.id, EndInput())
 
@@ -170,8 +197,8 @@ class Agent:
             self._set_the_clock()
             self.pool.refill()
             await self.services.start(self._orders)
-            await self._found()
-        except (ForkError, StartError) as error:
+            await (found(self) if self.chronicle.resumed is None else resume(self))
+        except (ForkError, StartError, InputChanged, SplitsError) as error:
             self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {error}"))
             return
         if self._outcome.done():
@@ -179,6 +206,7 @@ class Agent:
         self.phase = "running"
         self.started.set_result(None)
         self.tasks.start("sampler", self._sample())
+        self.tasks.start("time", self.chronicle.keep_time())
         if self.lives.are_kept:
             self.tasks.start("suspicion", self.suspicion.watch())
         if self.options.script is not None:
@@ -189,45 +217,14 @@ class Agent:
         self.check_complete()
 
     def _set_the_clock(self) -> None:
-        self.started_s = time.monotonic()
-        self.started_at = datetime.now().astimezone()
-        self._orders = Orders(
-            pipeline=self.pipeline.name,
-            run_dir=self.run_dir.path,
-            started_s=self.started_s,
-            token=secrets.token_bytes(32),
-            transport=self.options.transport,
-            host=self.options.host,
-            seed=self.seed,
-            scaling=self.options.decides,
-            limits=self.options.limits,
-            delivery=getattr(self.pipeline, "delivery", DEFAULT_DELIVERY),
-            state_dir=self.state_dir,
-        )
-
-    async def _found(self) -> None:
-        """From the sinks up: an instance that starts finds its successors listening."""
-        founders: dict[str, list[Member]] = {
-            o.name: self.roster.found(o) for o in self.pipeline.operators.values()
-        }
-        for wave in waves(self.pipeline):
-            members = [m for operator in wave for m in founders[operator.name]]
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for member in members:
-                        group.create_task(self._found_one(member, founders), name=member.text)
-            except ExceptionGroup as errors:
-                raise errors.exceptions[0] from None
-
-    async def _found_one(self, member: Member, founders: Mapping[str, list[Member]]) -> None:
-        member.genesis = genesis_of(member, self.pipeline, founders)
-        await self.start_member(member)
-        self.roster.activate(member)
-
-    def _journal_of(self, instance: InstanceId) -> Path:
-        """By the operator's place: its name may be too long for a file together with the rest."""
-        place = list(self.pipeline.operators).index(instance.operator)
-        return self.state_dir / "journals" / f"{place}.{instance.number}.journal"
+        passed_s = 0.0
+        if self.chronicle.resumed is not None:
+            passed_s = self.chronicle.read()
+        self.started_s = time.monotonic() - passed_s
+        self._orders = orders_of(self)
+        if self.chronicle.resumed is None:
+            self.started_at = datetime.now().astimezone()
+            self.chronicle.begin(self._orders)
 
     def check_complete(self) -> None:
         living = self.roster.living()
@@ -264,9 +261,14 @@ class Agent:
         async with AsyncExitStack() as endings:
             # From the last to the first, and each of them even if another one fails.
             endings.callback(self.run_dir.remove)
+            endings.callback(self._close_chronicle)
             endings.push_async_callback(self.tasks.cancel_all)
             endings.push_async_callback(self.forker.stop)
             self.recorder.sample(time.monotonic() - self.started_s, self.instances())
+
+    def _close_chronicle(self) -> None:
+        ended = self._outcome.result().ended if self._outcome.done() else "cancelled"
+        self.chronicle.close(completed=ended == "completed" and self._late_failure is None)
 
     # -- tasks -----------------------------------------------------------------------------
 

@@ -1,32 +1,73 @@
-"""The boards of all sources of the run, and the news about them for instances that wait."""
+"""The boards of all sources of the run, and the news about them for instances that wait.
+
+What is claimed and released is recorded before anybody is told. When a run is resumed, the splits
+are pulled from the sources again and must be the same: the input may not change meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
+
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.board import Board
+from anabranch.runtime.board import Board, Held
 from anabranch.runtime.ends import Source, Split
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.agent_journal import (
+    BoardPicture,
+    Claimed,
+    EndedEarly,
+    Record,
+    Released,
+)
 from anabranch.runtime.live.messages import SplitAnswer, Splits
+from anabranch.runtime.status import id_from_wire, id_to_wire
 
 
 class SplitsError(Exception):
     """A source cannot say its next split. The message names the operator."""
 
 
-class Boards:
-    """`send(instance, message)` reaches an instance over its link."""
+class InputChanged(Exception):
+    """The input of a resumed run is not what it was. The message names the operator."""
 
-    def __init__(self, pipeline: Pipeline, send: Callable[[InstanceId, Any], None]) -> None:
+
+class Pulled(Iterator[Split]):
+    """The splits of a source, counted, with a digest of those that were pulled."""
+
+    def __init__(self, splits: Iterator[Split]) -> None:
+        self._splits = splits
+        self.count = 0
+        self.digest = 0
+
+    def __next__(self) -> Split:
+        split = next(self._splits)
+        self.count += 1
+        self.digest = zlib.crc32(msgspec.msgpack.encode(split), self.digest)
+        return split
+
+
+class Boards:
+    """`send(instance, message)` reaches an instance over its link; `log` gets every change."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        send: Callable[[InstanceId, Any], None],
+        log: Callable[[Record], None],
+    ) -> None:
         self._send = send
+        self._log = log
         self._sources: dict[str, Source] = {
             o.name: o.source for o in pipeline.operators.values() if o.source is not None
         }
         self._sizes = {name: source.size() for name, source in self._sources.items()}
+        self._pulled = {name: Pulled(source.splits()) for name, source in self._sources.items()}
         self._boards: dict[str, Board[InstanceId]] = {
-            name: Board(source.splits(), open=source.service is not None)
+            name: Board(self._pulled[name], open=source.service is not None)
             for name, source in self._sources.items()
         }
         self._served = {n for n, source in self._sources.items() if source.service is not None}
@@ -34,18 +75,33 @@ class Boards:
     def claim(self, holder: InstanceId) -> SplitAnswer:
         """Raises `SplitsError` if the source fails."""
         board = self._boards[holder.operator]
+        before = board.number(holder)
         try:
             split = board.claim(holder)
         except Exception as error:
             reason = f"{type(error).__name__}: {error}"
             raise SplitsError(f"source {holder.operator!r} cannot go on: {reason}") from error
+        number = board.number(holder)
+        if split is not None and number != before:
+            self._log(Claimed(id=id_to_wire(holder), split=split, number=number))
         ended = split is None and board.ended
-        return SplitAnswer(split=split, ended=ended, number=board.number(holder))
+        return SplitAnswer(split=split, ended=ended, number=number)
 
     def release(
         self, holder: InstanceId, remainder: Split | None, progress: float, number: int
     ) -> None:
         board = self._boards[holder.operator]
+        number = number or board.number(holder)
+        told = board.progress_of(holder)
+        if board.holds(holder) is not None and number == board.number(holder):
+            self._log(
+                Released(
+                    id=id_to_wire(holder),
+                    remainder=remainder,
+                    progress=told + progress,
+                    number=number,
+                )
+            )
         self._tell(board.release(holder, remainder, progress, number))
 
     def advance(self, holder: InstanceId, amount: float) -> None:
@@ -64,8 +120,51 @@ class Boards:
         self._tell(self._boards[operator].close())
 
     def end_input(self, operator: str) -> None:
+        self._log(EndedEarly(operator=operator))
         self._served.discard(operator)
         self._tell(self._boards[operator].end_input())
+
+    # -- of a resumed run --------------------------------------------------------------------
+
+    def claim_again(self, holder: InstanceId, split: Split, number: int) -> None:
+        """What was claimed before. Raises `InputChanged`, `SplitsError`."""
+        answer = self.claim(holder)
+        if answer.number != number or not _same(answer.split, split):
+            raise InputChanged(
+                f"the input of source {holder.operator!r} has changed since: where {split} came, "
+                f"there is {answer.split or 'nothing'} now"
+            )
+
+    def pictures(self) -> Iterator[BoardPicture]:
+        for name, board in self._boards.items():
+            yield BoardPicture(
+                operator=name,
+                pulled=self._pulled[name].count,
+                digest=self._pulled[name].digest,
+                returned=list(board.returned),
+                held=[
+                    (id_to_wire(h), s.split, s.number, s.progress) for h, s in board.held.items()
+                ],
+                claims=board.claims,
+                progress=board.progress,
+                ended_early=board.input_ended_early,
+            )
+
+    def restore(self, picture: BoardPicture) -> None:
+        """Raises `InputChanged`."""
+        pulled, board = self._pulled[picture.operator], self._boards[picture.operator]
+        while pulled.count < picture.pulled and next(pulled, None) is not None:
+            pass
+        if (pulled.count, pulled.digest) != (picture.pulled, picture.digest):
+            raise InputChanged(
+                f"the input of source {picture.operator!r} has changed since: its first "
+                f"{picture.pulled} parts are not what they were"
+            )
+        board.returned.extend(picture.returned)
+        board.held = {id_from_wire(h): Held(s, n, p) for h, s, n, p in picture.held}
+        board.claims, board.progress = picture.claims, picture.progress
+        if picture.ended_early:
+            self.end_input(picture.operator)
 
     def is_served(self, operator: str) -> bool:
         """Whether a service may still publish splits for this operator."""
@@ -85,3 +184,8 @@ class Boards:
     def _tell(self, holders: Iterable[InstanceId]) -> None:
         for holder in holders:
             self._send(holder, Splits())
+
+
+def _same(a: Split | None, b: Split) -> bool:
+    """As they are on the wire: a tuple and a list are the same there."""
+    return msgspec.msgpack.encode(a) == msgspec.msgpack.encode(b)

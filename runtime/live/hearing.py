@@ -9,6 +9,7 @@ import msgspec
 
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.agent_journal import Final
 from anabranch.runtime.live.boards import SplitsError
 from anabranch.runtime.live.roster import KNOWN, LIVING, Member, Phase
 from anabranch.runtime.live.watch import describe_end
@@ -89,7 +90,7 @@ class Hearing:
         elif note.event == "no_keeper":
             if not member.keeper:
                 return
-            member.keeper = False
+            self._agent.roster.dethrone(member)
         elif note.event in ("veto", "refused"):
             member.told_to_leave = False
         if note.event not in DERIVED:
@@ -109,8 +110,10 @@ class Hearing:
     def _gone(self, member: Member, final: FinalCount) -> None:
         # One that was ready before it could be seen active has taken part all the same.
         self._activate(member, time.monotonic())
-        if not self._agent.roster.end(member, Phase.GONE):
+        if member.phase is not Phase.ACTIVE:
             raise ValueError(f"{member.text} says twice that it has ended")
+        self._agent.log(Final(count=final))
+        self._agent.roster.end(member, Phase.GONE)
         self._agent.recorder.note_final(final)
         self.write(member, "left" if final.leaves else "ended", "", time.monotonic())
         member.goodbye.set_result(None)

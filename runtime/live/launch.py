@@ -23,6 +23,7 @@ from anabranch.runtime.live.parent_process import (
     fork_parent,
     import_parent,
 )
+from anabranch.runtime.live.state_dir import StateDir, StateError, open_state
 from anabranch.runtime.live.views import report_of, snapshot_of
 from anabranch.runtime.options import Options
 from anabranch.runtime.places import check_places
@@ -221,17 +222,23 @@ class Prepared:
     entry: str
     origin: Origin | None
     parent: ParentProcess | None
+    state: StateDir | None
 
     def agent(self) -> Agent:
         """To be called in the thread that carries out the run."""
         if self.parent is None:
             assert self.origin is not None
             self.parent = import_parent(self.pipeline, self.origin, self.entry)
-        return Agent(self.pipeline, self.options, self.parent)
+        return Agent(self.pipeline, self.options, self.parent, self.state)
 
     def abandon(self) -> None:
         """End the parent, if it is there; all others end with it. Harmless after a run."""
         parent, self.parent = self.parent, None
+        self._end(parent)
+        if self.state is not None:
+            self.state.close()
+
+    def _end(self, parent: ParentProcess | None) -> None:
         if parent is None:
             return
         parent.kill()
@@ -254,12 +261,31 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         options.script.decisions(o.name for o in pipeline.operators.values() if o.can_scale)
     check_places(pipeline)
     way, origin = choose_way(pipeline, options.preload)
+    state = open_state(pipeline, options)
+    try:
+        _prepare_ends(pipeline, resumed=state is not None and state.resumed is not None)
+        parent = fork_parent(pipeline, entry) if way == "fork" else None
+    except BaseException:
+        if state is not None:
+            state.close()
+        raise
+    return Prepared(pipeline, options, entry, origin, parent, state)
+
+
+def _prepare_ends(pipeline: Pipeline, *, resumed: bool) -> None:
     for operator in pipeline.operators.values():
         end = operator.source or operator.sink
-        if end is not None:
+        if end is None:
+            continue
+        if not resumed:
             end.prepare()
-    parent = fork_parent(pipeline, entry) if way == "fork" else None
-    return Prepared(pipeline, options, entry, origin, parent)
+        elif operator.source is not None and operator.source.service is not None:
+            raise StateError(
+                f"source {operator.name!r} is fed by a service, which cannot feed it again; "
+                "begin anew with --fresh"
+            )
+        else:
+            end.prepare_to_resume()
 
 
 async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:

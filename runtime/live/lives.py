@@ -14,15 +14,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.agent_journal import Died
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.roster import KNOWN, Death, Member, Phase
 from anabranch.runtime.live.starter import StartError
 from anabranch.runtime.live.watch import describe_end, how_ended, watch_life
+from anabranch.runtime.status import id_to_wire
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -68,6 +71,18 @@ class Lives:
             self._led.add(member.id)
             self._agent.tasks.start(f"lives of {member.text}", self._lead(member))
 
+    async def resume(self, members: Iterable[Member]) -> None:
+        """Members of a run whose agent was another one. Return when they are ready, or the run
+        is over."""
+        waiting = []
+        for member in members:
+            self._led.add(member.id)
+            ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._agent.tasks.start(f"lives of {member.text}", self._lead(member, ready))
+            waiting.append(ready)
+        if waiting:
+            await asyncio.wait(waiting)
+
     async def _watch(self, member: Member, process: Process) -> None:
         """One life to its end. What it printed last is still shown, but nobody waits for it."""
         ended = self._ended[member.id]
@@ -87,7 +102,13 @@ class Lives:
         over = self._agent.is_over or member.failed is not None
         return self.are_kept and not over and member.phase in KNOWN
 
-    async def _lead(self, member: Member) -> None:
+    async def _lead(self, member: Member, ready: asyncio.Future[None] | None = None) -> None:
+        """`ready`: it has no process yet; to be set when it has."""
+        if ready is not None:
+            await self._begin_next_life(member)
+            ready.set_result(None)
+            if self._agent.is_over and member.id not in self._ended:
+                return
         failure = await self._ended[member.id]
         while self._is_to_resume(member):
             await self._begin_next_life(member)
@@ -136,6 +157,7 @@ class Lives:
         now, how = time.monotonic(), member.doubt or how_ended(process)
         done = self._done(member)
         self._write(member, "died", how)
+        self._agent.log(Died(id=id_to_wire(member.id)))
         self._agent.recorder.deaths[member.id.operator] += 1
         if member.deaths and done > member.deaths[-1].done:
             member.deaths.clear()

@@ -7,13 +7,16 @@ decides who talks to whom.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.live.agent_journal import Active, Keeper, Made, Over, Record, Told
 from anabranch.runtime.live.messages import Failed, Genesis
 from anabranch.runtime.live.process import Process
+from anabranch.runtime.status import id_to_wire
 
 
 class Phase(Enum):
@@ -88,9 +91,12 @@ class Member:
 
 
 class Roster:
-    def __init__(self, pipeline: Pipeline) -> None:
+    """`log` gets a record of every change."""
+
+    def __init__(self, pipeline: Pipeline, log: Callable[[Record], None]) -> None:
         self._operators = pipeline.operators
-        self._next_number = dict.fromkeys(pipeline.operators, 0)
+        self._log = log
+        self.next_number = dict.fromkeys(pipeline.operators, 0)
         self._members: dict[InstanceId, Member] = {}
         self._living: dict[str, list[Member]] = {name: [] for name in pipeline.operators}
         self.peaks = dict.fromkeys(pipeline.operators, 0)
@@ -99,18 +105,28 @@ class Roster:
 
     def found(self, operator: Operator) -> list[Member]:
         """The instances with which the operator begins; number 0 is the keeper."""
-        members = [self._add(operator.name, -1, True) for _ in range(operator.instances_at_start)]
-        members[0].keeper = True
+        ids = [self._new_id(operator.name, -1) for _ in range(operator.instances_at_start)]
+        members = [self._add(i, True, {}) for i in ids]
+        self._set_keeper(members[0], True)
         return members
 
-    def reserve(self, creator: InstanceId, n: int) -> tuple[list[Member], str]:
+    def restore(self, instance: InstanceId, founder: bool) -> Member:
+        """A member of the run that is resumed."""
+        name = instance.operator
+        self.next_number[name] = max(self.next_number[name], instance.number + 1)
+        return self._add(instance, founder, {})
+
+    def reserve(
+        self, creator: InstanceId, n: int, heritage: dict[str, float]
+    ) -> tuple[list[Member], str]:
         """Up to `n` new members of the creator's operator, and why there are not all."""
         operator = self._operators[creator.operator]
         if not operator.can_scale:
             return [], f"operator {operator.name!r} cannot have several instances"
         most = instances_max(operator)
         room = max(0, most - len(self.living(operator.name)))
-        members = [self._add(operator.name, creator.number, False) for _ in range(min(n, room))]
+        ids = [self._new_id(operator.name, creator.number) for _ in range(min(n, room))]
+        members = [self._add(i, False, heritage) for i in ids]
         return members, "" if len(members) == n else f"at most {most} instances of {operator.name}"
 
     def get(self, instance: InstanceId) -> Member | None:
@@ -132,11 +148,17 @@ class Roster:
         own = (m for m in self.living(creator.operator) if m.id.creator == creator.number)
         return [m for m in own if m.phase is Phase.LISTENING and not m.founder]
 
+    def listen(self, member: Member) -> None:
+        """It is ready, and its creator is about to be told."""
+        member.phase = Phase.LISTENING
+        self._log(Told(id=id_to_wire(member.id)))
+
     def activate(self, member: Member) -> bool:
         """Whether this is news."""
         if member.phase not in (Phase.STARTING, Phase.LISTENING):
             return False
         member.phase = Phase.ACTIVE
+        self._log(Active(id=id_to_wire(member.id)))
         name = member.id.operator
         self.ever[name] += 1
         self.peaks[name] = max(self.peaks[name], len(self.active(name)))
@@ -147,20 +169,33 @@ class Roster:
         if member.phase not in LIVING:
             return False
         member.phase = phase
+        self._log(Over(id=id_to_wire(member.id), discarded=phase is Phase.DISCARDED))
         self._living[member.id.operator].remove(member)
         return True
 
     def crown(self, member: Member) -> None:
         """`member` says that it is the keeper now; its predecessor in the role is not."""
         for other in self._living[member.id.operator]:
-            other.keeper = other is member
+            if other.keeper is not (other is member):
+                self._set_keeper(other, other is member)
 
-    def _add(self, operator: OperatorName, creator: int, founder: bool) -> Member:
-        number = self._next_number[operator]
-        self._next_number[operator] = number + 1
-        member = Member(InstanceId(operator, number, creator), founder)
-        self._members[member.id] = member
-        self._living[operator].append(member)
+    def dethrone(self, member: Member) -> None:
+        self._set_keeper(member, False)
+
+    def _set_keeper(self, member: Member, keeper: bool) -> None:
+        member.keeper = keeper
+        self._log(Keeper(id=id_to_wire(member.id), keeper=keeper))
+
+    def _new_id(self, operator: OperatorName, creator: int) -> InstanceId:
+        number = self.next_number[operator]
+        self.next_number[operator] = number + 1
+        return InstanceId(operator, number, creator)
+
+    def _add(self, instance: InstanceId, founder: bool, heritage: dict[str, float]) -> Member:
+        member = Member(instance, founder, heritage=heritage)
+        self._members[instance] = member
+        self._living[instance.operator].append(member)
+        self._log(Made(id=id_to_wire(instance), founder=founder, heritage=heritage))
         return member
 
 

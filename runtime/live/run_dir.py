@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from pathlib import Path
@@ -18,19 +19,39 @@ ABANDONED_AFTER_S = 60.0
 class RunDir:
     """Mode 0700. A run that is killed cannot remove its own; a later run does.
 
-    The lock says that the run lives; the system releases it when the agent ends.
+    The lock says that the run lives; the system releases it when the agent ends. `again`: of a run
+    that is resumed, whose instances know the sockets of each other by their paths.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, again: Path | None = None) -> None:
         base = _base()
         _remove_abandoned(base)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        if again is None:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        else:
+            self.path = _made_again(again)
         self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)
+
+
+def _made_again(path: Path) -> Path:
+    """Raises `OSError` if it cannot be had, or belongs to somebody else."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise OSError(
+                f"the run to be resumed had its sockets in {str(path)!r}, which is not ours now; "
+                "remove it"
+            ) from None
+        path.chmod(0o700)
+    return path
 
 
 def _base() -> Path:

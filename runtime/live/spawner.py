@@ -26,9 +26,7 @@ class Spawner:
     def begin(self, creator: Member, request: Spawn) -> None:
         """Places are taken at once, so that siblings which ask together do not exceed the limit."""
         n = max(0, min(request.n, CHILDREN_MAX))
-        children, reason = self._agent.roster.reserve(creator.id, n)
-        for child in children:
-            child.heritage = request.heritage
+        children, reason = self._agent.roster.reserve(creator.id, n, request.heritage)
         work = self._bring_up(creator, request.request, children, reason)
         self._agent.tasks.start(f"spawn for {creator.text}", work)
 
@@ -66,7 +64,7 @@ class Spawner:
                 self.end_unused(child, "discarded")
             return
         for child in ready:
-            child.phase = Phase.LISTENING
+            self._agent.roster.listen(child)
         reason = next((error for error in errors if error is not None), reason)
         if not ready:
             self._agent.hearing.write(creator, "refused", reason, time.monotonic())

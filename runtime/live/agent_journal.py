@@ -1,0 +1,237 @@
+"""What the agent must know when the whole run is resumed, in one file: `agent.journal`.
+
+An append-only row of records, each written with one system call and checked when read. What was
+written survives the death of the agent; with `power` the records that others act upon are on the
+disk before they do. Now and then the file is replaced by a shorter one that says the same.
+
+    length of the body (4 bytes) · CRC-32 of the body (4) · body (MessagePack)
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.ends import Split
+from anabranch.runtime.live.messages import Genesis
+from anabranch.runtime.status import FinalCount, WireId
+
+_HEAD = struct.Struct(">II")
+SHORTEN_BYTES_MIN = 4 * 2**20
+SHORTEN_GROWTH = 4
+"""The file is shortened when it is this many times as long as after the last time."""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Something that happened, in the order in which it did."""
+
+
+class Made(Record, frozen=True, kw_only=True, tag="made"):
+    """A member has an id."""
+
+    id: WireId
+    founder: bool
+    heritage: dict[str, float] = {}
+
+
+class Begun(Record, frozen=True, kw_only=True, tag="begun"):
+    """A process is about to be told that it is this life of a member."""
+
+    id: WireId
+    life: int
+    genesis: Genesis | None
+
+
+class Listens(Record, frozen=True, kw_only=True, tag="listens"):
+    """It is ready. From now on others may know the address."""
+
+    id: WireId
+    address: str
+
+
+class Told(Record, frozen=True, kw_only=True, tag="told"):
+    """Its creator is about to hear of it."""
+
+    id: WireId
+
+
+class Active(Record, frozen=True, kw_only=True, tag="active"):
+    id: WireId
+
+
+class Over(Record, frozen=True, kw_only=True, tag="over"):
+    """It has ended, or never took part (`discarded`)."""
+
+    id: WireId
+    discarded: bool
+
+
+class Keeper(Record, frozen=True, kw_only=True, tag="keeper"):
+    id: WireId
+    keeper: bool
+
+
+class Died(Record, frozen=True, kw_only=True, tag="died"):
+    id: WireId
+
+
+class Final(Record, frozen=True, kw_only=True, tag="final"):
+    count: FinalCount
+
+
+class Claimed(Record, frozen=True, kw_only=True, tag="claimed"):
+    id: WireId
+    split: Split
+    number: int
+
+
+class Released(Record, frozen=True, kw_only=True, tag="released"):
+    """`progress`: of the whole claim."""
+
+    id: WireId
+    remainder: Split | None
+    progress: float
+    number: int
+
+
+class EndedEarly(Record, frozen=True, kw_only=True, tag="ended_early"):
+    """A source was told to act as if its input had ended."""
+
+    operator: str
+
+
+class Founded(Record, frozen=True, kw_only=True, tag="founded"):
+    """Every founder is ready: from here on the run can be resumed."""
+
+
+class Passed(Record, frozen=True, kw_only=True, tag="passed"):
+    """How long the run has lasted."""
+
+    seconds: float
+
+
+class Counters(Record, frozen=True, kw_only=True, tag="counters"):
+    """In a shortened file: what is left of the members of an operator that have ended."""
+
+    operator: str
+    next_number: int
+    peak: int
+    ever: int
+    joins: int
+    deaths: int
+
+
+class BoardPicture(Record, frozen=True, kw_only=True, tag="board"):
+    """In a shortened file: the board of a source."""
+
+    operator: str
+    pulled: int
+    digest: int
+    """Of the splits that were pulled: whether the input still is what it was."""
+    returned: list[Split]
+    held: list[tuple[WireId, Split, int, float]]
+    claims: int
+    progress: float
+    ended_early: bool
+
+
+AnyRecord = (
+    Made
+    | Begun
+    | Listens
+    | Told
+    | Active
+    | Over
+    | Keeper
+    | Died
+    | Final
+    | Claimed
+    | Released
+    | EndedEarly
+    | Founded
+    | Passed
+    | Counters
+    | BoardPicture
+)
+SYNCED = (Begun, Listens, Told, Claimed, Final, EndedEarly, Founded)
+"""Whoever hears of these acts upon them."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(AnyRecord).decode
+
+
+class AgentJournal:
+    """The end that writes. Cuts off what is left of a record that was not written whole."""
+
+    def __init__(self, path: Path, *, power: bool = False) -> None:
+        self.path = path
+        self._power = power
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        whole = sum(_HEAD.size + len(body) for body in _bodies(path.read_bytes()))
+        os.ftruncate(self._fd, whole)
+        self._size = self._shortest = whole
+
+    @property
+    def is_long(self) -> bool:
+        return self._size > max(SHORTEN_BYTES_MIN, SHORTEN_GROWTH * self._shortest)
+
+    def append(self, record: Record) -> None:
+        """Raises `OSError` if the disk refuses."""
+        data = _framed(record)
+        _write_all(self._fd, data)
+        self._size += len(data)
+        if self._power and isinstance(record, SYNCED):
+            os.fdatasync(self._fd)
+
+    def replace(self, records: Iterable[Record]) -> None:
+        """Say the same in fewer words."""
+        aside = self.path.with_name(f"{self.path.name}.new")
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        data = b"".join(map(_framed, records))
+        _write_all(fd, data)
+        os.fsync(fd)
+        os.rename(aside, self.path)
+        os.close(self._fd)
+        self._fd, self._size, self._shortest = fd, len(data), len(data)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def read_records(path: Path) -> list[Any]:
+    """In their order; what follows the first one that is not whole was never acted upon."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    return [_decode(body) for body in _bodies(data)]
+
+
+def _bodies(data: bytes) -> list[bytes]:
+    found, at = [], 0
+    while at + _HEAD.size <= len(data):
+        length, crc = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        body = data[at : at + length]
+        if len(body) < length or zlib.crc32(body) != crc:
+            break
+        found.append(body)
+        at += length
+    return found
+
+
+def _framed(record: Record) -> bytes:
+    body = _encode(record)
+    return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,83 @@
+"""The beginning of a run, or of its next part: what instances are told, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.ends import Source
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.genesis import genesis_of, waves
+from anabranch.runtime.live.lives import DEFAULT_DELIVERY
+from anabranch.runtime.live.roster import Member
+from anabranch.runtime.live.starter import Orders
+from anabranch.runtime.report import Event
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent import Agent
+
+TOKEN_BYTES = 32
+
+
+def orders_of(agent: Agent) -> Orders:
+    """To be called when the clock of the run begins."""
+    resumed = agent.chronicle.resumed
+    return Orders(
+        pipeline=agent.pipeline.name,
+        run_dir=agent.run_dir.path,
+        started_s=agent.started_s,
+        token=secrets.token_bytes(TOKEN_BYTES) if resumed is None else resumed.token,
+        transport=agent.options.transport,
+        host=agent.options.host,
+        seed=agent.seed,
+        scaling=agent.options.decides,
+        limits=agent.options.limits,
+        delivery=getattr(agent.pipeline, "delivery", DEFAULT_DELIVERY),
+        state_dir=agent.chronicle.ends,
+    )
+
+
+async def found(agent: Agent) -> None:
+    """From the sinks up: an instance that starts finds its successors listening.
+
+    Raises `StartError`.
+    """
+    founders: dict[str, list[Member]] = {
+        o.name: agent.roster.found(o) for o in agent.pipeline.operators.values()
+    }
+    for wave in waves(agent.pipeline):
+        members = [m for operator in wave for m in founders[operator.name]]
+        try:
+            async with asyncio.TaskGroup() as group:
+                for member in members:
+                    group.create_task(_found_one(agent, member, founders), name=member.text)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+    agent.chronicle.founded()
+
+
+async def _found_one(agent: Agent, member: Member, founders: Mapping[str, list[Member]]) -> None:
+    member.genesis = genesis_of(member, agent.pipeline, founders)
+    await agent.start_member(member)
+    agent.roster.activate(member)
+
+
+async def resume(agent: Agent) -> None:
+    """All that lived go on at once: they know their neighbours, and wait for them."""
+    agent.chronicle.go_on()
+    for name, source in gone_inputs(agent.pipeline):
+        if not agent.boards.has_ended_early(name):
+            agent.boards.end_input(name)
+        told = source.why_not or "its input cannot be read again"
+        agent.say(name, f"source {name!r} ends with what was read before: {told}")
+        gone = Event(t=agent.now_s, operator=name, kind="input_gone", instances=0, detail=told)
+        agent.recorder.note(gone)
+    await agent.lives.resume(agent.roster.living())
+
+
+def gone_inputs(pipeline: Pipeline) -> list[tuple[str, Source]]:
+    """Sources that cannot give again what they have not given yet."""
+    found = ((str(o.name), o.source) for o in pipeline.operators.values())
+    return [(name, s) for name, s in found if s is not None and not s.replayable]

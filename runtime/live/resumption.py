@@ -1,0 +1,125 @@
+"""Puts the agent of a resumed run where the last one was, by what that one has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, assert_never
+
+from anabranch.protocol.ids import OperatorName
+from anabranch.runtime.live import agent_journal as log
+from anabranch.runtime.live.roster import Member, Phase
+from anabranch.runtime.status import WireId, id_from_wire, id_to_wire
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent import Agent
+
+
+def rebuild(agent: Agent, records: Iterable[Any]) -> float:
+    """Returns how long the run had lasted. Raises `InputChanged`."""
+    passed_s = 0.0
+    for record in records:
+        match record:
+            case log.Passed(seconds=seconds):
+                passed_s = seconds
+            case log.Claimed() | log.Released() | log.EndedEarly() | log.BoardPicture():
+                _to_boards(agent, record)
+            case log.Final(count=count):
+                agent.recorder.note_final(count)
+            case log.Counters():
+                _counters(agent, record)
+            case log.Founded():
+                pass
+            case _:
+                _to_roster(agent, record)
+    for member in agent.roster.living():
+        if member.phase is Phase.STARTING:  # nobody has heard of it
+            agent.roster.end(member, Phase.DISCARDED)
+    return passed_s
+
+
+def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:
+    """Records that say what all so far have said."""
+    yield log.Founded()
+    yield log.Passed(seconds=passed_s)
+    for count in agent.recorder.finals:
+        yield log.Final(count=count)
+    for member in agent.roster.living():
+        yield from _told_of(member)
+    for operator in agent.pipeline.operators:
+        roster, recorder = agent.roster, agent.recorder
+        yield log.Counters(
+            operator=operator,
+            next_number=roster.next_number[operator],
+            peak=roster.peaks[operator],
+            ever=roster.ever[operator],
+            joins=recorder.joins[operator],
+            deaths=recorder.deaths[operator],
+        )
+    yield from agent.boards.pictures()
+
+
+def _told_of(member: Member) -> Iterator[log.Record]:
+    wire = id_to_wire(member.id)
+    yield log.Made(id=wire, founder=member.founder, heritage=member.heritage)
+    yield log.Begun(id=wire, life=member.life, genesis=member.genesis)
+    if member.address:
+        yield log.Listens(id=wire, address=member.address)
+    if member.phase is Phase.LISTENING:
+        yield log.Told(id=wire)
+    if member.phase is Phase.ACTIVE:
+        yield log.Active(id=wire)
+    yield log.Keeper(id=wire, keeper=member.keeper)
+
+
+def _to_boards(
+    agent: Agent, record: log.Claimed | log.Released | log.EndedEarly | log.BoardPicture
+) -> None:
+    match record:
+        case log.Claimed(id=holder, split=split, number=number):
+            agent.boards.claim_again(id_from_wire(holder), split, number)
+        case log.Released(id=holder, remainder=remainder, progress=progress, number=number):
+            agent.boards.release(id_from_wire(holder), remainder, progress, number)
+        case log.EndedEarly(operator=operator):
+            agent.boards.end_input(operator)
+        case log.BoardPicture():
+            agent.boards.restore(record)
+        case _:
+            assert_never(record)
+
+
+def _to_roster(agent: Agent, record: Any) -> None:
+    wire: WireId = record.id
+    if isinstance(record, log.Made):
+        made = agent.roster.restore(id_from_wire(wire), record.founder)
+        made.heritage = record.heritage
+        return
+    member = agent.roster.get(id_from_wire(wire))
+    assert member is not None, f"{wire} was never made"
+    match record:
+        case log.Begun(life=life, genesis=genesis):
+            member.life, member.genesis = life, genesis
+        case log.Listens(address=address):
+            member.address = address
+        case log.Told():
+            agent.roster.listen(member)
+        case log.Active():
+            if agent.roster.activate(member) and not member.founder:
+                agent.recorder.joins[member.id.operator] += 1
+        case log.Over(discarded=discarded):
+            agent.roster.end(member, Phase.DISCARDED if discarded else Phase.GONE)
+        case log.Keeper(keeper=keeper):
+            member.keeper = keeper
+        case log.Died():
+            agent.recorder.deaths[member.id.operator] += 1
+        case other:
+            raise AssertionError(f"unknown record {other}")
+
+
+def _counters(agent: Agent, record: log.Counters) -> None:
+    operator = OperatorName(record.operator)
+    roster, recorder = agent.roster, agent.recorder
+    roster.next_number[operator] = record.next_number
+    roster.peaks[operator] = record.peak
+    roster.ever[operator] = record.ever
+    recorder.joins[operator] = record.joins
+    recorder.deaths[operator] = record.deaths

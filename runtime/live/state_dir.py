@@ -1,0 +1,287 @@
+"""The folder in which a run keeps what outlives its processes: DIR of `--state DIR`.
+
+    run.json        what the run is: pipeline, version, secret, limits, seed, beginning
+    agent.journal   what the agent knows
+    journals/       one journal per instance
+    ends/           what sources and sinks keep
+    lock            held while the run lives
+
+A run that is complete removes all of it. A folder that holds a run and whose lock is free belongs
+to a run that was killed, stopped or has failed: it can be resumed. Without `--state` the same lies
+in the folder of the run and goes with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.live.agent_journal import AgentJournal, Founded, read_records
+from anabranch.runtime.live.own_files import own
+from anabranch.runtime.options import Options
+
+FORMAT = 1
+RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
+_OURS = (RUN, JOURNAL, JOURNALS, ENDS, f"{JOURNAL}.new", f"{RUN}.new")
+LEFT_TIMEOUT_S = 10.0
+"""How long processes of a killed run may take to end."""
+
+
+class StateError(ValueError):
+    """The folder cannot be used in this way. The message says why, and what can be done."""
+
+
+class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resumed run must have in common with the one that was killed."""
+
+    format: int
+    version: str
+    pipeline: str
+    operators: dict[str, str]
+    """By name: what it is and where its input comes from, in words."""
+    groups: int
+    delivery: str
+    token: bytes
+    limits: dict[str, Any]
+    seed: int
+    started_at: str
+    run_dir: str
+    """Neighbours know the sockets in it."""
+    transport: str
+    host: str
+
+
+class StateDir:
+    """Locked from `open_state` to `close`."""
+
+    def __init__(self, path: Path, lock: io.FileIO) -> None:
+        self.path = path
+        self.resumed: RunFile | None = None
+        """What the run was that is to go on; None: a new one begins."""
+        self._lock = lock
+        self._journal: AgentJournal | None = None
+
+    def journal(self, *, power: bool) -> AgentJournal:
+        self._journal = AgentJournal(self.path / JOURNAL, power=power)
+        return self._journal
+
+    def begin(self, run: RunFile) -> None:
+        for name in (JOURNALS, ENDS):
+            (self.path / name).mkdir(mode=0o700)
+        _write_synced(self.path / RUN, msgspec.json.encode(run))
+
+    def clear(self) -> None:
+        """Remove what belongs to the run, and nothing else: the folder is the user's."""
+        for name in _OURS:
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    @property
+    def is_resumable(self) -> bool:
+        return any(isinstance(r, Founded) for r in read_records(self.path / JOURNAL))
+
+    def close(self) -> None:
+        """Give the folder back; harmless if done before."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        if not self._lock.closed:
+            if not (self.path / RUN).exists():
+                (self.path / LOCK).unlink(missing_ok=True)
+            self._lock.close()
+
+
+def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
+    """Lock the folder of `options.state`; None if there is none. Raises `StateError`."""
+    if options.state is None:
+        return None
+    path = options.state.absolute()
+    if options.resume and not (path / RUN).exists():
+        raise StateError(
+            f"state folder {str(path)!r} holds no run that could be resumed; start without --resume"
+        )
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    state = StateDir(path, _locked(path))
+    try:
+        state.resumed = _what_is_resumed(state, pipeline, options)
+    except BaseException:
+        state.close()
+        raise
+    return state
+
+
+def kept_in(state: Path | None) -> bool:
+    """Whether the folder holds a run that could be resumed."""
+    return state is not None and (state / RUN).exists()
+
+
+def as_before(options: Options, run: RunFile) -> Options:
+    """What neighbours and journals rely on is as it was when the run began."""
+    limits = Limits(**run.limits)
+    transport: Any = run.transport
+    return replace(options, limits=limits, transport=transport, host=run.host, seed=run.seed)
+
+
+def version() -> str:
+    """Of what is installed: journals hold values of its classes."""
+    try:
+        return metadata.version("anabranch")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def operators_in_words(pipeline: Pipeline) -> dict[str, str]:
+    return {str(o.name): _in_words(o) for o in pipeline.operators.values()}
+
+
+def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> RunFile | None:
+    path = state.path
+    if not (path / RUN).exists():
+        foreign = [name for name in _OURS if (path / name).exists()]
+        if foreign and not options.fresh:
+            raise StateError(
+                f"state folder {str(path)!r} holds {foreign[0]!r}, which is not part of a run; "
+                "name another folder"
+            )
+        return None
+    if options.fresh:
+        state.clear()
+        return None
+    if not options.resume:
+        raise StateError(
+            f"state folder {str(path)!r} holds a run that has not been completed; go on with it "
+            "with --resume, or give it up and begin anew with --fresh (or remove the folder)"
+        )
+    run = _read_run(path)
+    _check_same(run, pipeline, path)
+    _wait_for_the_old(path)
+    if not state.is_resumable:  # it was killed before anything was read
+        state.clear()
+        return None
+    return run
+
+
+def _read_run(path: Path) -> RunFile:
+    try:
+        run = msgspec.json.decode((path / RUN).read_bytes(), type=RunFile)
+    except msgspec.DecodeError as error:
+        raise StateError(f"state folder {str(path)!r}: {RUN} cannot be read: {error}") from None
+    if (run.format, run.version) != (FORMAT, version()):
+        raise StateError(
+            f"state folder {str(path)!r} was written by another version of anabranch "
+            f"({run.version}, this is {version()}); finish the run with that one, or use --fresh"
+        )
+    return run
+
+
+def _check_same(run: RunFile, pipeline: Pipeline, path: Path) -> None:
+    changes = list(_changes(run, pipeline))
+    if changes:
+        told = "; ".join(changes[:3])
+        raise StateError(
+            f"state folder {str(path)!r} belongs to another pipeline: {told}. Functions may be "
+            "changed before a run is resumed, the graph may not: undo that, or use --fresh"
+        )
+
+
+def _changes(run: RunFile, pipeline: Pipeline) -> Iterator[str]:
+    if run.pipeline != pipeline.name:
+        yield f"it was {run.pipeline!r} and is {pipeline.name!r}"
+        return
+    now = operators_in_words(pipeline)
+    for name in run.operators.keys() | now.keys():
+        before, after = run.operators.get(name, "not there"), now.get(name, "not there")
+        if before != after:
+            yield f"operator {name!r} was {before} and is {after}"
+    if list(run.operators) != list(now) and run.operators == now:
+        yield f"the order was {', '.join(run.operators)} and is {', '.join(now)}"
+    if run.groups != pipeline.groups:
+        yield f"there were {run.groups} key groups and are {pipeline.groups}"
+
+
+def _in_words(operator: Operator) -> str:
+    kind = "a source" if operator.source is not None else "an operator"
+    if operator.sink is not None:
+        kind = "a sink"
+    by_key = " by key" if operator.edges else ""
+    return f"{kind}{by_key}" + (f" after {', '.join(operator.upstream)}" * bool(operator.upstream))
+
+
+def _locked(path: Path) -> io.FileIO:
+    """The lock of the folder, with the process that holds it written into."""
+    while True:
+        fd = os.open(path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = own(io.FileIO(fd, "r+"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = lock.read(20).decode("ascii", "replace").strip()
+            lock.close()
+            raise StateError(
+                f"state folder {str(path)!r} is in use by another run"
+                + (f" (process {holder})" if holder else "")
+            ) from None
+        with suppress(FileNotFoundError):
+            if os.fstat(lock.fileno()).st_ino == (path / LOCK).stat().st_ino:
+                break
+        lock.close()  # the run that held it has removed it in this moment
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n".encode())
+    return lock
+
+
+def _wait_for_the_old(path: Path) -> None:
+    """Processes of a killed run end by themselves; until then they hold their journals."""
+    deadline = time.monotonic() + LEFT_TIMEOUT_S
+    for lock in (path / JOURNALS).glob("*.lock"):
+        while not _is_free(lock):
+            if time.monotonic() > deadline:
+                raise StateError(
+                    f"state folder {str(path)!r}: a process of the killed run still writes "
+                    f"{lock.name.removesuffix('.lock')!r}; end it first"
+                )
+            time.sleep(0.01)
+
+
+def _is_free(lock: Path) -> bool:
+    fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(aside, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,409 @@
+"""A run with a state folder goes on after all its processes were gone, its agent included."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from anabranch.runtime.ends import Split
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
+from anabranch.runtime.live.state_dir import StateError
+from anabranch.runtime.options import Options
+from anabranch.runtime.report import Report
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import TIMEOUT_S, finish, start, until, wait_for
+from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
+from tests.runtime.processes import program, still_alive_after
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+def details(report: Report, kind: str) -> list[str]:
+    return [e.detail for e in report.events if e.kind == kind]
+
+
+def note_task(me: Fake) -> None:
+    task = me.assign
+    me.note("task", f"{me.id} life {task.life} at {task.address or 'anywhere'}")
+
+
+def teach(*operators: str) -> None:
+    for operator in operators:
+        fake.BEHAVIOUR[operator] = note_task
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_run_that_is_complete_leaves_nothing_in_its_folder(tmp_path: Path) -> None:
+    seen: list[str] = []
+    run = start(three_operators(Endless()), state=tmp_path)
+    seen = names(tmp_path)
+    run.end_input()
+    assert finish(run).ok
+    assert seen == ["agent.journal", "ends", "journals", "lock", "run.json"]
+    assert names(tmp_path) == []
+
+
+def test_journals_and_ends_lie_in_the_folder(tmp_path: Path) -> None:
+    def tell(me: Fake) -> None:
+        me.note("places", f"{me.assign.journal} {me.assign.state_dir}")
+
+    fake.BEHAVIOUR["work"] = tell
+    report = finish(start(three_operators(Numbers(1)), state=tmp_path))
+    places = f"{tmp_path}/journals/1.0.journal {tmp_path}/ends"
+    assert details(report, "places") == [places]
+
+
+def test_every_instance_goes_on_as_its_next_life_at_its_old_address(tmp_path: Path) -> None:
+    teach("lines", "work", "out")
+    first = start(three_operators(Endless(), min_instances=2), state=tmp_path).stop()
+    assert first.ended == "stopped"
+    second = start(three_operators(Endless(), min_instances=2), state=tmp_path, resume=True)
+    second.end_input()
+    report = finish(second)
+    told = {d.split()[0]: d.split()[2:] for d in details(report, "task")}
+    assert set(told) == {"lines.0", "work.0", "work.1", "out.0"}
+    assert all(life == "2" and address.startswith("unix:/") for life, _, address in told.values())
+    assert report.seed == first.seed
+    assert report.started_at == first.started_at
+    assert report.seconds > first.seconds
+    assert [o.instances_ever for o in report.operators] == [1, 2, 1]
+    assert report.ok
+    assert names(tmp_path) == []
+
+
+def claims(me: Fake) -> None:
+    """Keeps in its journal what it has claimed and read, as a real source does."""
+    me.status()
+    path = Path(me.assign.journal)
+    read = path.read_text().split() if path.exists() else []
+    while True:
+        me.say(msg.Claim())
+        answer = me.expect(msg.SplitAnswer)
+        if answer.split is None:
+            break
+        read.append(str(answer.split["n"]))
+        path.write_text(" ".join(read))
+        if answer.split["n"] == 2 and me.assign.life == 1:
+            me.note("halfway")
+            me.hear()  # to the end of the run
+        me.say(msg.Release(remainder=None, progress=1.0, number=answer.number))
+    me.note("read", " ".join(read))
+    me.gone(tuples_in=len(read), processed=len(read))
+
+
+def until_halfway(**options: Any) -> Report:
+    run = start(three_operators(Numbers(5)), **options)
+    until(lambda: "halfway" in [e.kind for e in run.snapshot().events])
+    return run.stop()
+
+
+def test_the_input_goes_on_where_it_was(tmp_path: Path) -> None:
+    """What was held comes again, under its number; what was released does not."""
+    fake.BEHAVIOUR["lines"] = claims
+    until_halfway(state=tmp_path)
+    run = start(three_operators(Numbers(5)), state=tmp_path, resume=True)
+    report = finish(run)
+    assert details(report, "read") == ["0 1 2 2 3 4"]
+    assert report.ok
+
+
+class Fewer(Numbers):
+    def splits(self) -> Iterator[Split]:
+        return ({"n": n} for n in range(7, 9))
+
+
+def test_an_input_that_has_changed_is_refused(tmp_path: Path) -> None:
+    fake.BEHAVIOUR["lines"] = claims
+    until_halfway(state=tmp_path)
+    with pytest.raises(RunFailed, match=r"the input of source 'lines' has changed since: where"):
+        start(three_operators(Fewer()), state=tmp_path, resume=True)
+    assert "run.json" in names(tmp_path)
+    assert finish(start(three_operators(Numbers(5)), state=tmp_path, resume=True)).ok
+
+
+def test_accounts_of_instances_that_had_ended_are_part_of_the_report(tmp_path: Path) -> None:
+    def ends_soon(me: Fake) -> None:
+        me.status()
+        if me.id.number == 1:
+            me.gone(leaves=1, messages=7)
+        if me.assign.life == 2:
+            (me.run_dir / "work.1.gone").touch()  # neighbours know it from before
+
+    fake.BEHAVIOUR["work"] = ends_soon
+    run = start(three_operators(Endless(), min_instances=2), state=tmp_path)
+    until(lambda: run.snapshot().operator("work").leaves == 1)
+    run.stop()
+    run = start(three_operators(Endless(), min_instances=2), state=tmp_path, resume=True)
+    run.end_input()
+    report = finish(run)
+    work = report.operator("work")
+    assert (work.messages, work.leaves, work.instances_ever) == (7, 1, 2)
+    assert report.ok
+
+
+def test_newcomers_live_on_and_numbers_are_not_given_twice(tmp_path: Path) -> None:
+    def creates(me: Fake) -> None:
+        note_task(me)
+        if me.assign.genesis is None:
+            if me.assign.life > 1:
+                me.note("started")
+                me.expect(msg.EndInput)
+            return
+        me.status()
+        me.say(msg.Spawn(request=1, n=1))
+        me.obey(me.expect(msg.Spawned))
+
+    fake.BEHAVIOUR["work"] = creates
+    run = start(three_operators(Endless()), state=tmp_path)
+    until(lambda: run.snapshot().operator("work").instances == 2)
+    run.stop()
+    run = start(three_operators(Endless()), state=tmp_path, resume=True)
+    until(lambda: run.snapshot().operator("work").instances == 3)
+    report = run.stop()
+    lives = sorted(" ".join(d.split()[:3]) for d in details(report, "task"))
+    assert lives == ["work.0 life 2", "work.1 life 2", "work.2 life 1"]
+    assert report.operator("work").joins == 2
+
+
+def test_the_time_of_the_run_goes_on(tmp_path: Path) -> None:
+    run = start(three_operators(Endless()), state=tmp_path)
+    until(lambda: run.snapshot().seconds > 1.2)
+    run.stop()
+    run = start(three_operators(Endless()), state=tmp_path, resume=True)
+    assert run.snapshot().seconds > 1.0
+    run.end_input()
+    finish(run)
+
+
+def test_a_run_that_was_not_completed_is_not_overwritten_by_accident(tmp_path: Path) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    with pytest.raises(StateError, match=r"has not been completed; go on .* --resume, .* --fresh"):
+        start(three_operators(), state=tmp_path)
+    assert finish(start(three_operators(), state=tmp_path, fresh=True)).ok
+
+
+def test_a_folder_without_a_run_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(StateError, match=r"holds no run .*; start without --resume"):
+        start(three_operators(), state=tmp_path / "new", resume=True)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "journals").mkdir()
+    (tmp_path / "journals" / "diary.txt").write_text("dear diary")
+    with pytest.raises(StateError, match="holds 'journals', which is not part of a run"):
+        start(three_operators(), state=tmp_path)
+    assert (tmp_path / "journals" / "diary.txt").exists()
+
+
+def test_other_files_in_the_folder_stay(tmp_path: Path) -> None:
+    (tmp_path / "notes").touch()
+    assert finish(start(three_operators(), state=tmp_path)).ok
+    assert names(tmp_path) == ["notes"]
+
+
+def test_a_changed_pipeline_is_refused_with_what_has_changed(tmp_path: Path) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    pipeline = Pipeline("fake")
+    lines = pipeline.source("lines", Endless())
+    lines.sink("work", fake.Nowhere())
+    lines.sink("out", fake.Nowhere())
+    with pytest.raises(
+        StateError, match="operator 'work' was an operator after lines and is a sink after lines"
+    ):
+        start(pipeline, state=tmp_path, resume=True)
+    other = Pipeline("other")
+    other.source("lines", Endless()).sink("out", fake.Nowhere())
+    with pytest.raises(StateError, match="it was 'fake' and is 'other'"):
+        start(other, state=tmp_path, resume=True)
+
+
+def test_a_run_that_did_not_even_start_leaves_no_state(tmp_path: Path) -> None:
+    def refuse(me: Fake) -> None:
+        raise OSError("address already in use")
+
+    fake.BEFORE_READY["out"] = refuse
+    with pytest.raises(RunFailed, match="did not start"):
+        start(three_operators(), state=tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_failed_run_can_be_resumed_when_the_cause_is_gone(tmp_path: Path) -> None:
+    def fails(me: Fake) -> None:
+        if me.assign.life == 1:
+            me.status()
+            wait_for(tmp_path / "founded")
+            me.say(msg.Failed(reason="OSError: no space left"))
+            os._exit(1)
+
+    fake.BEHAVIOUR["out"] = fails
+    run = start(three_operators(Endless()), state=tmp_path)
+    (tmp_path / "founded").touch()
+    with pytest.raises(RunFailed, match="no space left"):
+        run.wait(TIMEOUT_S)
+    run = start(three_operators(Endless()), state=tmp_path, resume=True)
+    run.end_input()
+    assert finish(run).ok
+
+
+class Once(Endless):
+    replayable = False
+    why_not = "standard input was read by a process that is gone"
+
+
+def test_an_input_that_cannot_be_read_again_ends_where_it_was_and_this_is_told(
+    tmp_path: Path,
+) -> None:
+    start(three_operators(Once()), state=tmp_path).stop()
+    lines: list[tuple[str, str]] = []
+    run = start(
+        three_operators(Once()),
+        state=tmp_path,
+        resume=True,
+        on_output=lambda name, line: lines.append((name, line)),
+    )
+    report = finish(run)
+    assert report.ok
+    assert lines == [("lines", f"source 'lines' ends with what was read before: {Once.why_not}")]
+    assert details(report, "input_gone") == [Once.why_not]
+
+
+class Prepared(fake.Nowhere):
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def prepare(self) -> None:
+        self.calls.append("prepare")
+
+    def prepare_to_resume(self) -> None:
+        self.calls.append("prepare to resume")
+
+
+def test_targets_are_emptied_by_a_new_run_and_kept_by_a_resumed_one(tmp_path: Path) -> None:
+    sink = Prepared()
+    pipeline = Pipeline("fake")
+    pipeline.source("lines", Endless()).sink("out", sink)
+    start(pipeline, state=tmp_path).stop()
+    start(pipeline, state=tmp_path, resume=True).stop()
+    start(pipeline, state=tmp_path, fresh=True).stop()
+    assert sink.calls == ["prepare", "prepare to resume", "prepare"]
+
+
+KILLED = """
+run = launch.start(
+    fake.three_operators(fake.Endless()), Options(state="state"), entry=fake.ENTRY
+)
+tell(run)
+run.wait()
+"""
+
+
+def test_a_killed_agent_leaves_its_folder_and_no_process(tmp_path: Path) -> None:
+    teach("work")
+    text = KILLED.replace('"state"', f"__import__('pathlib').Path({str(tmp_path / 'state')!r})")
+    with program(tmp_path, text) as (popen, pids):
+        with pytest.raises(StateError, match=rf"in use by another run \(process {popen.pid}\)"):
+            start(three_operators(Endless()), state=tmp_path / "state", resume=True)
+        os.kill(popen.pid, signal.SIGKILL)
+        popen.wait(10)
+        assert still_alive_after(pids, 5) == []
+    run = start(three_operators(Endless()), state=tmp_path / "state", resume=True)
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert details(report, "task")[0].startswith("work.0 life 2 at unix:/")
+
+
+def test_a_full_disk_under_the_state_fails_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(three_operators(Endless()), state=tmp_path)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(AgentJournal, "append", full)
+    with pytest.raises(RunFailed, match=r"cannot be kept in .*agent.journal': .* No space left"):
+        run.wait(TIMEOUT_S)
+    monkeypatch.undo()
+    run = start(three_operators(Endless()), state=tmp_path, resume=True)
+    run.end_input()
+    assert finish(run).ok
+
+
+def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
+    journal = AgentJournal(tmp_path / "j")
+    for n in range(3):
+        journal.append(Passed(seconds=n))
+    journal.close()
+    whole = (tmp_path / "j").read_bytes()
+    for length in range(len(whole)):
+        (tmp_path / "j").write_bytes(whole[:length])
+        before = read_records(tmp_path / "j")
+        assert before == [Passed(seconds=n) for n in range(3 * length // len(whole))]
+        journal = AgentJournal(tmp_path / "j")
+        journal.append(Passed(seconds=9.0))
+        journal.close()
+        assert read_records(tmp_path / "j") == [*before, Passed(seconds=9.0)]
+
+
+def test_a_long_journal_is_shortened_and_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.agent_journal.SHORTEN_BYTES_MIN", 2000)
+    fake.BEHAVIOUR["lines"] = reads_many
+    run = start(three_operators(Numbers(2000)), state=tmp_path)
+    until(lambda: "halfway" in [e.kind for e in run.snapshot().events])
+    assert (tmp_path / "agent.journal").stat().st_size < 20_000
+    run.stop()
+    run = start(three_operators(Numbers(2000)), state=tmp_path, resume=True)
+    report = finish(run)
+    assert details(report, "read") == ["1500 to 1999"]
+
+
+def reads_many(me: Fake) -> None:
+    me.status()
+    numbers = []
+    while True:
+        me.say(msg.Claim())
+        answer = me.expect(msg.SplitAnswer)
+        if answer.split is None:
+            break
+        numbers.append(answer.split["n"])
+        if answer.split["n"] == 1500 and me.assign.life == 1:
+            me.note("halfway")
+            me.hear()
+        me.say(msg.Release(remainder=None, number=answer.number))
+    me.note("read", f"{numbers[0]} to {numbers[-1]}")
+    me.gone(tuples_in=len(numbers), processed=len(numbers))
+
+
+@pytest.mark.parametrize("options", [{"resume": True}, {"fresh": True}])
+def test_resuming_needs_a_folder(options: dict[str, bool]) -> None:
+    with pytest.raises(PipelineError, match="need state"):
+        Options(**options)  # type: ignore[arg-type]
+
+
+def test_a_run_is_either_resumed_or_begun_anew(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="either resume or fresh"):
+        Options(state=tmp_path, resume=True, fresh=True)
+
+
+def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    run = msgspec.json.decode((tmp_path / "run.json").read_bytes())
+    (tmp_path / "run.json").write_bytes(msgspec.json.encode({**run, "version": "0.0.1"}))
+    with pytest.raises(StateError, match=r"another version of anabranch \(0\.0\.1, this is"):
+        start(three_operators(Endless()), state=tmp_path, resume=True)

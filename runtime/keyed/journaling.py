@@ -20,6 +20,7 @@ from typing import Any
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
 from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
+from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.timers import Rows
 from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import StepError
@@ -32,10 +33,8 @@ def changes(held: Holdings, notes: Notes) -> bytes:
     words, notes.words = notes.words, []
     states = held.store.states
     if notes.touched:
-        keys = [*(notes.touched & states.keys())]
+        words += _entries_of(held, notes.touched)
         notes.touched = set()
-        if keys:
-            words.append(("entries", *held.store.entries(keys)))
     if notes.forgotten:
         words.append(("forgotten", [*(notes.forgotten - states.keys())]))
         notes.forgotten = set()
@@ -74,15 +73,19 @@ def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
     yield _pickled(held, words)
 
 
-def _entries_of(held: Holdings, keys: list[Any]) -> list[Word]:
-    """Of keys which may have been forgotten since they were looked up."""
-    here = [key for key in keys if key in held.store.states]
-    return [("entries", *held.store.entries(here))] if here else []
+def _entries_of(held: Holdings, keys: Iterable[Any]) -> list[Word]:
+    """Of these keys, as far as they are here."""
+    store, wanted = held.store, [*keys]
+    try:
+        columns = store.entries(wanted)
+    except KeyError:
+        columns = store.entries([*(store.states.keys() & wanted)])
+    return [("entries", *columns)] if columns[0] else []
 
 
 def _pickled(held: Holdings, words: list[Word]) -> bytes:
     try:
-        return pickle.dumps(words, 5)
+        return pickled(words)
     except Exception as error:
         raise StepError(
             f"operator {held.operator!r}, {_culprit(words)}: what is kept of it cannot be written "
@@ -95,7 +98,7 @@ def _culprit(words: list[Word]) -> str:
         if word == "entries":
             for key, state, *_ in zip(*rest[:2], strict=True):
                 try:
-                    pickle.dumps((key, state), 5)
+                    pickled((key, state))
                 except Exception:
                     return f"key {key!r}"
     return "tuples of groups on the move"

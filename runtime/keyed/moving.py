@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.store import Entry
 from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import StepError
@@ -111,12 +112,12 @@ class Giver:
         self, group: int, entries: list[Entry], kept: list[Kept], heat: float = 0.0
     ) -> bytes:
         try:
-            return pickle.dumps((entries, [tuple(k) for k in kept], heat), 5)
+            return pickled((entries, [tuple(k) for k in kept], heat))
         except Exception as error:
             where = f"group {group}"
             for key, *rest in (*entries, *kept):
                 try:
-                    pickle.dumps((key, rest), 5)
+                    pickled((key, rest))
                 except Exception:
                     where = f"key {key!r}"
                     break

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
@@ -31,10 +31,8 @@ from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.giving import copied, taken
 from anabranch.runtime.keyed.handler import Timer
 from anabranch.runtime.keyed.heat import Heat
-from anabranch.runtime.keyed.holdings import Holdings
-from anabranch.runtime.keyed.journaling import changes, picture, restore
+from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
-from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.timers import Timers
 from anabranch.runtime.keyed.work import Failed, Worker
 from anabranch.runtime.payload import describe
@@ -43,13 +41,11 @@ from anabranch.runtime.steps import Part, StepError
 SLICE_TUPLES_FIRST = 64
 
 
-class KeyedProcessor:
+class KeyedProcessor(Keeping):
     """`emit` gets a `Part` for each slice of a batch (with its tag), and others without a tag for
     timers and for kept tuples. `turn` is awaited between two slices; anything may be called then.
 
-    `owned`: groups whose tuples are processed here. `frozen`: those which were. `pended`: kept
-    tuples; `pended_in`, `pended_out`: how many have come and gone with their groups. `late`: late
-    tuples, by what became of them.
+    `journaled`: what changes is told, by parts and, if it belongs to none, to `changed`.
     """
 
     def __init__(
@@ -65,66 +61,18 @@ class KeyedProcessor:
         journaled: bool = False,
         changed: Callable[[bytes], None] | None = None,
     ) -> None:
-        if journaled and changed is None:
-            raise ValueError(
-                f"operator {operator.name!r} is journaled: expected changed=, got None"
-            )
-        self.operator = operator
-        self._held = Holdings(operator.name, groups)
-        self._store = self._held.store
-        self._notes = Notes() if journaled else None
-        if self._notes is not None:
-            self._held.notes = self._notes
-        self._changed = changed
+        super().__init__(operator, groups, emit, clock, journaled, changed)
         self._worker = Worker(operator, self._held, wall)
         self._heat = Heat(groups, self._store.group_of, clock())
-        self._emit = emit
         self._turn = turn
-        self._clock = clock
         self._slice_s = slice_s
         self._slice_tuples = SLICE_TUPLES_FIRST
         self._turn_at = clock()
         self._batches: deque[tuple[list[Any], list[Any], int, Any]] = deque()
 
-    @property
-    def owned(self) -> frozenset[int]:
-        return self._held.owned
-
-    @property
-    def frozen(self) -> frozenset[int]:
-        return self._held.frozen
-
-    @property
-    def watermark(self) -> float:
-        return self._held.watermark
-
-    @property
-    def pended(self) -> int:
-        return self._held.pended
-
-    @property
-    def pended_in(self) -> int:
-        return self._held.pended_in
-
-    @property
-    def pended_out(self) -> int:
-        return self._held.pended_out
-
-    @property
-    def late(self) -> Counter[str]:
-        return self._held.late
-
     def heat(self) -> list[float]:
         """Tuples per group of late, estimated from samples."""
         return self._heat.values(self._clock())
-
-    def sizes(self) -> list[int]:
-        """Keys per group."""
-        return self._store.sizes()
-
-    def states(self) -> dict[Any, Any]:
-        """All states by key, for those who look on."""
-        return self._store.states
 
     async def close(self) -> None:
         """Raises what closing the user's object raises."""
@@ -243,12 +191,6 @@ class KeyedProcessor:
             await self._turn()
             self._turn_at = self._clock()
 
-    def _done(self, part: Part, began: float) -> None:
-        if self._notes is not None:
-            part.changes = changes(self._held, self._notes)
-        part.busy_s = self._clock() - began - part.waited_s
-        self._emit(part)
-
     # -- time --------------------------------------------------------------------------------
 
     def advance(self, watermark: float) -> None:
@@ -284,12 +226,6 @@ class KeyedProcessor:
                 self._done(part, began)
                 part, began = Part(0), self._clock()
         self._done_if_told(part, began)
-
-    def _done_if_told(self, part: Part, began: float) -> None:
-        if part.results or part.letters:
-            self._done(part, began)
-        else:
-            self._tell()
 
     # -- moving ------------------------------------------------------------------------------
 
@@ -365,18 +301,13 @@ class KeyedProcessor:
 
     # -- the journal -------------------------------------------------------------------------
 
-    def restore(self, told: Iterable[bytes]) -> None:
-        """Apply changes, in the order in which they were told; this processor must be new. They
-        may begin with the first piece of a `picture`. Nothing is processed before `resume`."""
-        restore(self._held, told)
-
     def resume(self, owned: frozenset[int], frozen: frozenset[int]) -> None:
         """Groups of mine, as the core knows them: `frozen` ones lie at rest, the others are
         processed again; those with kept tuples, or not opened yet, when `catch_up` is called."""
         held = self._held
         if self._notes is not None:
-            known = held.owned | held.frozen | held.behind
-            lost, strange = (owned | frozen) - known - held.whole, known - owned - frozen
+            lost = (owned | frozen) - self.known
+            strange = self.known - held.whole - owned - frozen
             if lost or strange:
                 raise ValueError(
                     f"operator {self.operator.name!r}: expected to resume the groups that the "
@@ -394,18 +325,3 @@ class KeyedProcessor:
         self._fire(self._store.event, self.watermark, processing=False)
         for group in sorted(self._held.behind):
             await self._catch_up(group)
-
-    def picture(self, keys_max: int) -> Iterator[bytes]:
-        """All there is now, as changes with about so many keys each. Anything may be called
-        between two pieces; together with what is told meanwhile, in the order of telling, they
-        make the same processor. What was told before the first piece is not needed then."""
-        return picture(self._held, keys_max)
-
-    def _tell(self) -> None:
-        """What has changed outside of parts."""
-        if self._notes is not None and (change := changes(self._held, self._notes)):
-            self._tell_chunk(change)
-
-    def _tell_chunk(self, change: bytes) -> None:
-        if self._notes is not None and self._changed is not None:
-            self._changed(change)

@@ -77,7 +77,7 @@ class Store:
         states = self.states
         return (
             keys,
-            [states[key] for key in keys],
+            [*map(states.__getitem__, keys)],
             self.event.names(keys),
             self.processing.names(keys),
         )

@@ -1,23 +1,26 @@
-"""Standard input: a pipe, a file, a terminal or /dev/null, read without blocking the loop."""
+"""Standard input: a pipe, a file, a terminal or /dev/null, read without blocking the loop.
+
+So that a reader can die at any moment and the next one goes on, a file is read by positions, and
+whatever else it is passes through a spool (`anabranch.runtime.sources.spool`). When all processes
+of a run are gone, the rest of a pipe is gone with them.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import errno
 import fcntl
 import os
-import select
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
+from anabranch.runtime.sources.open_stdin import Input, identity, open_input
 
-_PIPE_BYTES = 2**20
+_HELD_BYTES_MAX = 4096
+"""How much of an incomplete line a remainder carries along; of longer ones it is read again."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,25 @@ class Stdin(Source):
         if not usable:
             raise OSError(errno.EBADF, "standard input is closed")
 
+    def prepare_to_resume(self) -> None:
+        """It may be closed: what a file had is read by its name, and the rest of a pipe is lost."""
+
+    @property
+    def replayable(self) -> bool:
+        mode = os.fstat(self.fd).st_mode
+        return stat.S_ISREG(mode) or (stat.S_ISCHR(mode) and not os.isatty(self.fd))
+
+    @property
+    def why_not(self) -> str:
+        if self.replayable:
+            return ""
+        return "standard input cannot be read again: with --resume the rest of it would be missing"
+
     def splits(self) -> Iterator[Split]:
-        yield {"stdin": None}
+        yield {"stdin": None, "input": identity(self.fd), "file": _file_behind(self.fd)}
 
     def open(self, split: Split, context: RunContext) -> Reader:
-        return StdinReader(split, self, context.limits)
+        return StdinReader(split, self, context)
 
 
 def stdin(*, format: Format = "text", encoding: str = "utf-8") -> Stdin:
@@ -53,56 +70,47 @@ def stdin(*, format: Format = "text", encoding: str = "utf-8") -> Stdin:
 
 
 class StdinReader(Reader):
-    def __init__(self, split: Split, source: Stdin, limits: Limits) -> None:
-        self._fd = source.fd
+    def __init__(self, split: Split, source: Stdin, context: RunContext) -> None:
+        self._split = split
         self._cutter = LineCutter(
-            "stdin", format=source.format, encoding=source.encoding, limits=limits
+            "stdin", format=source.format, encoding=source.encoding, limits=context.limits
         )
+        self._at = 0
         if split["stdin"] is not None:
             self._cutter.restore(split["stdin"])
-        self._waits = _can_wait(self._fd)
-        self._poll = select.poll() if self._waits else None
-        if self._poll is not None:
-            self._poll.register(self._fd, select.POLLIN)
-            _widen_pipe(self._fd)
+            self._at = split["stdin"]["next"]
+        self._input: Input = open_input(source.fd, split["input"], split["file"], context)
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
         cutter = self._cutter
         if cutter.done:
             return None
-        if self._poll is not None and not self._poll.poll(0):
-            await self._readable()
-        block = os.read(self._fd, cutter.block_bytes(tuples_max, bytes_max))
+        block = await self._input.block(self._at, cutter.block_bytes(tuples_max, bytes_max))
+        self._at += len(block)
         before = cutter.offset
         tuples, dead = cutter.feed(block, final=not block)
         return Chunk(tuples, dead, float(cutter.offset - before))
 
     def remainder(self) -> Split | None:
-        """With the bytes that were read but did not complete a line yet."""
-        return None if self._cutter.done else {"stdin": self._cutter.state()}
+        if self._cutter.done:
+            return None
+        held_bytes_max = _HELD_BYTES_MAX if self._input.replayable else None
+        return {**self._split, "stdin": self._cutter.state(held_bytes_max)}
 
-    async def _readable(self) -> None:
-        loop = asyncio.get_running_loop()
-        ready: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._fd, _resolve, ready)
-        try:
-            await ready
-        finally:
-            loop.remove_reader(self._fd)
+    def done(self) -> None:
+        self._input.remove()
 
-
-def _resolve(future: asyncio.Future[Any]) -> None:
-    if not future.done():
-        future.set_result(None)
+    def close(self) -> None:
+        self._input.close()
 
 
-def _can_wait(fd: int) -> bool:
-    """Whether the system can tell that something is there: not of files, not of /dev/null."""
-    mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
-
-
-def _widen_pipe(fd: int) -> None:
-    """Fewer, larger reads; a pipe holds 64 KiB unless told otherwise. Linux only."""
-    with contextlib.suppress(OSError, AttributeError):
-        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+def _file_behind(fd: int) -> dict[str, Any] | None:
+    """What it takes to find a regular file again, and where in it standard input begins."""
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        return None
+    try:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        path = ""
+    start = os.lseek(fd, 0, os.SEEK_CUR)
+    return {"path": os.fsencode(path), "start": start}

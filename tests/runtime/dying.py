@@ -20,23 +20,29 @@ def survives(work: Callable[[], None], points: int) -> bool:
 
     False if it was killed, True if it came to its end before.
     """
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            _doom(points)
-            work()
-            status = 0
-        except Exception:
-            traceback.print_exc()
-        finally:
-            os._exit(status)
-    _, status = os.waitpid(pid, 0)
+    _, status = os.waitpid(forked(work, points), 0)
     if os.WIFSIGNALED(status):
         assert os.WTERMSIG(status) == signal.SIGKILL
         return False
     assert os.WEXITSTATUS(status) == 0
     return True
+
+
+def forked(work: Callable[[], None], points: int | None = None) -> int:
+    """The process that does `work`; its exit code tells whether that went well."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            if points is not None:
+                _doom(points)
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return pid
 
 
 def _doom(points: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from anabranch.runtime.ends import passing
 from anabranch.runtime.shared_file import SharedFile, sidecar_path
-from tests.runtime.dying import survives
+from tests.runtime.dying import forked, survives
 
 PIECES = 3
 
@@ -126,7 +126,7 @@ def test_processes_that_are_killed_while_others_write_lose_and_repeat_nothing(
     tmp_path: Path,
 ) -> None:
     owners, count = ("out.0", "out.1", "out.2"), 300
-    running = {_started(_write_many(tmp_path, o, count)): o for o in owners}
+    running = {forked(_write_many(tmp_path, o, count)): o for o in owners}
     path, killed, mark = tmp_path / "out", 0, 20_000
     while running:
         if killed < 12 and path.exists() and path.stat().st_size > mark:
@@ -139,7 +139,7 @@ def test_processes_that_are_killed_while_others_write_lose_and_repeat_nothing(
                 owner = running.pop(pid)
                 assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
                 if os.WIFSIGNALED(status):
-                    running[_started(_write_many(tmp_path, owner, count))] = owner
+                    running[forked(_write_many(tmp_path, owner, count))] = owner
     lines = text(tmp_path).splitlines()
     assert killed >= 3
     for owner in owners:
@@ -147,18 +147,6 @@ def test_processes_that_are_killed_while_others_write_lose_and_repeat_nothing(
             f"{owner} {number} {i}" for number in range(1, count + 1) for i in range(50)
         ]
     assert len(lines) == 3 * count * 50
-
-
-def _started(work: Callable[[], None]) -> int:
-    pid = os.fork()
-    if pid == 0:
-        status = 1
-        try:
-            work()
-            status = 0
-        finally:
-            os._exit(status)
-    return pid
 
 
 async def test_a_number_that_is_there_is_not_put_again(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 import uvloop
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import Reader
+from anabranch.runtime.ends import Reader, RunContext
 from anabranch.runtime.sources import Stdin, stdin
 from tests.runtime.reading import Reading, context
 
@@ -32,13 +33,33 @@ def pipe() -> Iterator[tuple[int, int]]:
                 os.close(fd)
 
 
+@pytest.fixture(params=["spool", "live"], autouse=True)
+def run_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where a spool would be; without such a folder, input is read as it comes."""
+    folder = tmp_path / "run"
+    if request.param == "spool":
+        folder.mkdir()
+    CONTEXT.append(dataclasses.replace(context(), run_dir=folder))
+    return folder
+
+
+CONTEXT: list[RunContext] = []
+
+
 def open_reader(fd: int, limits: Limits | None = None) -> Reader:
     source = Stdin(fd=fd)
-    return source.open(next(source.splits()), context(limits or Limits()))
+    where = dataclasses.replace(CONTEXT[-1], limits=limits or Limits())
+    return source.open(next(source.splits()), where)
+
+
+def reading_of(fd: int) -> Reading:
+    reading = Reading(Stdin(fd=fd))
+    reading.context = CONTEXT[-1]
+    return reading
 
 
 async def lines_of(fd: int) -> list[str]:
-    reading = await Reading(Stdin(fd=fd)).all()
+    reading = await reading_of(fd).all()
     assert reading.dead == []
     return reading.tuples
 
@@ -91,7 +112,7 @@ async def test_the_next_reader_gets_what_the_last_one_had_begun() -> None:
         rest = msgspec.msgpack.decode(msgspec.msgpack.encode(rest))
         os.write(into, b"o\n\xff")
         os.close(into)
-        reading = Reading(Stdin(fd=out))
+        reading = reading_of(out)
         await reading.split(rest)
         assert reading.tuples == ["two"]
         assert reading.dead[0].where == "stdin:3"

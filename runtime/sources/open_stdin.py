@@ -1,0 +1,184 @@
+"""The three ways to read standard input: a file by positions, a spool, or as it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import logging
+import os
+import select
+import stat
+from abc import ABC, abstractmethod
+from typing import Any
+
+from anabranch.runtime.ends import RunContext, passing
+from anabranch.runtime.sources.spool import DiskError, Spool
+
+log = logging.getLogger("anabranch.source")
+
+_PIPE_BYTES = 2**20
+_RETRY_S = 0.5
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+class Input(ABC):
+    replayable = True
+    """Whether positions that were read before can be read again."""
+
+    @abstractmethod
+    async def block(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; none at the end. If cancelled, nothing was taken."""
+
+    def close(self) -> None:  # noqa: B027 - optional
+        """Give back files."""
+
+    def remove(self) -> None:
+        """Nobody will read it again."""
+        self.close()
+
+
+def open_input(fd: int, was: list[int], file: dict[str, Any] | None, context: RunContext) -> Input:
+    """`was`: identity of standard input when the run began; `file`: if that was a regular file."""
+    if file is not None:
+        return FileInput(fd, was, file)
+    if context.durable == "none" or not context.lasting_dir.is_dir():
+        return LiveInput(fd)
+    now = identity(fd)  # looked at first: a closed descriptor's number goes to the next file
+    spool = Spool(context.lasting_dir / f"stdin-{context.operator}")
+    if now != was:
+        log.warning(
+            "standard input is not what it was when the run began: what follows byte %d is %s",
+            spool.end,
+            "missing" if not now or os.isatty(fd) else "taken from what it is now",
+        )
+    return SpooledInput(fd if now == was or (now and not os.isatty(fd)) else None, spool)
+
+
+def identity(fd: int) -> list[int]:
+    """What tells one input from another, as a split can carry it; empty if it is closed."""
+    with contextlib.suppress(OSError):
+        found = os.fstat(fd)
+        return [found.st_dev, found.st_ino]
+    return []
+
+
+class FileInput(Input):
+    def __init__(self, fd: int, was: list[int], file: dict[str, Any]) -> None:
+        self._start: int = file["start"]
+        self._own = -1
+        self._fd = fd
+        if identity(fd) != was:  # resumed with another standard input
+            path = os.fsdecode(file["path"])
+            with contextlib.suppress(FileNotFoundError):
+                self._fd = self._own = os.open(path, os.O_RDONLY | _CLOEXEC)
+            if identity(self._fd) != was:
+                self.close()
+                raise FileNotFoundError(
+                    errno.ENOENT, "standard input was a file that is not there any more", path
+                )
+
+    async def block(self, position: int, size: int) -> bytes:
+        return os.pread(self._fd, size, self._start + position)
+
+    def close(self) -> None:
+        if self._own >= 0:
+            os.close(self._own)
+            self._own = -1
+
+
+class LiveInput(Input):
+    """As it comes: what was read and not recorded is lost when the reader dies."""
+
+    replayable = False
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._ready = _Readiness(fd)
+
+    async def block(self, position: int, size: int) -> bytes:
+        while True:
+            await self._ready.wait()
+            with contextlib.suppress(BlockingIOError):
+                return os.read(self._fd, size)
+
+
+class SpooledInput(Input):
+    """`fd`: None if nothing follows what is in the spool."""
+
+    def __init__(self, fd: int | None, spool: Spool) -> None:
+        self._fd = fd
+        self._spool = spool
+        self._ready = None if fd is None else _Readiness(fd)
+        self._full = False
+
+    async def block(self, position: int, size: int) -> bytes:
+        while position >= self._spool.end:
+            if self._fd is None or self._ready is None:
+                return b""
+            await self._ready.wait()
+            try:
+                if not self._spool.take(self._fd, _PIPE_BYTES):
+                    return b""
+                self._full = False
+            except BlockingIOError:
+                continue  # somebody else reads it, too
+            except DiskError as error:
+                if not passing(error):
+                    raise
+                await self._wait_for_room(error)
+        return self._spool.read(position, size)
+
+    def close(self) -> None:
+        self._spool.close()
+
+    def remove(self) -> None:
+        self._spool.remove()
+
+    async def _wait_for_room(self, error: OSError) -> None:
+        """What stays in the pipe is safe there."""
+        if not self._full:
+            log.warning("cannot keep what standard input gives: %s; the stream waits", error)
+            self._full = True
+        await asyncio.sleep(_RETRY_S)
+
+
+class _Readiness:
+    """Waits until something is there, if the system can tell."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._poll: select.poll | None = None
+        if _can_wait(fd):
+            self._poll = select.poll()
+            self._poll.register(fd, select.POLLIN)
+            _widen_pipe(fd)
+
+    async def wait(self) -> None:
+        if self._poll is None or self._poll.poll(0):
+            return
+        loop = asyncio.get_running_loop()
+        ready: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._fd, _resolve, ready)
+        try:
+            await ready
+        finally:
+            loop.remove_reader(self._fd)
+
+
+def _resolve(future: asyncio.Future[Any]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def _can_wait(fd: int) -> bool:
+    """Whether the system can tell that something is there: not of files, not of /dev/null."""
+    mode = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
+
+
+def _widen_pipe(fd: int) -> None:
+    """Fewer, larger reads; a pipe holds 64 KiB unless told otherwise. Linux only."""
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -1,0 +1,128 @@
+"""What has left a pipe, kept so that it can be read again by whoever comes after a death.
+
+On Linux bytes move from a pipe into a file by one system call, `splice`, which a kill cannot cut
+in two: each byte is in the pipe or in the file. So the length of the files says what was taken,
+and nothing else has to be recorded. What is no pipe is read and then written, where a kill just in
+between loses what was read. The files are pieces, named after the position they begin at; old
+ones go when what they hold lies far behind the reader.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from anabranch.runtime.shared_file import write_whole
+
+PIECE_BYTES = 16 * 2**20
+KEEP_BYTES = 64 * 2**20
+"""How far behind the reader bytes are kept: more than lies between it and what is recorded."""
+
+_NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+"""Errors of `splice` if the descriptor is no pipe, or the file system cannot do it."""
+_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
+
+
+class SpoolError(OSError):
+    """What should be read again is not there any more."""
+
+
+class DiskError(OSError):
+    """Bytes cannot be kept. Nothing is lost: to be tried again."""
+
+
+class Spool:
+    """The pieces in `folder`, which is made if need be. Used by one process at a time."""
+
+    def __init__(
+        self, folder: Path, *, piece_bytes: int = PIECE_BYTES, keep_bytes: int = KEEP_BYTES
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        self._folder = folder
+        self._piece_bytes = piece_bytes
+        self._keep_bytes = keep_bytes
+        self._pieces = sorted(int(name) for name in os.listdir(folder)) or [0]
+        self._into = self._open(self._pieces[-1])
+        self.end = self._pieces[-1] + os.fstat(self._into).st_size
+        """How much has been taken from the pipe."""
+        self._from, self._from_start = -1, -1
+        self._splices = hasattr(os, "splice")
+        self._unwritten = b""
+
+    def take(self, source: int, size: int) -> int:
+        """Move at most so many bytes from a descriptor to the end; 0 if it has ended.
+
+        Raises `BlockingIOError` if nothing is there, `DiskError` if the disk takes nothing.
+        """
+        start = self._pieces[-1]
+        if self.end - start >= self._piece_bytes:
+            following = self._open(self.end)
+            os.close(self._into)
+            self._into, start = following, self.end
+            self._pieces.append(start)
+        taken = self._move(source, size, self.end - start)
+        self.end += taken
+        return taken
+
+    def _move(self, source: int, size: int, at: int) -> int:
+        if self._splices:
+            try:
+                flags = os.SPLICE_F_NONBLOCK
+                return os.splice(source, self._into, size, offset_dst=at, flags=flags)
+            except BlockingIOError:
+                raise
+            except OSError as error:
+                if error.errno not in _NO_SPLICE:
+                    raise DiskError(*error.args) from error
+            self._splices = False
+        if not self._unwritten:
+            self._unwritten = os.read(source, size)
+        block = self._unwritten
+        try:
+            os.lseek(self._into, at, os.SEEK_SET)
+            write_whole(self._into, block)
+        except OSError as error:
+            raise DiskError(*error.args) from error
+        self._unwritten = b""
+        return len(block)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Bytes from `position` on, at most `size`, and what is far behind it is dropped."""
+        while len(self._pieces) > 1 and self._pieces[1] <= position - self._keep_bytes:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path(self._pieces.pop(0)))
+        if position < self._pieces[0] or position > self.end:
+            raise SpoolError(
+                f"standard input cannot be read again from byte {position:,}: kept are "
+                f"{self._pieces[0]:,} to {self.end:,}"
+            )
+        start = self._pieces[bisect.bisect_right(self._pieces, position) - 1]
+        if start != self._from_start:
+            self._close_from()
+            self._from, self._from_start = self._open(start), start
+        return os.pread(self._from, size, position - start)
+
+    def close(self) -> None:
+        self._close_from()
+        if self._into >= 0:
+            os.close(self._into)
+            self._into = -1
+
+    def remove(self) -> None:
+        self.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _close_from(self) -> None:
+        if self._from >= 0:
+            os.close(self._from)
+            self._from = self._from_start = -1
+
+    def _path(self, start: int) -> Path:
+        return self._folder / f"{start:018d}"
+
+    def _open(self, start: int) -> int:
+        return os.open(self._path(start), os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)

@@ -22,8 +22,10 @@ from anabranch.runtime.sources.patterns import find_files
 from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip, is_wide_text
 
 SPLIT_BYTES = 4 * 2**20
-_HELD_BYTES_MAX = 64 * 2**10
-"""How much of an incomplete line a remainder carries along; of longer ones it is read again."""
+_HELD_BYTES_MAX = 4 * 2**10
+_HELD_BYTES_MAX_PACKED = 64 * 2**10
+"""How much of an incomplete line a remainder carries along; of longer ones it is read again, for
+which a compressed file has to be unpacked from its beginning."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,8 @@ class FileReader(Reader):
     def remainder(self) -> Split | None:
         if self._cutter.done:
             return None
-        return {**self._split, "state": self._cutter.state(_HELD_BYTES_MAX), "told": self._told}
+        held_bytes_max = _HELD_BYTES_MAX_PACKED if self._packed else _HELD_BYTES_MAX
+        return {**self._split, "state": self._cutter.state(held_bytes_max), "told": self._told}
 
     def close(self) -> None:
         if self._bytes is not None:

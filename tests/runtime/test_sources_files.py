@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import Split
 from anabranch.runtime.sources import files
 from tests.runtime.reading import Reading, context
 
@@ -318,3 +319,22 @@ async def test_a_read_is_about_as_long_as_asked_for(tmp_path: Path) -> None:
     while (chunk := await reader.read(1024, 256 * 1024)) is not None:
         sizes.append(len(chunk.tuples))
     assert 900 < max(sizes) < 1200
+
+
+async def test_a_remainder_is_small_and_exact_after_every_read(tmp_path: Path) -> None:
+    """Half a long line is read again, not carried along with every position."""
+    lines = [f"{n} {'x' * (n % 7 * 3000)}" for n in range(60)]
+    source = files(write(tmp_path / "f", "\n".join(lines)))
+    split: Split | None = next(source.splits())
+    tuples: list[str] = []
+    while split is not None:
+        reader = source.open(split, context())
+        came = False
+        while split is not None and not came:  # a line may be longer than what is read at once
+            chunk = await reader.read(3, 10_000)
+            came = chunk is not None and bool(chunk.tuples)
+            tuples += chunk.tuples if chunk is not None else []
+            split = reader.remainder()
+            assert len(msgspec.msgpack.encode(split)) < 5000
+        reader.close()
+    assert tuples == lines

@@ -70,6 +70,10 @@ def _title(snapshot: RunSnapshot) -> list[Text]:
     text.append(f"  {snapshot.phase}  {duration(snapshot.seconds)}", style="not bold")
     instances = sum(o.instances for o in snapshot.operators)
     text.append(f"  {plural(instances, 'instance')}, {snapshot.idle} warm", style="not bold dim")
+    deaths = sum(o.deaths for o in snapshot.operators)
+    if deaths:
+        died = plural(deaths, "process", "processes")
+        text.append(f"  {died} died and went on in new ones", style="not bold yellow")
     lines = [_line(text)]
     if snapshot.phase == "ending":
         lines.append(Text("finishing what was read; Ctrl-C stops at once", style="yellow"))

@@ -58,6 +58,9 @@ def line_of(snapshot: RunSnapshot) -> str:
     dead = sum(o.dead for o in snapshot.operators)
     if dead:
         parts.append(plural(dead, "dead letter"))
+    deaths = sum(o.deaths for o in snapshot.operators)
+    if deaths:
+        parts.append(f"{plural(deaths, 'process', 'processes')} died and went on in new ones")
     slow = sorted(culprits(snapshot))
     if slow:
         parts.append(f"held up by {', '.join(slow)}")

@@ -175,6 +175,8 @@ class AgentJournal:
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         whole = sum(_HEAD.size + len(body) for body in _bodies(path.read_bytes()))
         os.ftruncate(self._fd, whole)
+        if power:
+            sync_folder(path.parent)
         self._size = self._shortest = whole
 
     @property
@@ -197,6 +199,8 @@ class AgentJournal:
         _write_all(fd, data)
         os.fsync(fd)
         os.rename(aside, self.path)
+        if self._power:
+            sync_folder(self.path.parent)
         os.close(self._fd)
         self._fd, self._size, self._shortest = fd, len(data), len(data)
 
@@ -211,6 +215,15 @@ def read_records(path: Path) -> list[Any]:
     except FileNotFoundError:
         return []
     return [_decode(body) for body in _bodies(data)]
+
+
+def sync_folder(folder: Path) -> None:
+    """What was made or renamed in it is there after a loss of power, too."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _bodies(data: bytes) -> list[bytes]:

@@ -29,7 +29,7 @@ import msgspec
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.graph import Operator, Pipeline
-from anabranch.runtime.live.agent_journal import AgentJournal, Founded, read_records
+from anabranch.runtime.live.agent_journal import AgentJournal, Founded, read_records, sync_folder
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.options import Options
 
@@ -280,8 +280,4 @@ def _write_synced(path: Path, data: bytes) -> None:
     finally:
         os.close(fd)
     os.rename(aside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

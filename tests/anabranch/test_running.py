@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -84,3 +87,75 @@ def test_a_misspelt_option_gets_a_suggestion() -> None:
 def test_an_option_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ab.PipelineError, match="duration_s must be above 0"):
         ab.run(pipeline(), duration_s=0)
+
+
+SLOW = """
+    import time
+    import anabranch as ab
+
+    def wait(n):
+        time.sleep(0.001)
+        return n
+
+    pipeline = ab.Pipeline("slow")
+    numbers = pipeline.source("numbers", ab.items(list(range(3000))))
+    numbers.map("wait", wait, scale=ab.Scale(min_instances=2)).sink("out", ab.jsonl("out.jsonl"))
+"""
+
+
+def command(folder: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "anabranch.cli", "run", "slow.py", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_until_lines(file: Path, count: int) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists() or file.read_bytes().count(b"\n") < count:
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_a_command_that_is_killed_can_be_resumed_and_nothing_is_lost_or_twice(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, SLOW, "slow.py")
+    for part in range(2):
+        with command(tmp_path, "--state", "kept", *["--resume"] * part) as killed:
+            wait_until_lines(tmp_path / "out.jsonl", 500 * (part + 1))
+            killed.kill()
+    with command(tmp_path, "--state", "kept", "--resume", "--report", "report.json") as resumed:
+        told = resumed.communicate(timeout=60)[0]
+    assert resumed.returncode == 0, told
+    results = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(results) == list(range(3000))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["ledger"]["tuples_out"] == 3000
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
+    write(tmp_path, SLOW, "slow.py")
+    with command(tmp_path, "--state", "kept") as stopped:
+        wait_until_lines(tmp_path / "out.jsonl", 100)
+        stopped.send_signal(signal.SIGINT)
+        stopped.send_signal(signal.SIGINT)
+        told = stopped.communicate(timeout=60)[0]
+    assert stopped.returncode == 130, told
+    assert "the run is kept in kept: --resume goes on with it" in told
+    with command(tmp_path, "--state", "kept") as refused:
+        told = refused.communicate(timeout=60)[0]
+    assert (refused.returncode, "--resume" in told, "--fresh" in told) == (2, True, True)
+
+
+@pytest.mark.parametrize("option", ["--resume", "--fresh"])
+def test_the_folder_of_a_run_to_go_on_with_must_be_named(tmp_path: Path, option: str) -> None:
+    write(tmp_path, SLOW, "slow.py")
+    with command(tmp_path, option) as refused:
+        told = refused.communicate(timeout=60)[0]
+    assert refused.returncode == 2
+    assert f"{option} needs the folder in which the run was kept: --state DIR" in told

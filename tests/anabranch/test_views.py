@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from anabranch.runtime.snapshot import RunSnapshot
 from anabranch.views.figures import bar, duration, milliseconds, plural, rate, table
 from anabranch.views.live import LiveView, picture
 from anabranch.views.plain import PlainView, line_of
@@ -107,13 +108,17 @@ def test_a_reader_that_is_gone_does_not_disturb_the_run() -> None:
 
 
 def drawn(width: int = 120, **changes: object) -> str:
-    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     seen = snapshot(
         operator("lines", "source", progress=0.5),
         operator("split", instances=3, load=1.35, joins=4, leaves=2, dead=7),
         operator("out", "sink", latency_p99_ms=12.0),
         **changes,
     )
+    return shown(seen, width)
+
+
+def shown(seen: RunSnapshot, width: int = 120) -> str:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     console.print(picture(seen, width))
     out = console.file
     assert isinstance(out, io.StringIO)
@@ -254,3 +259,13 @@ def test_the_summary_tells_what_was_late_and_what_was_ahead() -> None:
     assert "late at means: 3 tuples, dead letters" in text
     assert "late at means: 1 tuple, dropped" in text
     assert "ahead of the clock at means: 2 event times, which did not count" in text
+
+
+def test_processes_that_died_are_seen_everywhere() -> None:
+    died = snapshot(operator("work", deaths=2), operator("out", "sink", deaths=1))
+    words = "3 processes died and went on in new ones"
+    assert words in line_of(died)
+    assert words in shown(died)
+    lines = summary(report(operators=[operator_report("work", deaths=1)]), DEAD)
+    assert lines[-1] == "1 process died and went on in new ones: work 1"
+    assert "died" not in line_of(snapshot())

@@ -11,7 +11,7 @@ acknowledged too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
 from anabranch.protocol.errors import ChannelError
@@ -78,14 +78,26 @@ class Session(Generic[Frame]):
         self.connection = connection
         return True
 
-    def resume(self, expected: int) -> Iterator[tuple[int, Frame]]:
+    def resume(self, expected: int, acknowledged: int | None = None) -> Iterator[tuple[int, Frame]]:
         """On a new connection: the frames to repeat, for the peer expects this number.
 
+        `acknowledged`: what it has made safe, if that is less than what it has received.
         Raises `ChannelError` if the peer expects one that it has acknowledged before.
         """
         if expected < self.first_kept:
             raise ChannelError(
                 f"{self.peer} expects frame {expected}, which it has acknowledged before"
             )
-        self.acknowledge(expected)
-        return zip(range(self.first_kept, self.next_number), tuple(self._kept), strict=True)
+        self.acknowledge(expected if acknowledged is None else acknowledged)
+        kept = zip(range(self.first_kept, self.next_number), tuple(self._kept), strict=True)
+        return ((number, frame) for number, frame in kept if number >= expected)
+
+    @property
+    def kept(self) -> tuple[Frame, ...]:
+        """Frames that the receiver has not acknowledged, oldest first."""
+        return tuple(self._kept)
+
+    def restore(self, expected: int, next_number: int, kept: Iterable[Frame]) -> None:
+        """Go on where an earlier life was; `kept`: the frames before `next_number`."""
+        self.expected, self.next_number = expected, next_number
+        self._kept = deque(kept)

@@ -44,6 +44,12 @@ def check_number(what: str, value: object, *, whole: bool = False) -> None:
         raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
 
 
+Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
+DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
+Durable = Literal["process", "power"]
+DURABLES = ("process", "power")
+
+
 @dataclass(frozen=True, slots=True)
 class Scale:
     """How an operator scales itself (Belkhiria & Tedeschi 2019, section 3, corrected).
@@ -164,6 +170,8 @@ class Operator:
     """How tuples get their keys, by upstream operator; empty unless `keyed`."""
     timing: EventTime | None = None
     """How its instances read event time from the results that they emit, if they do."""
+    durable: Durable = "process"
+    """What its instances keep over a death; see `Pipeline.durable`."""
 
     @property
     def can_scale(self) -> bool:
@@ -183,12 +191,16 @@ class Pipeline:
     (default: `<name>.dead.jsonl` in the working directory; made only when needed).
     `groups`: key groups of every keyed operator, the smallest part of its state that moves, and so
     the most instances that it can use.
+    `delivery`: what becomes of tuples when processes die. "effectively-once": each counts once, in
+    the state of keys and at sinks that can tell. "at-least-once": none is lost, some may count
+    twice. "at-most-once": what a process had in work dies with it, and none counts twice.
     """
 
     name: str
     dead_letters: str | Path | None = None
     operators: dict[OperatorName, Operator] = field(default_factory=dict)
     groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
+    delivery: Delivery = field(default="effectively-once", kw_only=True)
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
@@ -196,6 +208,11 @@ class Pipeline:
         if not 1 <= self.groups <= GROUPS_MAX:
             raise PipelineError(
                 f"pipeline {self.name!r}: groups must be 1 to {GROUPS_MAX:,}, got {self.groups}"
+            )
+        if self.delivery not in DELIVERIES:
+            raise PipelineError(
+                f"pipeline {self.name!r}: delivery must be one of {', '.join(DELIVERIES)}, "
+                f"got {self.delivery!r}"
             )
 
     def source(self, name: str, source: Source, *, scale: Scale | None = None) -> Stream:

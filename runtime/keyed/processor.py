@@ -23,9 +23,9 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.giving import copied, taken
@@ -39,6 +39,18 @@ from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import Part, StepError
 
 SLICE_TUPLES_FIRST = 64
+
+Aside = tuple[int, int, Kept]
+"""The place in its slice of a tuple to be kept, its group, the tuple."""
+
+
+class SortedOut(NamedTuple):
+    """A slice without the tuples of groups that are shut. `at`: where the others were in it."""
+
+    keys: list[Any]
+    tuples: list[Any]
+    at: Sequence[int]
+    aside: list[Aside]
 
 
 class KeyedProcessor(Keeping):
@@ -119,14 +131,16 @@ class KeyedProcessor(Keeping):
         if later:
             keys, tuples = keys[:n], tuples[:n]
         self._heat.note(keys, began)
+        ready, failed = SortedOut(keys, tuples, range(len(keys)), []), None
         if self._held.shut and tuples:
-            keys, tuples = self._sort_out(keys, tuples, side, part)
-        sorted_out, failed = part.pended, None
-        self._held.notes.touch(keys)
+            ready = self._sort_out(ready, side)
+        self._held.notes.touch(ready.keys)
         try:
-            failed = self._worker.work(keys, tuples, side, self.watermark, part)
+            failed = self._worker.work(ready.keys, ready.tuples, side, self.watermark, part)
         finally:
-            done = part.taken + part.pended - sorted_out
+            done = part.taken + part.pended
+            done = ready.at[done] if done < len(ready.at) else len(tuples)
+            part.pended += self._keep(ready.aside, done)
             if done < len(tuples):
                 later_keys, later = keys[done:] + later_keys, tuples[done:] + later
             self._go_on_with(later_keys, later, side, tag)
@@ -159,26 +173,28 @@ class KeyedProcessor(Keeping):
         part.tag, part.last = tag, last
         self._done(part, began)
 
-    def _sort_out(
-        self, keys: list[Any], tuples: list[Any], side: int, part: Part
-    ) -> tuple[list[Any], list[Any]]:
-        """Keep the tuples of groups that are shut; the others."""
-        held = self._held
+    def _sort_out(self, ready: SortedOut, side: int) -> SortedOut:
+        held, keys, tuples = self._held, ready.keys, ready.tuples
         if self._worker.open(keys, held.owned):
-            return keys, tuples
-        open_keys, open_tuples = [], []
-        for key, item in zip(keys, tuples, strict=True):
+            return ready
+        at, aside = [], []
+        for number, (key, item) in enumerate(zip(keys, tuples, strict=True)):
             try:
                 group = self._store.group_of[key]
             except TypeError:
                 group = -1  # no key: the worker says so
             if group in held.shut:
-                held.keep(group, Kept(key, item, side, held.watermark))
-                part.pended += 1
+                aside.append((number, group, Kept(key, item, side, held.watermark)))
             else:
-                open_keys.append(key)
-                open_tuples.append(item)
-        return open_keys, open_tuples
+                at.append(number)
+        return SortedOut([keys[n] for n in at], [tuples[n] for n in at], at, aside)
+
+    def _keep(self, aside: list[Aside], before: int) -> int:
+        """Keep those that were put aside, before one of a slice; how many that are."""
+        kept = [one for one in aside if one[0] < before]
+        for _, group, one in kept:
+            self._held.keep(group, one)
+        return len(kept)
 
     def _adapt(self, part: Part) -> None:
         """Size the next slice for the cost of this one; at most double, at once down."""

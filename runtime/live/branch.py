@@ -75,6 +75,11 @@ class Segments:
         self._segments.append(Segment(tuples, born, epoch))
         epoch.held += tuples
 
+    @property
+    def born(self) -> float:
+        """When the oldest of them was read."""
+        return self._segments[0].born
+
     def parts(self) -> list[tuple[int, float, Epoch]]:
         return [(s.tuples, s.born, s.epoch) for s in self._segments]
 
@@ -101,11 +106,21 @@ class Taken(NamedTuple):
     born: float
 
 
+class Held(NamedTuple):
+    """What waits for a branch, as a journal has it. `dead`: why some of it cannot go anywhere."""
+
+    born: float
+    batches: list[bytes]
+    dead: list[str]
+
+
 class Branch(ABC):
     """`channels`: those that lead to instances of the operator."""
 
-    def __init__(self, operator: OperatorName) -> None:
+    def __init__(self, operator: OperatorName, limits: Limits) -> None:
         self.operator = operator
+        self._plain = Encoder(limits)
+        self._remembered: Held | None = None
         self.channels: tuple[Channel, ...] = ()
         self.epochs = Epochs()
 
@@ -122,6 +137,21 @@ class Branch(ABC):
         """Keep results; returns those that have no way to go."""
 
     @abstractmethod
+    def everything(self) -> tuple[list[Any], float]:
+        """All that is held, those of one key in their order, and when the oldest was read."""
+
+    def memory(self) -> Held | None:
+        """What is held, encoded for the next life; None if nothing is."""
+        if not self.held:
+            return None
+        if self._remembered is None:
+            tuples, born = self.everything()
+            batches, dead = self._plain.encode_batches(tuples)
+            reasons = [letter.reason for letter in dead]
+            self._remembered = Held(born, [data for _, data in batches], reasons)
+        return self._remembered
+
+    @abstractmethod
     def next_channel(self, rng: random.Random) -> Channel | None:
         """To whom the next batch goes; None if nothing is held for anybody who has credit."""
 
@@ -134,7 +164,7 @@ class SharedBranch(Branch):
     """Any instance of the operator may have any tuple."""
 
     def __init__(self, operator: OperatorName, limits: Limits) -> None:
-        super().__init__(operator)
+        super().__init__(operator, limits)
         self._held: list[Any] = []
         self._segments = Segments()
         self._encoder = Encoder(limits)
@@ -146,7 +176,11 @@ class SharedBranch(Branch):
     def change_view(self, channels: tuple[Channel, ...], routes: Routes) -> None:
         self.channels = channels
 
+    def everything(self) -> tuple[list[Any], float]:
+        return self._held, self._segments.born
+
     def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
+        self._remembered = None
         self._held += tuples
         self._segments.add(len(tuples), born, self.epochs.present)
         return []
@@ -155,6 +189,7 @@ class SharedBranch(Branch):
         return least_waiting(self.channels, rng) if self._held else None
 
     def take(self, channel: Channel, n: int) -> Taken:
+        self._remembered = None
         if n >= len(self._held):
             taken, self._held = self._held, []
         else:

@@ -1,17 +1,21 @@
 """A channel between two neighbours: one session, and whatever connection carries it just now.
 
 Contract. *Order*: what is sent arrives in order, batches and messages in one sequence per
-direction. *Loss, duplication*: none, whatever happens to connections, as long as both instances
-live. *Backpressure*: batches need credit, messages never; sending never blocks. *Close*: a
+direction. *Loss, duplication*: none, whatever happens to connections; nor to the instances, if they
+keep journals. *Backpressure*: batches need credit, messages never; sending never blocks. *Close*: a
 channel ends with BYE, after everything sent on it has been acknowledged. *Size*: what is kept
 for repetition is bounded by the credit, plus the few messages of the protocol.
+
+Where a journal is kept, a frame goes out when it is in there (`flush`), and what came in is
+acknowledged when what was made of it is (`settle`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from typing import Any, Protocol
+from collections import deque
+from typing import Any, NamedTuple, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
 from anabranch.protocol.errors import ChannelError
@@ -34,8 +38,30 @@ class Wire(Protocol):
     def close(self, reason: str) -> None: ...
 
 
+class Row(NamedTuple):
+    """What the next life of an instance must know of a channel, besides the frames it keeps."""
+
+    next_number: int
+    first_kept: int
+    settled: int
+    handled: tuple[int, ...]
+    partial: tuple[int, int]
+    tuples_sent: int
+    bytes_sent: int
+    messages_sent: int
+    tuples_settled: int
+    bytes_settled: int
+    peer_life: int
+
+
+class Keeper(Protocol):
+    """Who writes the journal: it is told which channels have news."""
+
+    def touch(self, channel: Channel) -> None: ...
+
+
 class ChannelUser(Protocol):
-    """Who is told what comes in on a channel."""
+    """Who is told what comes in on a channel. The number of the frame is `channel.number`."""
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None: ...
     def message_came(
@@ -46,6 +72,9 @@ class ChannelUser(Protocol):
         cause: str,
         watermark: float,
     ) -> None: ...
+    def message_again(self, channel: Channel, message: Message) -> None: ...
+    def channel_closed(self, channel: Channel, totals: Any) -> None: ...
+    def note_settled(self) -> None: ...
     def watermark_came(self, channel: Channel, watermark: float, idle: bool) -> None: ...
     def state_came(self, channel: Channel, chunk: bytes) -> None: ...
     def credit_came(self, channel: Channel) -> None: ...
@@ -57,7 +86,13 @@ class Channel:
     """One end of a channel. `dialing`: whether this end makes the connections."""
 
     def __init__(
-        self, peer: InstanceId, *, dialing: bool, user: ChannelUser, limits: Limits
+        self,
+        peer: InstanceId,
+        *,
+        dialing: bool,
+        user: ChannelUser,
+        limits: Limits,
+        keeper: Keeper | None = None,
     ) -> None:
         self.peer = peer
         self.dialing = dialing
@@ -74,6 +109,25 @@ class Channel:
         self.held_told = 0
         """How many tuples the peer holds back for instances of my operator."""
         self.ended = False
+        self.peer_life = 0
+        """The newest life of the peer that was heard of."""
+        self.settled = 1
+        """Number of the first frame of which not everything is done and safe."""
+        self.partial = (0, 0)
+        """Of which frame a part is done, and how many of its tuples."""
+        self.tuples_settled = 0
+        self.bytes_settled = 0
+        self._repeated_to = 0
+        self._ahead: set[int] = set()
+        self._handled: set[int] = set()
+        """Messages not settled that the core has had."""
+        self._keeper = keeper
+        self._fresh: deque[Pieces] = deque()
+        """Frames that are not sent because they are not safe yet, the last ones of the session."""
+        self._recorded = 0
+        """How many of them are in the journal."""
+        self._owes_state = False
+        self._state_frame: Pieces | None = None
         self._user = user
         self._wire: Wire | None = None
         self._state_timer: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -93,11 +147,23 @@ class Channel:
         if old is not None and wire is None:
             old.close("replaced by a newer connection")
 
-    def attach(self, wire: Wire, expected: int) -> None:
-        """Go on over a new connection: the peer has every frame below `expected`."""
+    def meet(self, life: int) -> None:
+        """The peer says which of its lives it is. Raises `ChannelError` for an earlier one: it was
+        given up, and another has taken its place."""
+        if life < self.peer_life:
+            raise ChannelError(
+                f"life {life} of {self.peer} is fenced out: life {self.peer_life} has been here"
+            )
+        self.peer_life = life
+
+    def attach(self, wire: Wire, expected: int, acknowledged: int | None = None) -> None:
+        """Go on over a new connection: the peer has every frame below `expected`, and has made
+        safe those below `acknowledged`."""
         self._wire = wire
-        for _, pieces in self.session.resume(expected):
-            wire.write(pieces)
+        unsafe = self.session.next_number - len(self._fresh)
+        for number, pieces in self.session.resume(expected, acknowledged):
+            if number < unsafe:
+                wire.write(pieces)
         self.state_now()
 
     # -- sending ---------------------------------------------------------------------------
@@ -135,7 +201,10 @@ class Channel:
 
     def _send(self, pieces: Pieces) -> None:
         self.session.send(pieces)
-        if self._wire is not None:
+        if self._keeper is not None:
+            self._fresh.append(pieces)
+            self._keeper.touch(self)
+        elif self._wire is not None:
             self._wire.write(pieces)
 
     def batch_done(self, tuples: int, size_bytes: int) -> None:
@@ -150,12 +219,17 @@ class Channel:
         if self._state_timer is not None:
             self._state_timer.cancel()
             self._state_timer = None
-        if self._wire is None:
-            return
+        if self._keeper is not None:
+            self._owes_state = True
+            self._keeper.touch(self)
+        elif self._wire is not None:
+            self._wire.write(self._state())
+
+    def _state(self) -> Pieces:
         siblings = self._user.siblings_seen_by(self)
-        expected = self.session.expected
         done = self.grant.tuples_done
-        self._wire.write(frames.frame(frames.STATE, expected, *self.grant.state(), done, *siblings))
+        credit = self.grant.state()
+        return frames.frame(frames.STATE, self.acknowledged, *credit, done, *siblings)
 
     def state_soon(self) -> None:
         """What the peer should know has changed."""
@@ -181,12 +255,113 @@ class Channel:
         if self._state_timer is not None:
             self._state_timer.cancel()
         if self._wire is not None:
-            self._wire.write(frames.frame(frames.BYE, self.session.expected, reason))
+            self._wire.write(frames.frame(frames.BYE, self.acknowledged, reason))
 
     def allow(self, tuples_total: int, bytes_total: int) -> None:
         """The peer has stated what it takes."""
         self.allowance.allow(tuples_total, bytes_total)
         self._user.credit_came(self)
+
+    # -- the journal -----------------------------------------------------------------------
+
+    @property
+    def acknowledged(self) -> int:
+        """Every frame below this number may be forgotten by the peer."""
+        return self.session.expected if self._keeper is None else self.settled
+
+    @property
+    def number(self) -> int:
+        """Of the frame that came last."""
+        return self.session.expected - 1
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the peer still repeats frames before one that an earlier life has handled."""
+        return self.settled <= self._repeated_to
+
+    def settle(self, number: int, tuples: int = 0, size_bytes: int = 0) -> None:
+        """Everything is done that this frame asks for; `tuples`, `size_bytes`: of a batch."""
+        if self._keeper is None:
+            return
+        self.tuples_settled += tuples
+        self.bytes_settled += size_bytes
+        self._handled.discard(number)
+        self._ahead.add(number)
+        repeated = self.repeats
+        while self.settled in self._ahead:
+            self._ahead.discard(self.settled)
+            self.settled += 1
+        self._keeper.touch(self)
+        if repeated and not self.repeats:
+            self._user.note_settled()
+
+    def done_of(self, number: int) -> int | None:
+        """How many tuples of this batch an earlier life has done; None if it has not begun."""
+        at, tuples = self.partial
+        return tuples if at == number else None
+
+    @property
+    def row(self) -> Row:
+        # What is settled ahead of others was handled too, but needs no second look.
+        handled = (*sorted(self._handled), *(-n for n in sorted(self._ahead)))
+        session, allowance = self.session, self.allowance
+        return Row(
+            session.next_number,
+            session.first_kept,
+            self.settled,
+            handled,
+            self.partial,
+            self.tuples_sent,
+            allowance.bytes_sent,
+            self.messages_sent,
+            self.tuples_settled,
+            self.bytes_settled,
+            self.peer_life,
+        )
+
+    def record(self) -> list[tuple[int, Pieces]]:
+        """Frames that are to be written down now, with their numbers; `flush` when that is done."""
+        new = list(self._fresh)[self._recorded :]
+        self._recorded = len(self._fresh)
+        first = self.session.next_number - len(new)
+        if self._owes_state and self._wire is not None:
+            self._state_frame = self._state()
+        self._owes_state = False
+        return list(enumerate(new, first))
+
+    def flush(self) -> None:
+        """What was recorded is safe: send it."""
+        fresh, wire = self._fresh, self._wire
+        for _ in range(self._recorded):
+            pieces = fresh.popleft()
+            if wire is not None:
+                wire.write(pieces)
+        self._recorded = 0
+        if self._state_frame is not None and wire is not None:
+            wire.write(self._state_frame)
+        self._state_frame = None
+
+    def restore(self, row: Row, kept: list[Pieces]) -> None:
+        """Be what this channel was in an earlier life of this end."""
+        self.session.restore(row.settled, row.next_number, kept)
+        self.settled, self.partial, self.peer_life = row.settled, row.partial, row.peer_life
+        self._handled = {n for n in row.handled if n > 0}
+        self._ahead = {-n for n in row.handled if n < 0}
+        self._repeated_to = max((abs(n) for n in row.handled), default=0)
+        self.tuples_sent, self.messages_sent = row.tuples_sent, row.messages_sent
+        self.allowance.spend(row.tuples_sent, row.bytes_sent)
+        self.tuples_settled = self.tuples_received = row.tuples_settled
+        self.bytes_settled = row.bytes_settled
+        self.grant.done(row.tuples_settled, row.bytes_settled)
+
+    def _is_new(self, number: int) -> bool:
+        """Whether a frame is the next one, and nobody has settled it before."""
+        if not self.session.receive(number):
+            return False
+        if number in self._ahead:
+            self.settle(number)
+            return False
+        return True
 
     # -- receiving -------------------------------------------------------------------------
 
@@ -203,7 +378,7 @@ class Channel:
                 bytes(payload),
             ]:
                 self._state_later(soon=False)
-                if self.session.receive(number):
+                if self._is_new(number):
                     self.tuples_received += tuples
                     self.siblings_told, self.held_told = siblings, held
                     self._user.batch_came(self, tuples, float(born), payload)
@@ -232,15 +407,21 @@ class Channel:
             ]:
                 self._state_later(soon=True)
                 message, book = frames.read_message(kind, message_fields, addresses)
-                if self.session.receive(number):
-                    self._user.message_came(self, message, book, cause, watermark)
+                if not self._is_new(number):
+                    return
+                if number in self._handled:
+                    self._user.message_again(self, message)
+                    return
+                if self._keeper is not None:
+                    self._handled.add(number)
+                self._user.message_came(self, message, book, cause, watermark)
             case [frames.WATERMARK, int(number), float(watermark), bool(idle)]:
                 self._state_later(soon=False)
-                if self.session.receive(number):
+                if self._is_new(number):
                     self._user.watermark_came(self, watermark, idle)
             case [frames.STATE_OF, int(number), bytes(chunk)]:
                 self._state_later(soon=True)
-                if self.session.receive(number):
+                if self._is_new(number):
                     self._user.state_came(self, chunk)
             case [frames.BYE, int(expected), str()]:
                 self.session.acknowledge(expected)

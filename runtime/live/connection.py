@@ -30,13 +30,14 @@ class Membership(Protocol):
     """What a connection must know of the run, and whom it tells."""
 
     me: InstanceId
+    life: int
     address: str
     book: frames.Addresses
     pipeline: str
     token: bytes
     limits: Limits
 
-    def channel_of_dialer(self, dialer: InstanceId, connection: int) -> Channel: ...
+    def channel_of_dialer(self, dialer: InstanceId, life: int, connection: int) -> Channel: ...
     def connection_opened(self, connection: Connection) -> None: ...
     def connection_lost(self, connection: Connection) -> None: ...
     def connection_refused(self, reason: str) -> None: ...
@@ -132,7 +133,7 @@ class Connection(asyncio.Protocol):
                 hello = (frames.HELLO, frames.VERSION, self.home.pipeline)
                 who = (frames.pack_id(me), self.home.address, frames.pack_id(peer))
                 number = channel.session.connection
-                self.write(frames.frame(*hello, *who, number, self._nonce, proof))
+                self.write(frames.frame(*hello, *who, self.home.life, number, self._nonce, proof))
                 self._expect = self._take_welcome
             case [frames.CHALLENGE, version, *_]:
                 raise ChannelError(f"the peer speaks version {version}, not {frames.VERSION}")
@@ -142,13 +143,23 @@ class Connection(asyncio.Protocol):
     def _take_welcome(self, fields: list[Any]) -> None:
         channel = cast(Channel, self.channel)
         match fields:
-            case [frames.WELCOME, bytes(said), int(expected), int(tuples), int(size)]:
+            case [
+                frames.WELCOME,
+                bytes(said),
+                int(life),
+                int(expected),
+                int(acknowledged),
+                int(tuples),
+                int(size),
+            ]:
                 me, peer = self.home.me, channel.peer
                 proof = frames.proof(self.home.token, "listener", self._nonce, peer, me)
                 if not hmac.compare_digest(said, proof):
                     raise ChannelError(f"{peer} has not proved that it belongs to the run")
-                self.write(frames.frame(frames.RESUME, channel.session.expected))
-                self._establish(expected)
+                channel.meet(life)
+                mine = channel.session.expected, channel.acknowledged
+                self.write(frames.frame(frames.RESUME, *mine))
+                self._establish(expected, acknowledged)
                 channel.allow(tuples, size)
             case _:
                 raise ChannelError("no welcome after hello")
@@ -164,6 +175,7 @@ class Connection(asyncio.Protocol):
                 dialer_fields,
                 str(address),
                 listener_fields,
+                int(life),
                 int(number),
                 bytes(nonce),
                 bytes(said),
@@ -180,31 +192,37 @@ class Connection(asyncio.Protocol):
                 )
             case _:
                 raise ChannelError("no hello")
-        self._welcome(dialer, listener, number, nonce, said)
+        self._welcome(dialer, listener, (life, number), nonce, said)
         self.home.book[dialer] = address
 
     def _welcome(
-        self, dialer: InstanceId, listener: InstanceId, number: int, nonce: bytes, said: bytes
+        self,
+        dialer: InstanceId,
+        listener: InstanceId,
+        connection: tuple[int, int],
+        nonce: bytes,
+        said: bytes,
     ) -> None:
         me = self.home.me
         proof = frames.proof(self.home.token, "dialer", self._nonce, dialer, me)
         if listener != me or not hmac.compare_digest(said, proof):
             raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
-        channel = self.home.channel_of_dialer(dialer, number)
+        channel = self.home.channel_of_dialer(dialer, *connection)
         self.channel = channel
         answer = frames.proof(self.home.token, "listener", nonce, me, dialer)
-        expected = channel.session.expected
-        self.write(frames.frame(frames.WELCOME, answer, expected, *channel.grant.state()))
+        mine = channel.session.expected, channel.acknowledged
+        credit = channel.grant.state()
+        self.write(frames.frame(frames.WELCOME, answer, self.home.life, *mine, *credit))
         self._expect = self._take_resume
 
     def _take_resume(self, fields: list[Any]) -> None:
         match fields:
-            case [frames.RESUME, int(expected)]:
-                self._establish(expected)
+            case [frames.RESUME, int(expected), int(acknowledged)]:
+                self._establish(expected, acknowledged)
             case _:
                 raise ChannelError("no resume after welcome")
 
-    def _establish(self, expected: int) -> None:
+    def _establish(self, expected: int, acknowledged: int) -> None:
         self._cancel_deadline()
         self.established = True
-        cast(Channel, self.channel).attach(self, expected)
+        cast(Channel, self.channel).attach(self, expected, acknowledged)

@@ -7,6 +7,7 @@ downstream operator or dead with a reason. Nothing is estimated.
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.ends import DeadLetter
@@ -30,6 +31,16 @@ class Counts:
         self.latency_now = LatencyCounts()
         self.joins = 0
         self.leaves = 0
+
+    def memory(self) -> tuple[Any, ...]:
+        """What the next life must know."""
+        counts = self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside
+        return (*counts, self.joins, self.leaves, dict(self.dead_reasons))
+
+    def remember(self, memory: tuple[Any, ...]) -> None:
+        self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside = memory[:5]
+        self.joins, self.leaves = memory[5:7]
+        self.dead_reasons = Counter(memory[7])
 
     def note_dead(self, letters: list[DeadLetter]) -> None:
         for letter in letters:

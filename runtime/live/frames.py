@@ -1,18 +1,20 @@
 """The language on a channel: length-prefixed MessagePack arrays, the first element their kind.
 
-    HELLO    [0, version, pipeline, dialer, address, listener, connection, nonce, proof]
+    HELLO    [0, version, pipeline, dialer, address, listener, life, connection, nonce, proof]
     CHALLENGE[1, version, nonce]
-    WELCOME  [2, proof, expected, tuples_allowed, bytes_allowed]
-    RESUME   [3, expected]
+    WELCOME  [2, proof, life, expected, acknowledged, tuples_allowed, bytes_allowed]
+    RESUME   [3, expected, acknowledged]
     BATCH    [4, number, tuples, siblings, held, born, payload]
     MESSAGE  [5, number, cause, type, fields, addresses, watermark]
-    STATE    [6, expected, tuples_allowed, bytes_allowed, tuples_done, siblings, rank]
-    BYE      [7, expected, reason]
+    STATE    [6, acknowledged, tuples_allowed, bytes_allowed, tuples_done, siblings, rank]
+    BYE      [7, acknowledged, reason]
     WATERMARK[8, number, watermark, idle]
     STATE_OF [9, number, chunk]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
-the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME).
+the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME):
+every frame below `expected`, and safe, so that it need not be kept, below `acknowledged`. Each says
+which of its lives it is.
 BATCH, MESSAGE, WATERMARK and STATE_OF are numbered and repeated after a broken connection; STATE
 holds totals, so the newest is the truth and none needs repeating. `siblings` is the sender's count
 of instances of the receiver's operator, `rank` the receiver's place among them in the order of
@@ -38,7 +40,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import MESSAGE_TYPES, Message
 from anabranch.protocol.ownership import Route, Routes, owners_of
 
-VERSION = 1
+VERSION = 2
 HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE, WATERMARK, STATE_OF = range(10)
 
 Addresses = dict[InstanceId, str]

@@ -15,6 +15,7 @@ import random
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Coroutine, Iterable
+from pathlib import Path
 from typing import Any, assert_never
 
 from anabranch.protocol import effects, events, messages
@@ -31,15 +32,17 @@ from anabranch.runtime.graph import Operator, Pipeline
 from anabranch.runtime.keyed.placement import balanced, shares
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.branch import Branch, SharedBranch
+from anabranch.runtime.live.burial import Burial
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Counts
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.intake import Intake, Said
 from anabranch.runtime.live.keyed_pump import KeyedPump
-from anabranch.runtime.live.neighbourhood import Neighbourhood
+from anabranch.runtime.live.memory import Memory
+from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
 from anabranch.runtime.live.outbox import Outbox
-from anabranch.runtime.live.pumps import Pump, SourcePump, make_pump
+from anabranch.runtime.live.pumps import Pump, make_pump
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.watermarks import Watermarks
 from anabranch.runtime.status import FinalCount
@@ -47,6 +50,8 @@ from anabranch.runtime.status import FinalCount
 now = time.monotonic
 
 HOT_GROUPS_TOLD = 3
+ANNOUNCED_MAX = 256
+"""More than one request may bring, so that the latest ones are known after a death."""
 
 
 class Instance:
@@ -62,6 +67,7 @@ class Instance:
         seed: int,
         scaling: bool,
         heritage: dict[str, float] | None = None,
+        journal: Path | None = None,
     ) -> None:
         self.me = me
         self.pipeline = pipeline
@@ -73,6 +79,9 @@ class Instance:
         topology = pipeline.topology
         self.core = Core(me, topology, trace_rows_max=limits.trace_rows_max)
         self.counts = Counts(me)
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
+        self.turns = self.memory.turns if self.memory else None
         self.neighbourhood = Neighbourhood(
             me,
             topology=topology,
@@ -82,6 +91,9 @@ class Instance:
             user=self,
             related=self._related,
             fail=self.fail,
+            life=context.life,
+            keeper=self.turns,
+            ended_dir=context.lasting_dir / "ended" if journal else None,
         )
         self.dead_letters = DeadLetterFile(
             pipeline.dead_letters_path,
@@ -107,15 +119,21 @@ class Instance:
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
         self._progress = asyncio.Event()
-        self._heir_watermark = -math.inf
+        self.heir_watermark = -math.inf
+        self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
+        """Children that neighbours have been told of; those which have not begun are among them."""
+        self.resuming = False
+        """Whether it becomes what an earlier life was, and nothing may be said to be over."""
         self._expected: defaultdict[InstanceId, deque[int]] = defaultdict(deque)
         self._expectations = 0
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
         self._late_error: Exception | None = None
-        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.burial = Burial(self)
         self.pump: Pump = make_pump(self)
+        if self.memory is not None:
+            self.memory.restore()
         self.spawn_task(self.pump.run(), "pump")
         self.spawn_task(self.scaling.run(), "scaling")
 
@@ -126,10 +144,15 @@ class Instance:
         reason = await self._ended
         await self.pump.close()
         self.watermarks.close()
-        self.dead_letters.close()
+        await self.burial.close()
         for task in self._tasks:
             task.cancel()
-        await self.neighbourhood.part(reason)
+        if self.memory is None or not self.memory.parted:
+            await self.neighbourhood.all_settled()
+            if self.turns is not None:
+                await self.turns.close()  # before it is said, or a later life would say it again
+            await self.neighbourhood.part(reason)
+        self.neighbourhood.note_ended()
         if self._late_error is not None:
             raise self._late_error
         return reason
@@ -207,7 +230,7 @@ class Instance:
             case effects.ResumeGroups(owned=owned, frozen=frozen):
                 self.groups.resume(owned, frozen)
             case effects.FreezeGroups(groups=groups, heir=heir):
-                catch_up = self._heir_watermark if heir is not None else -math.inf
+                catch_up = self.heir_watermark if heir is not None else -math.inf
                 self.groups.freeze(groups, catch_up)
             case effects.TransferGroups(to=to, groups=groups):
                 self.groups.transfer(to, groups)
@@ -259,6 +282,22 @@ class Instance:
         self.gate.release(token)
         self.watermarks.pass_on()
         self.check_drained()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no earlier life of it has begun."""
+        return self.memory is None or self.memory.past is None
+
+    def resume(self) -> None:
+        """Neighbours can reach it now: a later life goes on."""
+        if self.memory is not None:
+            self.memory.resume()
+
+    def learn(self, addresses: Addresses) -> None:
+        """Where others listen."""
+        if addresses and self.turns is not None:
+            self.turns.note("book", addresses)
+        self.neighbourhood.book.update(addresses)
 
     def _branch(self, downstream: OperatorName) -> Branch:
         edge = self.pipeline.operators[downstream].edges.get(self.me.operator)
@@ -372,6 +411,7 @@ class Instance:
 
     def children_ready(self, children: frozenset[InstanceId]) -> None:
         """The processes asked for are there; each gets its share of the key groups."""
+        self.announced.extend(sorted(children))
         owned = self.owned()
         moved: list[tuple[int, InstanceId]] = []
         if owned:
@@ -387,14 +427,14 @@ class Instance:
         return self.rng.choice(neighbours) if neighbours and self.scaling.siblings > 1 else None
 
     def end_input(self) -> None:
-        if isinstance(self.pump, SourcePump):
-            self.pump.end_input()
+        self.pump.end_input()
 
     # -- what channels say -----------------------------------------------------------------
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
-        self.core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
-        if not self.intake.total and self.me.creator >= 0:
+        if not channel.repeats:  # an earlier life has accepted it, whatever has come since
+            self.core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
+        if not self.intake.total and (self.me.creator >= 0 or self.context.life > 1):
             self.home.note("first_batch")  # how long a decision takes to be of use
         self.intake.put(channel, tuples, born, payload)
         self.scaling.received(channel, tuples)
@@ -407,28 +447,55 @@ class Instance:
         cause: str,
         watermark: float,
     ) -> None:
-        self.neighbourhood.book.update(addresses)
+        self.learn(addresses)
+        if isinstance(message, messages.AdoptResponse):
+            self.heir_watermark = watermark  # W4
+        said = self._say_in_turn(channel, message)
+        number = channel.number
+        self.feed(events.MessageReceived(channel.peer, message), cause)
+        if not said:
+            channel.settle(number)
+
+    def message_again(self, channel: Channel, message: Message) -> None:
+        """The core has had it in an earlier life; what follows behind the batches before it has
+        not been done."""
+        if not self._say_in_turn(channel, message):
+            channel.settle(channel.number)
+
+    def _say_in_turn(self, channel: Channel, message: Message) -> bool:
+        """Put what a message means for event time behind the batches before it, if anything."""
         match message:
             case messages.Eos() | messages.LeaveAck():
-                self.intake.put_said(self.watermarks.leaving(channel.peer))
+                said = self.watermarks.leaving(channel)
             case messages.Fin():
-                self.intake.put_said(Said(channel.peer, math.inf))
-            case messages.AdoptResponse():
-                self._heir_watermark = watermark  # W4
+                said = Said(channel, channel.number, math.inf)
             case _:
-                pass
-        self.feed(events.MessageReceived(channel.peer, message), cause)
+                return False
+        self.intake.put_said(said)
+        return True
 
     def watermark_came(self, channel: Channel, watermark: float, idle: bool) -> None:
-        self.intake.put_said(Said(channel.peer, watermark, idle))
+        self.intake.put_said(Said(channel, channel.number, watermark, idle))
 
     def state_came(self, channel: Channel, chunk: bytes) -> None:
-        self.groups.install(chunk)
+        number = channel.number
+        self.groups.install(chunk, lambda: channel.settle(number))
 
     async def next_progress(self) -> None:
         """Until a neighbour has acknowledged something."""
         self._progress.clear()
         await self._progress.wait()
+
+    async def repeats_over(self) -> None:
+        """Until all that an earlier life had not worked off has come again, and is worked off."""
+        while self.neighbourhood.awaits_repeats:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def note_settled(self) -> None:
+        """The last of what was repeated is worked off."""
+        self._progress.set()
+        self.check_drained()
 
     def credit_came(self, channel: Channel) -> None:
         self._progress.set()
@@ -440,6 +507,11 @@ class Instance:
 
     def channel_ended(self, channel: Channel) -> None:
         self.neighbourhood.close_channel(channel)
+
+    def channel_closed(self, channel: Channel, totals: Totals) -> None:
+        if self.turns is not None:
+            self.turns.note("past", totals)
+            self.turns.forget(channel)
 
     def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
         """How many instances of the peer's operator I count, and the peer's place among them."""
@@ -460,8 +532,10 @@ class Instance:
         self.check_drained()
 
     def check_drained(self) -> None:
-        """Duty 5: report `Drained` once nothing is queued, in work or held."""
-        if self._awaits_drained and self.pump.drained and self.outbox.empty:
+        """Duty 5: report `Drained` once nothing is queued, in work or held, nor to come again."""
+        if self.resuming or not self._awaits_drained:
+            return
+        if self.pump.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
             self._awaits_drained = False
             self.watermarks.close()
             self.feed(events.Drained())
@@ -489,7 +563,7 @@ class Instance:
     def bury(self, letters: list[DeadLetter]) -> None:
         """Tuples leave the stream: write them down, with their reasons."""
         self.counts.note_dead(letters)
-        self.dead_letters.write(letters)
+        self.burial.bury(letters)
 
     @property
     def kept(self) -> int:

@@ -68,17 +68,20 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             me,
             pipeline,
             home=home,
-            context=_context(task, me),
+            context=_context(task, me, pipeline),
             seed=task.seed,
             scaling=task.scaling,
             heritage=task.heritage,
+            journal=Path(task.journal) if task.journal else None,
         )
         _wire(home, instance)
         # Whoever ends single processes politely wants this one to leave; a keeper stays.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
-        address = await instance.neighbourhood.listen(_address(task))
+        is_new = instance.is_new
+        address = await instance.neighbourhood.listen(_address(task, pipeline))
+        instance.resume()
         home.send(Ready(address=address))
-        if task.genesis is not None:
+        if task.genesis is not None and is_new:
             _found(instance, task)
         await _until_over(instance, link)
     except StepError as error:  # it names the line of the user's; our frames would hide it
@@ -107,7 +110,7 @@ async def _until_over(instance: Instance, link: Link) -> None:
 def _wire(home: Home, instance: Instance) -> None:
     def spawned(answer: Spawned) -> None:
         children = {id_from_wire(i): address for i, address in answer.children}
-        instance.neighbourhood.book.update(children)
+        instance.learn(children)
         if children:
             instance.children_ready(frozenset(children))
         else:
@@ -122,7 +125,8 @@ def _wire(home: Home, instance: Instance) -> None:
     home.on_end_input = instance.end_input
 
 
-def _context(task: Assign, me: InstanceId) -> RunContext:
+def _context(task: Assign, me: InstanceId, pipeline: Pipeline) -> RunContext:
+    durable = pipeline.operators[me.operator].durable
     return RunContext(
         pipeline=task.pipeline,
         operator=me.operator,
@@ -132,13 +136,21 @@ def _context(task: Assign, me: InstanceId) -> RunContext:
         limits=Limits(**task.limits),
         service_address=task.service_address,
         token=task.token,
+        life=task.life,
+        state_dir=Path(task.state_dir) if task.state_dir else None,
+        durable=durable,
     )
 
 
-def _address(task: Assign) -> str:
+def _address(task: Assign, pipeline: Pipeline) -> str:
+    """The same for all lives, since neighbours know it."""
+    if task.address:
+        return task.address
     if task.transport == "unix":
-        # By the process: names of operators may be too long for the path of a socket.
-        return f"unix:{task.run_dir}/{os.getpid()}.sock"
+        # By numbers: names of operators may be too long for the path of a socket.
+        operator, number, *_ = task.id
+        place = list(pipeline.operators).index(operator)
+        return f"unix:{task.run_dir}/{place}.{number}.sock"
     return f"tcp:{task.host}:0"
 
 
@@ -146,7 +158,7 @@ def _found(instance: Instance, task: Assign) -> None:
     genesis = task.genesis
     assert genesis is not None
     succs = {id_from_wire(i): address for i, address in genesis.succs}
-    instance.neighbourhood.book.update(succs)
+    instance.learn(succs)
     preds = frozenset(map(id_from_wire, genesis.preds))
     me = instance.me
     siblings = [InstanceId(me.operator, n) for n in range(instance.operator.instances_at_start)]

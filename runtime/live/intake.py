@@ -13,26 +13,41 @@ from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.live.channel import Channel
 
 
 @dataclass(slots=True)
 class Queued:
+    """A batch. `number`: of its frame; `done`: how many of its tuples are worked off. `letters`:
+    what of it cannot be read; None before that is known."""
+
     channel: Channel
+    number: int
     tuples: int
     born: float
     payload: bytes
+    done: int = 0
+    letters: list[DeadLetter] | None = None
 
 
 @dataclass(slots=True)
 class Said:
     """What a predecessor has said between two batches: a watermark, or that it has left."""
 
-    peer: InstanceId
+    channel: Channel
+    number: int
     watermark: float
     idle: bool = False
     left: bool = False
+
+    @property
+    def peer(self) -> InstanceId:
+        return self.channel.peer
+
+    def settle(self) -> None:
+        self.channel.settle(self.number)
 
 
 Errand = Callable[[], None]
@@ -50,7 +65,7 @@ class Intake:
         return len(self._queue)
 
     def put(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
-        self._queue.append(Queued(channel, tuples, born, payload))
+        self._queue.append(Queued(channel, channel.number, tuples, born, payload))
         self.tuples += tuples
         self.total += tuples
         self._news.set()
@@ -68,7 +83,7 @@ class Intake:
         return self._queue.popleft() if self._queue else None
 
     def done(self, item: Queued) -> None:
-        """Nothing of this batch remains to be done here."""
+        """Nothing of this batch remains to be done here: its credit goes back."""
         self.tuples -= item.tuples
         item.channel.batch_done(item.tuples, len(item.payload))
 

@@ -52,7 +52,7 @@ class KeyedBranch(Branch):
     def __init__(
         self, operator: OperatorName, key: Callable[[Any], Any], groups: int, limits: Limits
     ) -> None:
-        super().__init__(operator)
+        super().__init__(operator, limits)
         self._key = key
         self._group_of = GroupCache(groups)
         self._queues: dict[InstanceId, OwnerQueue] = {}
@@ -68,7 +68,13 @@ class KeyedBranch(Branch):
     def held(self) -> int:
         return self._held
 
+    def everything(self) -> tuple[list[Any], float]:
+        queues = [queue for queue in self._queues.values() if queue.tuples]
+        tuples = [one for queue in queues for one in queue.tuples]
+        return tuples, min(queue.segments.born for queue in queues)
+
     def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
+        self._remembered = None
         dead: list[DeadLetter] = []
         try:
             keys = list(map(self._key, tuples))
@@ -164,6 +170,7 @@ class KeyedBranch(Branch):
         return None
 
     def take(self, channel: Channel, n: int) -> Taken:
+        self._remembered = None
         pairs, born = self._queues[channel.peer].take(n)
         self._held -= len(pairs)
         batches, dead = self._encoder.encode_batches(pairs)

@@ -11,6 +11,7 @@ state is a task of its own: frozen groups lie still, and other keys go on meanwh
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,11 +24,12 @@ from anabranch.protocol.ownership import Group
 from anabranch.runtime.keyed.payload import decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.intake import Queued
-from anabranch.runtime.live.pumps import QueuePump, SinkEnd
+from anabranch.runtime.live.pumps import QueuePump
 from anabranch.runtime.steps import Part
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
+    from anabranch.runtime.live.recovery import Past
 
 now = time.monotonic
 
@@ -38,6 +40,10 @@ CHUNKS_UNDER_WAY_MAX = 64
 """Pieces of state that are sent and not acknowledged yet."""
 KEPT_TUPLES_MAX = 65_536
 """Above so many tuples of groups on the move their credit is not given back any more."""
+
+RESUMING = "resuming"
+KEYED = "keyed"
+"""Kind of the pieces of a journal that tell of key state."""
 
 Errand = Callable[[], Awaitable[None]]
 
@@ -60,9 +66,14 @@ class KeyedPump(QueuePump):
             slice_s=instance.limits.slice_s,
             emit=self._emit,
             turn=self._turn,
+            journaled=instance.turns is not None,
+            changed=self._changed if instance.turns is not None else None,
         )
         self._edges = operator.edges
         self._errands: deque[Errand] = deque()
+        self._missing: frozenset[Group] = frozenset()
+        """Groups of mine whose state is still to come again."""
+        self._deferred: deque[Errand] = deque()
         self._attending = False
         self._freeze: Freeze | None = None
         self._unpaid: list[Queued] = []
@@ -75,8 +86,35 @@ class KeyedPump(QueuePump):
         self.processor.own(groups)
 
     def resume(self, owned: frozenset[Group], frozen: frozenset[Group]) -> None:
-        """Duty 12: the state of these groups has been restored."""
-        self.processor.resume(owned, frozen)
+        """Duty 12: the state of these groups has been restored. Some of it may have been received,
+        and been called mine by the core, but not been put in: it comes again, and all else that
+        is to be done with groups waits for it (W3 holds meanwhile)."""
+        gate = self.instance.gate
+        self._missing = missing = owned - self.processor.known
+        self.processor.resume(owned - missing, frozen - missing)
+        gate.hold(RESUMING)
+
+        async def catch_up() -> None:
+            await self.processor.catch_up()
+            if not missing:
+                gate.release(RESUMING)
+
+        async def open_missing() -> None:
+            await self.processor.open(missing)
+            self._missing = frozenset()
+            self._errands += self._deferred
+            self._deferred.clear()
+            gate.release(RESUMING)
+
+        self._errands.append(catch_up)
+        if missing:
+            then = functools.partial(self._errands.append, open_missing)
+            self.instance.spawn_task(self._after_repeats(then), "missing groups")
+
+    async def _after_repeats(self, then: Callable[[], None]) -> None:
+        await self.instance.repeats_over()
+        then()
+        self.instance.intake.wake()
 
     def freeze(self, groups: frozenset[Group], watermark: float) -> None:
         """Duty 9; `watermark`: that of the heir, behind which I may not stay."""
@@ -93,13 +131,15 @@ class KeyedPump(QueuePump):
         spawn = self.instance.spawn_task
         self.instance.intake.put_errand(lambda: spawn(self._transfer(to, groups), f"state to {to}"))
 
-    def install(self, chunk: bytes) -> None:
-        """Duty 11: a piece of state has come."""
+    def install(self, chunk: bytes, then: Callable[[], None]) -> None:
+        """Duty 11: a piece of state has come; call `then` when it is in."""
 
         async def errand() -> None:
             await self.processor.install(chunk, opens=False)
+            then()
 
-        self._add(errand)
+        self._errands.append(errand)
+        self.instance.intake.wake()
 
     def complete(self, groups: frozenset[Group], then: Callable[[], None]) -> None:
         """All pieces have come, and the core calls the groups mine: process what was kept of them,
@@ -116,7 +156,7 @@ class KeyedPump(QueuePump):
         self._must_end = True
 
     def _add(self, errand: Errand) -> None:
-        self._errands.append(errand)
+        (self._deferred if self._missing else self._errands).append(errand)
         self.instance.intake.wake()
 
     async def _attend(self) -> None:
@@ -142,8 +182,10 @@ class KeyedPump(QueuePump):
 
     async def _transfer(self, to: InstanceId, groups: frozenset[Group]) -> None:
         instance = self.instance
+        await instance.repeats_over()  # some of them may be of these groups
         channel = instance.neighbourhood.channel_to(to)
-        chunks: Iterator[bytes] = self.processor.export(groups, CHUNK_BYTES)
+        life = instance.context.life
+        chunks: Iterator[bytes] = self.processor.export(groups, CHUNK_BYTES, life)
         for chunk in chunks:
             channel.send_state(chunk)
             await asyncio.sleep(0)
@@ -156,7 +198,8 @@ class KeyedPump(QueuePump):
 
     @property
     def drained(self) -> bool:
-        return super().drained and not self._errands and not self._attending and not self._must_end
+        busy = self._errands or self._missing or self._attending or self._must_end
+        return super().drained and not busy
 
     @property
     def kept(self) -> int:
@@ -165,8 +208,9 @@ class KeyedPump(QueuePump):
 
     async def process(self, item: Queued) -> None:
         keys, tuples, unreadable = decode_keyed(item.payload, item.tuples)
-        if unreadable:
-            self._bury_unreadable(unreadable)
+        self._begin(item, unreadable)
+        if item.done:
+            keys, tuples = keys[item.done :], tuples[item.done :]
         edge = self._edges[item.channel.peer.operator]
         await self.processor.run(keys, tuples, edge.side, item)
 
@@ -216,8 +260,25 @@ class KeyedPump(QueuePump):
             self.instance.counts.tuples_in += part.taken + part.pended
         self._account(part)
         self.results(part.results, item)
-        if item is not None and part.last:
-            self._done(item)
+        if self.instance.turns is not None:
+            self._changed(part.changes)
+        if item is not None:
+            self._advance(item, part.taken + part.pended, last=part.last)
+            if part.last:
+                self._done(item)
+
+    def _changed(self, changes: bytes) -> None:
+        assert self.instance.turns is not None
+        self.instance.turns.change(KEYED, changes)
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        super().remember(memory, past)
+        self.processor.restore(past.added.get(KEYED, []))
+
+    def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
+        yield from super().pictures(pieces)
+        for piece in self.processor.picture(pieces):
+            yield KEYED, piece
 
     def results(self, results: list[Any], item: Queued | None) -> None:
         self.hold(results, item.born if item is not None else now())
@@ -242,51 +303,3 @@ class KeyedPump(QueuePump):
         if self._timer is not None:
             self._timer.cancel()
         await self.processor.close()
-
-
-class KeyedSinkPump(KeyedPump):
-    """A sink whose tuples come by key: each key's tuples are written by its owner, in order."""
-
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
-        self._end = SinkEnd(instance)
-        self._ready: list[Any] = []
-        self._born = now()
-
-    @property
-    def drained(self) -> bool:
-        return super().drained and self._end.committed
-
-    def results(self, results: list[Any], item: Queued | None) -> None:
-        self._ready += results
-        if item is not None:
-            self._born = item.born
-
-    async def process(self, item: Queued) -> None:
-        await super().process(item)
-        await self._write()
-
-    async def before_next(self) -> None:
-        """Nothing of a group may lie unwritten when it goes elsewhere."""
-        await self._write()
-        await super().before_next()
-        await self._write()
-
-    async def _write(self) -> None:
-        """The processor has counted these tuples as processed; writing is what takes time."""
-        if not self._ready:
-            return
-        tuples, self._ready = self._ready, []
-        refused, seconds = await self._end.write(tuples, self._born)
-        self.instance.counts.processed -= refused
-        self.instance.counts.dead += refused
-        self.instance.scaling.meter.processed(0, seconds)
-
-    async def commit(self) -> None:
-        await super().commit()
-        await self._write()
-        await self._end.commit()
-
-    async def close(self) -> None:
-        await super().close()
-        await self._end.close()

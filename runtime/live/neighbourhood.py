@@ -12,11 +12,12 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.channel import Channel, ChannelUser
+from anabranch.runtime.live.channel import Channel, ChannelUser, Keeper
 from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.frames import Addresses
 
@@ -25,6 +26,8 @@ log = logging.getLogger("anabranch.neighbourhood")
 PARTING_S = 10.0
 """How long an instance that is done waits for acknowledgements of its last words."""
 
+LOOK_S = 0.5
+"""How often it looks whether those who do not answer have ended."""
 FAREWELL_S = 2.0
 REFUSALS_TOLD_MAX = 3
 """A stranger who tries for ever must not fill the terminal."""
@@ -71,8 +74,12 @@ class Neighbourhood:
         user: ChannelUser,
         related: Callable[[InstanceId], bool],
         fail: Callable[[Exception], None],
+        life: int = 1,
+        keeper: Keeper | None = None,
+        ended_dir: Path | None = None,
     ) -> None:
         self.me = me
+        self.life = life
         self.pipeline = pipeline
         self.token = token
         self.limits = limits
@@ -83,10 +90,13 @@ class Neighbourhood:
         self.refused = 0
         self._topology = topology
         self._user = user
+        self._keeper = keeper
+        self._ended_dir = ended_dir
         self._related = related
         self._dialled: dict[InstanceId, Channel] = {}
         self._accepted: dict[InstanceId, Channel] = {}
-        self._past: list[Totals] = []
+        self.past: list[Totals] = []
+        """Of channels that are closed."""
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -98,6 +108,11 @@ class Neighbourhood:
     @property
     def channels(self) -> list[Channel]:
         return [*self._dialled.values(), *self._accepted.values()]
+
+    @property
+    def awaits_repeats(self) -> bool:
+        """Whether batches that an earlier life had not worked off are yet to come again."""
+        return any(channel.repeats for channel in self.channels)
 
     @property
     def messages_sent(self) -> int:
@@ -115,7 +130,7 @@ class Neighbourhood:
         return _sums((t.peer, t.received) for t in self._all_totals())
 
     def _all_totals(self) -> list[Totals]:
-        return [*self._past, *map(_totals, self.channels)]
+        return [*self.past, *map(_totals, self.channels)]
 
     def channel_to(self, peer: InstanceId) -> Channel:
         """The channel on which I speak to this peer; made, and dialled if need be, on first use."""
@@ -129,16 +144,29 @@ class Neighbourhood:
             self._spawn(self._keep_connected(channel), f"dial {peer}")
         return channel
 
-    def channel_of_dialer(self, dialer: InstanceId, connection: int) -> Channel:
+    def channel_of_dialer(self, dialer: InstanceId, life: int, connection: int) -> Channel:
         channel = self._accepted.get(dialer) or self._make(self._accepted, dialer, dialing=False)
+        if life > channel.peer_life:
+            channel.session.connection = 0  # each life counts its connections anew
+        channel.meet(life)
         if channel.session.connect(connection):
             channel.detach()
         return channel
 
     def _make(self, side: dict[InstanceId, Channel], peer: InstanceId, dialing: bool) -> Channel:
-        channel = Channel(peer, dialing=dialing, user=self._user, limits=self.limits)
+        channel = Channel(
+            peer, dialing=dialing, user=self._user, limits=self.limits, keeper=self._keeper
+        )
         side[peer] = channel
         return channel
+
+    def remake(self, peer: InstanceId, *, dialing: bool) -> Channel:
+        """A channel of an earlier life; not dialled before `dial_again`."""
+        return self._make(self._dialled if dialing else self._accepted, peer, dialing)
+
+    def dial_again(self) -> None:
+        for channel in self._dialled.values():
+            self._spawn(self._keep_connected(channel), f"dial {channel.peer}")
 
     def close_channel(self, channel: Channel) -> None:
         """The peer has gone; keep what was counted."""
@@ -146,7 +174,9 @@ class Neighbourhood:
         side = self._dialled if channel.dialing else self._accepted
         if side.get(channel.peer) is channel:
             del side[channel.peer]
-            self._past.append(_totals(channel))
+            totals = _totals(channel)
+            self.past.append(totals)
+            self._user.channel_closed(channel, totals)
         channel.detach()
         self._changed.set()
 
@@ -173,8 +203,8 @@ class Neighbourhood:
             try:
                 connection = await self._dial(channel)
             except OSError as error:
-                if isinstance(error, NOBODY_LISTENS) and not self._related(channel.peer):
-                    self.close_channel(channel)  # it has ended, and needed nothing of me
+                if isinstance(error, NOBODY_LISTENS) and self._has_ended(channel.peer):
+                    self.close_channel(channel)  # it needed nothing of me
                     return
                 log.debug("%s: cannot reach %s: %s", self.me, channel.peer, error)
             else:
@@ -184,6 +214,19 @@ class Neighbourhood:
             if not channel.ended:
                 await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
                 delay_s = min(2 * delay_s, self.limits.reconnect_max_s)
+
+    def _has_ended(self, peer: InstanceId) -> bool:
+        """Whether nobody listens there because the peer is done, and not because it has died and
+        will be back: who keeps a journal leaves a mark in the folder of the ended."""
+        if self._ended_dir is None:
+            return not self._related(peer)
+        return (self._ended_dir / str(peer)).exists()
+
+    def note_ended(self) -> None:
+        """Leave the mark: nobody has to wait for me any more."""
+        if self._ended_dir is not None:
+            self._ended_dir.mkdir(parents=True, exist_ok=True)
+            (self._ended_dir / str(self.me)).touch()
 
     async def _dial(self, channel: Channel) -> Connection:
         loop = asyncio.get_running_loop()
@@ -234,22 +277,7 @@ class Neighbourhood:
             self._changed.set()
 
     async def part(self, reason: str) -> None:
-        """Wait until all that was sent is acknowledged (I11), say goodbye, close.
-
-        A listener that is not connected just now is dialled once more: it cannot dial me, and
-        would wait for the acknowledgement of what it has said last.
-        """
-        self._parting = True
-        deadline = asyncio.get_running_loop().time() + PARTING_S
-        while unsettled := [c for c in self.channels if _is_open(c)]:
-            self._changed.clear()
-            rest_s = deadline - asyncio.get_running_loop().time()
-            try:
-                await asyncio.wait_for(self._changed.wait(), max(0.0, rest_s))
-            except TimeoutError:
-                names = ", ".join(str(c.peer) for c in unsettled)
-                log.warning("%s: %s did not acknowledge my last words", self.me, names)
-                break
+        """All is settled: say goodbye, and close."""
         for channel in self.channels:
             channel.say_bye(reason)
         for task in list(self._tasks):
@@ -257,6 +285,30 @@ class Neighbourhood:
         if self._server is not None:
             self._server.close()
         await self._all_closed()
+
+    async def all_settled(self) -> None:
+        """Wait until all that was sent is acknowledged (I11).
+
+        A listener that is not connected just now is dialled once more: it cannot dial me, and
+        would wait for the acknowledgement of what it has said last. Bounded, unless journals are
+        kept: then peers that have died come back, and those that have ended have left their mark.
+        """
+        self._parting = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PARTING_S
+        while unsettled := [c for c in self.channels if _is_open(c)]:
+            self._changed.clear()
+            wait_s = deadline - loop.time() if self._ended_dir is None else LOOK_S
+            try:
+                await asyncio.wait_for(self._changed.wait(), max(0.0, wait_s))
+            except TimeoutError:
+                if self._ended_dir is None:
+                    names = ", ".join(str(c.peer) for c in unsettled)
+                    log.warning("%s: %s did not acknowledge my last words", self.me, names)
+                    return
+                for channel in unsettled:
+                    if not channel.connected and self._has_ended(channel.peer):
+                        self.close_channel(channel)
 
     async def _all_closed(self) -> None:
         """Let the peers read the last words and close; then close what is left."""

@@ -18,8 +18,9 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
-from anabranch.runtime.live.branch import Branch
+from anabranch.runtime.live.branch import Branch, Held
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.payload import decode
 
 Send = Callable[[Channel, int, int, int, float, bytes], None]
 
@@ -89,6 +90,18 @@ class Outbox:
             for branch in self.branches:
                 if dead := branch.hold(tuples, born):
                     self._dead(dead)
+
+    def memory(self) -> tuple[Held | None, ...]:
+        """What is held for each branch, for the next life."""
+        return tuple(branch.memory() for branch in self.branches)
+
+    def remember(self, memory: Iterable[Held | None]) -> None:
+        for branch, held in zip(self.branches, memory, strict=True):
+            if held is not None:
+                for data in held.batches:
+                    branch.hold(decode(data), held.born)
+                if held.dead:
+                    self._dead([DeadLetter(reason, None) for reason in held.dead])
 
     def after_held(self, act: Callable[[Branch], None]) -> None:
         """Call `act` for each branch as soon as what it holds now is sent, and before anything

@@ -1,8 +1,8 @@
 """The work of an instance, one tuple source for each kind of operator.
 
-    SourcePump    board ▶ reader ▶ outbox
+    SourcePump    board ▶ reader ▶ outbox             (source_pump)
     OperatorPump  intake ▶ processor ▶ outbox         (by key: keyed_pump.KeyedPump)
-    SinkPump      intake ▶ writer
+    SinkPump      intake ▶ writer                     (sink_pump; by key: KeyedSinkPump)
 
 A pump stops for lack of room in the outbox, and so backpressure travels up. It gives the loop a
 turn at least every `slice_s`, so that control messages never wait for long, whatever the load.
@@ -13,20 +13,25 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from anabranch.protocol import events
-from anabranch.protocol.states import Idle
-from anabranch.runtime.ends import DeadLetter, Reader, Split
+from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.watermarks import Stamper
+from anabranch.runtime.live.burial import LETTERS
 from anabranch.runtime.live.intake import Queued, Said
 from anabranch.runtime.operators import Part, make_processor
 from anabranch.runtime.salvage import decode_batch
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
+    from anabranch.runtime.live.recovery import Past
+    from anabranch.runtime.live.turns import Turns
 
 now = time.monotonic
+
+STAMPS = "stamps"
+"""Kind of the pieces of a journal that tell of event time as it was read."""
 
 
 class Pump(ABC):
@@ -37,7 +42,7 @@ class Pump(ABC):
         self._linger: asyncio.TimerHandle | None = None
         timing = instance.operator.timing
         # A newcomer begins with no time of its own: successors know what its creator had said.
-        self.stamper = Stamper(timing) if timing else None
+        self.stamper = Stamper(timing, journaled=instance.turns is not None) if timing else None
         self._listened_s = 0.0
         """How long somebody could have been heard: silence for lack of room is none."""
         self._noted = False
@@ -58,8 +63,31 @@ class Pump(ABC):
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
         """Duty 6: read no more."""
 
+    def end_input(self) -> None:  # noqa: B027 - only sources have one
+        """Act as if the input had ended."""
+
     async def close(self) -> None:  # noqa: B027 - optional
         """Give back what is open."""
+
+    def memory(self) -> dict[str, Any]:
+        """What the next life must know beside what the instance keeps; new values each time."""
+        return {"letters": self.instance.burial.number}
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        self.instance.burial.remember(memory["letters"], past.lasting.get(LETTERS, {}))
+        if self.stamper is not None:
+            self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
+
+    def tell(self, turns: Turns) -> None:
+        """What is told only now, at the end of a turn."""
+        if self.stamper is not None and (changes := self.stamper.changes()):
+            turns.change(STAMPS, changes)
+
+    def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
+        """All that is told by changes, some `pieces` of it (keys, devices) at a time."""
+        if self.stamper is not None:
+            for piece in self.stamper.picture(pieces):
+                yield STAMPS, piece
 
     def hold(self, results: list[Any], born: float) -> None:
         """Hold results for the successors; send them now if that is worth it, or soon."""
@@ -148,6 +176,7 @@ class QueuePump(Pump):
             self._working = True
             if isinstance(item, Said):
                 await self._hear(item)
+                item.settle()
             elif isinstance(item, Queued):
                 await self.process(item)
             else:
@@ -156,11 +185,28 @@ class QueuePump(Pump):
             await self.give_turn()
 
     async def process(self, item: Queued) -> None:
-        """Do everything that is to be done with one batch."""
+        """Do everything that is to be done with one batch, or is left of it."""
         tuples, unreadable = decode_batch(item.payload, item.tuples)
-        if unreadable:
-            self._bury_unreadable(unreadable)
-        await self.take(item, tuples)
+        self._begin(item, unreadable)
+        await self.take(item, tuples[item.done :])
+
+    def _begin(self, item: Queued, unreadable: list[DeadLetter]) -> None:
+        done = item.channel.done_of(item.number)
+        item.done = done or 0
+        item.letters = unreadable if done is None else []
+
+    def _advance(self, item: Queued, tuples: int, *, last: bool) -> None:
+        """So many more tuples of a batch are worked off, and what became of them is accounted."""
+        if item.letters:
+            self._bury_unreadable(item.letters)
+            item.letters = []
+        item.done += tuples
+        channel = item.channel
+        if last:
+            channel.settle(item.number, item.tuples, len(item.payload))
+        elif self.instance.turns is not None:
+            channel.partial = item.number, item.done
+            self.instance.turns.touch(channel)
 
     async def _hear(self, said: Said) -> None:
         """A predecessor has spoken of event time. What is made of that goes out before it."""
@@ -244,6 +290,7 @@ class OperatorPump(QueuePump):
         instance.counts.tuples_in += part.taken
         self._account(part)
         self.hold(part.results, item.born)
+        self._advance(item, part.taken, last=part.last)
         if part.last:
             instance.intake.done(item)
             if instance.awaits_drained:
@@ -253,147 +300,23 @@ class OperatorPump(QueuePump):
         await self._processor.close()
 
 
-class SinkEnd:
-    """The writer of a sink, what it has taken, and whether that is safe."""
-
-    def __init__(self, instance: Instance) -> None:
-        sink = instance.operator.sink
-        assert sink is not None
-        self.committed = True
-        self._instance = instance
-        self._writer = sink.open(instance.context)
-
-    async def write(self, tuples: list[Any], born: float) -> tuple[int, float]:
-        """Write tuples; how many were refused, and how many seconds it took."""
-        counts, began = self._instance.counts, now()
-        self.committed = False
-        refused = await self._writer.write(tuples)
-        ended = now()
-        counts.tuples_out += len(tuples) - len(refused)
-        counts.note_latency(1000 * (ended - born), len(tuples))
-        if refused:
-            self._instance.bury(refused)
-        return len(refused), ended - began
-
-    async def commit(self) -> None:
-        await self._writer.flush()
-        self.committed = True
-
-    async def close(self) -> None:
-        await self._writer.close()
-
-
-class SinkPump(QueuePump):
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
-        self._end = SinkEnd(instance)
-
-    @property
-    def drained(self) -> bool:
-        return super().drained and self._end.committed
-
-    async def take(self, item: Queued, tuples: list[Any]) -> None:
-        counts = self.instance.counts
-        refused, seconds = await self._end.write(tuples, item.born)
-        counts.tuples_in += len(tuples)
-        counts.dead += refused
-        counts.processed += len(tuples) - refused
-        self.instance.scaling.meter.processed(len(tuples), seconds)
-        self.instance.intake.done(item)
-
-    async def commit(self) -> None:
-        await self._end.commit()
-
-    async def close(self) -> None:
-        await self._end.close()
-
-
-class SourcePump(Pump):
-    """Claims splits from the board of the host and reads them."""
-
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
-        self._stopped = False
-        self._reading: asyncio.Task[None] | None = None
-
-    @property
-    def drained(self) -> bool:
-        return self._reading is None
-
-    def stop(self) -> None:
-        self._stopped = True
-        if self._reading is not None:
-            self._reading.cancel()
-
-    def end_input(self) -> None:
-        """Somebody wants the stream to end: read no more, and say that it was all."""
-        self.stop()
-        if not isinstance(self.instance.core.state, Idle):
-            self.instance.feed(events.InputEnded())
-
-    async def work(self) -> None:
-        if self._stopped:
-            return self.end_input()
-        self._reading = asyncio.current_task()
-        try:
-            while (split := await self.instance.home.claim()) is not None:
-                await self._read(split)
-        except asyncio.CancelledError:
-            if not self._stopped:
-                raise
-        finally:
-            self._reading = None
-            self.send()
-        if not self._stopped:
-            self.instance.feed(events.InputEnded())
-        self.instance.note_outbox()
-
-    async def _read(self, split: Split) -> None:
-        """Read one split; give back what is not read if stopped before its end."""
-        source = self.instance.operator.source
-        assert source is not None
-        reader = source.open(split, self.instance.context)
-        remainder: Split | None = split
-        progress = 0.0
-        try:
-            while (chunk_progress := await self._read_chunk(reader)) is not None:
-                progress += chunk_progress
-            remainder = None
-        except asyncio.CancelledError:
-            remainder = reader.remainder()
-            raise
-        finally:
-            reader.close()
-            self.instance.home.release(remainder, progress)
-
-    async def _read_chunk(self, reader: Reader) -> float | None:
-        limits, counts = self.instance.limits, self.instance.counts
-        began = now()
-        chunk = await reader.read(limits.batch_tuples_max, limits.batch_bytes_max)
-        if chunk is None:
-            return None
-        counts.tuples_in += len(chunk.tuples)
-        counts.processed += len(chunk.tuples)
-        meter = self.instance.scaling.meter
-        meter.received(len(chunk.tuples))
-        meter.processed(len(chunk.tuples), now() - began)
-        if chunk.dead:
-            counts.dead_beside += len(chunk.dead)
-            self.instance.bury(chunk.dead)
-        self.hold(chunk.tuples, now())
-        await self.give_turn()
-        return chunk.progress
-
-
 def make_pump(instance: Instance) -> Pump:
     operator = instance.operator
     if operator.edges:
         # Imported here: most instances keep nothing by key, and must start fast.
-        from anabranch.runtime.live.keyed_pump import KeyedPump, KeyedSinkPump
+        from anabranch.runtime.live.keyed_pump import KeyedPump
 
-        return KeyedSinkPump(instance) if operator.sink is not None else KeyedPump(instance)
+        if operator.sink is None:
+            return KeyedPump(instance)
+        from anabranch.runtime.live.sink_pump import KeyedSinkPump
+
+        return KeyedSinkPump(instance)
     if operator.source is not None:
+        from anabranch.runtime.live.source_pump import SourcePump
+
         return SourcePump(instance)
     if operator.sink is not None:
+        from anabranch.runtime.live.sink_pump import SinkPump  # a keyed operator's work is in it
+
         return SinkPump(instance)
     return OperatorPump(instance)

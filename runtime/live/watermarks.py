@@ -61,10 +61,10 @@ class Watermarks:
             self._outbox.after_held(lambda branch: _send(branch.channels, stated))
         self._successors = succs
 
-    def leaving(self, peer: InstanceId) -> Said:
+    def leaving(self, channel: Channel) -> Said:
         """W6: what goes into the intake behind its last batch."""
-        self._parting.add(peer)
-        return Said(peer, math.inf, left=True)
+        self._parting.add(channel.peer)
+        return Said(channel, channel.number, math.inf, left=True)
 
     def heard(self, said: Said) -> None:
         if said.left:
@@ -110,6 +110,19 @@ class Watermarks:
     def _state_now(self) -> None:
         stated = self._stated = self._wanted
         self._outbox.after_held(lambda branch: _send(branch.channels, stated))
+
+    def memory(self) -> tuple[tuple[float, bool], frozenset[InstanceId]]:
+        """What the next life must know."""
+        return self._wanted, frozenset(self._parting)
+
+    def remember(self, memory: tuple[tuple[float, bool], frozenset[InstanceId]]) -> None:
+        self._wanted, parting = memory
+        self._parting = set(parting)
+
+    def say_again(self) -> None:
+        """In a new life: state what was known, behind what is held; successors may know it."""
+        if self._wanted != NOTHING and not self._closed:
+            self._state_now()
 
     def close(self) -> None:
         """Nothing more is said: the end of my stream says it all."""

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.invariants import broken_in
 from anabranch.protocol.limits import Limits
-from anabranch.protocol.states import Active, Gone
+from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.home import Home
@@ -26,10 +27,11 @@ from anabranch.runtime.live.messages import (
     Claim,
     EventNote,
     Release,
+    Resumed,
     Spawn,
     SplitAnswer,
 )
-from anabranch.runtime.status import FinalCount
+from anabranch.runtime.status import FinalCount, id_from_wire
 
 TOKEN = b"network"
 
@@ -66,8 +68,20 @@ class NetworkHome(Home):
         self.network.take(self, message)
 
 
+def _dead() -> None:
+    """Nothing is done any more."""
+
+
+def _deaf(*_: Any) -> Any:
+    raise ChannelError("it is dead")
+
+
 class Network:
-    def __init__(self, pipeline: Pipeline, folder: Path, **limits: Any) -> None:
+    """`journals`: instances keep them, and can be killed."""
+
+    def __init__(
+        self, pipeline: Pipeline, folder: Path, *, journals: bool = False, **limits: Any
+    ) -> None:
         self.pipeline = pipeline
         self.folder = folder
         self.limits = Limits(reconnect_first_s=0.001, **limits)
@@ -76,7 +90,11 @@ class Network:
         self.final: list[FinalCount] = []
         self.notes: Counter[str] = Counter()
         self.rng = random.Random(0)
+        self.journals = journals
+        self.deaths = 0
         self._numbers: Counter[str] = Counter()
+        self._claims: Counter[str] = Counter()
+        self._held: dict[InstanceId, SplitAnswer] = {}
         self._boards = {
             name: list(operator.source.splits())
             for name, operator in pipeline.operators.items()
@@ -91,29 +109,40 @@ class Network:
     def take(self, home: NetworkHome, message: Any) -> None:
         match message:
             case Spawn(n=n):
-                task = asyncio.get_running_loop().create_task(self._spawn(home.me, n))
+                task = asyncio.get_running_loop().create_task(self._spawn(home, n))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Claim():
                 asyncio.get_running_loop().call_soon(self._serve, home)
-            case Release(remainder=remainder):
-                self._release(home, remainder)
+            case Release(remainder=remainder, number=number):
+                self._release(home, remainder, number)
             case EventNote(event=event):
                 self.notes[event] += 1
             case FinalCount():
                 self.final.append(message)
+            case Resumed(children=children):
+                self._discard(home.me, {id_from_wire(c) for c in children})
 
     def _serve(self, home: NetworkHome) -> None:
-        board = self._boards[home.me.operator]
-        if board:
-            self._holding[home.me.operator] += 1
-            home._answered(SplitAnswer(split=board.pop(0), ended=False))
+        operator, board = home.me.operator, self._boards[home.me.operator]
+        if home.me in self._held:
+            home._answered(self._held[home.me])
+        elif board:
+            self._holding[operator] += 1
+            self._claims[operator] += 1
+            number = self._claims[operator]
+            answer = SplitAnswer(split=board.pop(0), ended=False, number=number)
+            self._held[home.me] = answer
+            home._answered(answer)
         else:
-            ended = not self._holding[home.me.operator]
-            home._answered(SplitAnswer(split=None, ended=ended))
+            home._answered(SplitAnswer(split=None, ended=not self._holding[operator]))
 
-    def _release(self, home: NetworkHome, remainder: Split | None) -> None:
+    def _release(self, home: NetworkHome, remainder: Split | None, number: int) -> None:
         operator = home.me.operator
+        held = self._held.get(home.me)
+        if held is None or held.number != number:
+            return  # an earlier life has said so
+        del self._held[home.me]
         self._holding[operator] -= 1
         if remainder is not None:
             self._boards[operator].insert(0, remainder)
@@ -121,31 +150,102 @@ class Network:
             if me.operator == operator:
                 instance.home._news.set()
 
-    async def _spawn(self, creator: InstanceId, n: int) -> None:
+    async def _spawn(self, home: NetworkHome, n: int) -> None:
+        creator = home.me
         children = [await self._make(creator.operator, creator.number) for _ in range(n)]
         parent = self.instances[creator]
-        parent.neighbourhood.book.update({c: self._addresses[c] for c in children})
+        if parent.home is not home or (parent.turns is not None and parent.turns.closed):
+            for child in children:  # it has died since, and knows nothing of them
+                self._drop(child)
+            return
+        parent.learn({c: self._addresses[c] for c in children})
         parent.children_ready(frozenset(children))
 
     async def _make(self, operator: OperatorName, creator: int) -> InstanceId:
         me = InstanceId(operator, self._numbers[operator], creator)
         self._numbers[operator] += 1
+        await self._begin(me, life=1)
+        return me
+
+    async def _begin(self, me: InstanceId, life: int) -> None:
         context = RunContext(
             pipeline=self.pipeline.name,
-            operator=operator,
+            operator=me.operator,
             instance=str(me),
             run_dir=self.folder,
             started_s=time.monotonic(),
             limits=self.limits,
             token=TOKEN,
+            life=life,
         )
         home = NetworkHome(self, me)
-        instance = Instance(me, self.pipeline, home=home, context=context, seed=0, scaling=False)
+        instance = Instance(
+            me,
+            self.pipeline,
+            home=home,
+            context=context,
+            seed=life,
+            scaling=False,
+            journal=self.folder / f"{me}.journal" if self.journals else None,
+        )
+        self.instances[me] = instance
         address = await instance.neighbourhood.listen(f"unix:{self.folder}/{me}")
         self._addresses[me] = address
-        self.instances[me] = instance
+        instance.resume()
         self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))
-        return me
+
+    def kill(self, me: InstanceId) -> None:
+        """Let an instance die where it stands; it does not come back before `revive`."""
+        instance = self.instances[me]
+        self.running.pop(me).cancel()
+        for task in [*instance._tasks, *instance.neighbourhood._tasks]:
+            task.cancel()
+        if instance.burial._task is not None:
+            instance.burial._task.cancel()
+        instance._ended.cancel()
+        instance.pump.stop = instance.pump.send = _dead  # type: ignore[method-assign]
+        assert instance.turns is not None
+        instance.turns.abandon()
+        neighbourhood = instance.neighbourhood
+        if neighbourhood._server is not None:
+            neighbourhood._server.close()
+        for connection in list(neighbourhood._connections):
+            if connection._transport is not None:
+                connection._transport.abort()
+                connection._transport = None
+        for channel in neighbourhood.channels:
+            channel.ended = True
+            channel._wire = None
+            if channel._state_timer is not None:
+                channel._state_timer.cancel()
+        instance.watermarks.close()
+        neighbourhood.channel_of_dialer = _deaf  # type: ignore
+        self.deaths += 1
+
+    async def revive(self, me: InstanceId) -> None:
+        await self._begin(me, life=self.instances[me].context.life + 1)
+
+    def mortals(self, operator: str | None = None) -> list[InstanceId]:
+        """Those which run, and could die."""
+        return [
+            me
+            for me, task in self.running.items()
+            if not task.done() and operator in (None, me.operator)
+        ]
+
+    def _discard(self, creator: InstanceId, known: set[InstanceId]) -> None:
+        """Children that a new life has never heard of end."""
+        for me in self.mortals(creator.operator):
+            idle = isinstance(self.instances[me].core.state, Idle)
+            if me.creator == creator.number and idle and me not in known:
+                self._drop(me)
+
+    def _drop(self, me: InstanceId) -> None:
+        """One that has never taken part ends."""
+        if me in self.running:
+            self.kill(me)
+            self.deaths -= 1
+        del self.instances[me]
 
     async def _live(self, instance: Instance) -> str:
         reason = await instance.run()
@@ -162,7 +262,7 @@ class Network:
             succs = frozenset(x for o in topology.downstream(name) for x in members[o])
             preds = frozenset(x for o in topology.upstream(name) for x in members[o])
             for me in ids:
-                self.instances[me].neighbourhood.book.update(self._addresses)
+                self.instances[me].learn(self._addresses)
                 self.instances[me].found(succs, preds, ids, keeper=me.number == 0)
 
     def of(self, operator: str) -> list[Instance]:

@@ -18,7 +18,7 @@ from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.connection import HANDSHAKE_BYTES_MAX
 from anabranch.runtime.live.frames import Addresses
-from anabranch.runtime.live.neighbourhood import Neighbourhood
+from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
 TOPOLOGY = Topology.of([("up", "down")])
@@ -72,6 +72,13 @@ class Listener:
         self.home.close_channel(channel)
         self.news.set()
 
+    def message_again(self, channel: Channel, message: Message) -> None:
+        raise AssertionError("nobody has an earlier life here")
+
+    def channel_closed(self, channel: Channel, totals: Totals) -> None: ...
+
+    def note_settled(self) -> None: ...
+
     def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
         return 1, 0
 
@@ -80,6 +87,11 @@ class Listener:
             while not condition():
                 self.news.clear()
                 await self.news.wait()
+
+
+async def part(home: Neighbourhood, reason: str) -> None:
+    await home.all_settled()
+    await home.part(reason)
 
 
 def neighbourhood(
@@ -138,7 +150,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
     pair = Pair(address)
     await pair.start()
     yield pair
-    await asyncio.gather(pair.up.part("test over"), pair.down.part("test over"))
+    await asyncio.gather(part(pair.up, "test over"), pair.down.part("test over"))
 
 
 async def test_what_is_sent_arrives_in_order(pair: Pair) -> None:
@@ -184,7 +196,7 @@ async def test_credit_stops_the_sender_and_nothing_else(pair: Pair) -> None:
 
 async def test_who_parts_first_has_everything_acknowledged(pair: Pair) -> None:
     await pair.send(b"last words")
-    await pair.up.part("left")
+    await part(pair.up, "left")
     assert pair.down_user.payloads == [b"last words"]
     await pair.down_user.until(lambda: pair.down_user.ended == [UP])
     assert pair.down.received["up.0"] == pair.up.sent["down.0"] == 1
@@ -195,9 +207,9 @@ async def test_who_parts_before_it_is_connected_is_heard_all_the_same(tmp_path: 
     pair.up = neighbourhood(UP, pair.up_user, related=False)  # as a creator after START
     await pair.start()
     pair.up.channel_to(DOWN).send_message(messages.Fin(), "", {})
-    await pair.up.part("left")
+    await part(pair.up, "left")
     assert pair.down_user.messages == [messages.Fin()]
-    await pair.down.part("test over")
+    await part(pair.down, "test over")
 
 
 @pytest.mark.parametrize(
@@ -251,7 +263,7 @@ async def test_a_stranger_cannot_fill_the_terminal(
         writer.close()
     assert len(caplog.messages) < 10
     assert all(len(m) < 300 and m.isprintable() for m in caplog.messages)
-    await pair.down.part("test over")
+    await part(pair.down, "test over")
 
 
 def _refused_more_than(home: Neighbourhood, n: int) -> bool:
@@ -267,7 +279,7 @@ async def test_who_does_not_know_the_token_gets_nothing(tmp_path: Path) -> None:
     thief.channel_to(DOWN).send_message(messages.Fin(), "", {})
     await pair.down_user.until(lambda: pair.down.refused > 0)
     assert pair.down_user.messages == []
-    await asyncio.gather(thief.part("caught"), pair.down.part("test over"))
+    await asyncio.gather(part(thief, "caught"), pair.down.part("test over"))
 
 
 async def test_a_garbled_frame_of_a_member_costs_one_connection_only(pair: Pair) -> None:

@@ -1,0 +1,100 @@
+"""What a journal tells of the earlier lives of an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.channel import Row
+from anabranch.runtime.live.frames import Addresses, Pieces
+from anabranch.runtime.live.journal import JournalError, Record, read_journal
+from anabranch.runtime.live.neighbourhood import Totals
+
+
+@dataclass(slots=True)
+class PastChannel:
+    dialing: bool
+    peer: InstanceId
+    row: Row | None = None
+    frames: dict[int, Pieces] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> list[Pieces]:
+        """Frames that were not acknowledged, in their order."""
+        assert self.row is not None
+        return [self.frames[n] for n in range(self.row.first_kept, self.row.next_number)]
+
+
+@dataclass(slots=True)
+class Past:
+    """Everything that counts at the end of a journal. `parts`: by their names in `turns`."""
+
+    channels: dict[int, PastChannel] = field(default_factory=dict)
+    totals: list[Totals] = field(default_factory=list)
+    book: Addresses = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    lasting: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    """Pieces by kind and number, as results on their way to a target."""
+    added: dict[str, list[bytes]] = field(default_factory=dict)
+    """Changes by kind, such as those to the state of keys, oldest first."""
+    parted: bool = False
+    """Whether the instance had said everything, and all of it was heard."""
+
+    def take(self, record: Record) -> None:
+        for kind, *rest in record.entries:
+            match kind:
+                case "frame":
+                    index, number, at, n = rest
+                    self.channels[index].frames[number] = tuple(record.pieces[at : at + n])
+                case "row":
+                    index, row = rest
+                    channel = self.channels[index]
+                    channel.row = row
+                    for number in [n for n in channel.frames if n < row.first_kept]:
+                        del channel.frames[number]
+                case "part":
+                    name, value = rest
+                    self.parts[name] = value
+                case "channel":
+                    index, dialing, peer = rest
+                    self.channels[index] = PastChannel(dialing, peer)
+                case "closed":
+                    del self.channels[rest[0]]
+                case "past":
+                    self.totals += rest
+                case "book":
+                    self.book.update(rest[0])
+                case "added":
+                    name, at = rest
+                    self.added.setdefault(name, []).append(record.pieces[at])
+                case "dropped":
+                    name, number = rest
+                    self.lasting[name].pop(number, None)
+                case "parted":
+                    self.parted = True
+                case "picture":
+                    self._begin_anew()
+                case "kept":
+                    name, number, at = rest
+                    self.lasting.setdefault(name, {})[number] = record.pieces[at]
+                case _:
+                    raise JournalError(f"a journal with an unknown entry {kind!r}")
+
+    def _begin_anew(self) -> None:
+        """All but what is told by changes, which is drawn piece by piece over what was before."""
+        self.channels.clear()
+        self.totals.clear()
+        self.book.clear()
+        self.parts.clear()
+        self.lasting.clear()
+
+
+def read_past(path: Path, *, power: bool) -> Past | None:
+    """None if nothing has ever been committed there."""
+    past, found = Past(), False
+    for record in read_journal(path, power=power):
+        past.take(record)
+        found = True
+    return past if found and "core" in past.parts else None

@@ -1,0 +1,315 @@
+"""Turns: what an instance has done since the last commit, and the commit.
+
+    work, messages ──▶ state of the instance, frames waiting in channels ──touch──▶ commit
+    commit ──▶ one record in the journal ──▶ frames, acknowledgements, results at the target
+
+Between two commits nothing of what happens is visible outside. A commit takes everything as it is
+at one moment between two steps of the loop, so a record always fits together: what was worked off,
+what was made of it, and what is still held. A death undoes the turn in work, whole.
+
+What changes as a whole is written as a whole, and the last word holds; only frames and the state of
+keys, which are many, are written one by one. `anabranch.runtime.live.recovery` reads it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from anabranch.runtime.ends import passing
+from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.journal import Entry, Journal, Record
+
+log = logging.getLogger("anabranch.turns")
+
+RETRY_FIRST_S = 0.05
+RETRY_MAX_S = 2.0
+Part = Callable[[], Any]
+Pictures = Callable[[], Iterator[tuple[str, bytes]]]
+Standing = Callable[[], Iterable[Entry]]
+
+
+class Turns:
+    """`standing`: what was `note`d and still counts, as entries. `pictures`: gives all that is told
+    by changes, piece by piece, while it changes. `ending`: called at the end of each turn."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        fail: Callable[[Exception], None],
+        *,
+        standing: Standing,
+        pictures: Pictures,
+        ending: Callable[[], None],
+    ) -> None:
+        self._journal = journal
+        self._fail = fail
+        self._standing = standing
+        self._pictures = pictures
+        self._ending = ending
+        self._picture: Iterator[tuple[str, bytes]] | None = None
+        self._parts: dict[str, Part] = {}
+        self._written: dict[str, Any] = {}
+        self._channels: dict[Channel, int] = {}
+        self._touched: dict[Channel, None] = {}
+        self._entries: list[Entry] = []
+        self._pieces: list[bytes] = []
+        self._lasting: dict[tuple[Any, ...], bytes] = {}
+        """Pieces that count until they are `dropped`, as results on their way to a target."""
+        self._soon: asyncio.Handle | None = None
+        self._pausing: asyncio.Task[None] | None = None
+        self._dirty = False
+        self._after: list[asyncio.Future[None]] = []
+        self._next_index = 0
+        self.closed = False
+        self._begun = False
+        self._whole = True
+
+    # -- what belongs to a turn --------------------------------------------------------------
+
+    def part(self, name: str, value: Part) -> None:
+        """Something that is written as a whole when it is not equal to what was written last."""
+        self._parts[name] = value
+
+    def touch(self, channel: Channel) -> None:
+        self._touched[channel] = None
+        self.want()
+
+    def adopt(self, channel: Channel) -> None:
+        """A channel of an earlier life, which the next picture has to show."""
+        self._index(channel)
+
+    def forget(self, channel: Channel) -> None:
+        """A channel is closed, and its totals are among those of the past."""
+        self._touched.pop(channel, None)
+        index = self._channels.pop(channel, None)
+        if index is not None:
+            self._entries.append(("closed", index))
+        self.want()
+
+    def note(self, *entry: Any) -> None:
+        self._entries.append(entry)
+        self.want()
+
+    def change(self, kind: str, data: bytes) -> None:
+        """A piece that adds to those before it, as changes to the state of keys."""
+        if data:
+            self._entries.append(("added", kind, self._piece(data)))
+            self.want()
+
+    def keep(self, kind: str, number: int, data: bytes) -> None:
+        """A piece that is to be known until it is dropped."""
+        self._lasting[kind, number] = data
+        self._entries.append(("kept", kind, number, self._piece(data)))
+        self.want()
+
+    def drop(self, kind: str, number: int) -> None:
+        if self._lasting.pop((kind, number), None) is not None:
+            self._entries.append(("dropped", kind, number))
+            self.want()
+
+    def want(self) -> None:
+        """Have a commit soon."""
+        self._dirty = True
+        if self._begun and self._soon is None and self._pausing is None and not self.closed:
+            self._soon = asyncio.get_running_loop().call_soon(self._commit)
+
+    async def committed(self) -> None:
+        """Return when everything that has happened so far is safe, and sent."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._after.append(done)
+        self.want()
+        await done
+
+    # -- the commit ----------------------------------------------------------------------------
+
+    def _commit(self) -> None:
+        self._soon = None
+        if self.closed or self._pausing is not None:
+            return
+        self._dirty = False
+        try:
+            record = self._collect()
+        except Exception as error:
+            self._fail(error)
+            return
+        waiting, self._after = self._after, []
+        channels = [*self._touched]
+        self._touched.clear()
+        try:
+            self._append(record)
+        except OSError as error:
+            self._pause(self._try_again(record, channels, waiting, error))
+            return
+        if self._journal.power:
+            self._pause(self._sync(channels, waiting))
+        else:
+            self._flush(channels, waiting)
+
+    def _append(self, record: Record) -> None:
+        if record.entries:
+            self._journal.append(record)
+
+    def _flush(self, channels: list[Channel], waiting: list[asyncio.Future[None]]) -> None:
+        for channel in channels:
+            channel.flush()
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)
+        if self._picture is not None or self._journal.full:
+            self._go_on_with_picture()
+
+    def _pause(self, work: Any) -> None:
+        task = self._pausing = asyncio.get_running_loop().create_task(work, name="commit")
+        task.add_done_callback(self._go_on)
+
+    def _go_on(self, task: asyncio.Task[None]) -> None:
+        self._pausing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+        elif self._dirty:
+            self.want()
+
+    async def _sync(self, channels: list[Channel], waiting: list[asyncio.Future[None]]) -> None:
+        await self._journal.synced()
+        self._flush(channels, waiting)
+
+    async def _try_again(
+        self,
+        record: Record,
+        channels: list[Channel],
+        waiting: list[asyncio.Future[None]],
+        error: OSError,
+    ) -> None:
+        """The disk is full, or the like: nothing goes out, so the stream waits."""
+        delay_s = RETRY_FIRST_S
+        while True:
+            if not passing(error):
+                raise error
+            if delay_s == RETRY_FIRST_S:
+                log.warning(
+                    "cannot write the journal %s: %s; the stream waits until that is mended",
+                    self._journal.path,
+                    error.strerror,
+                )
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, RETRY_MAX_S)
+            try:
+                self._append(record)
+                break
+            except OSError as again:
+                error = again
+        log.warning("the journal %s can be written again", self._journal.path)
+        if self._journal.power:
+            await self._journal.synced()
+        self._flush(channels, waiting)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def _collect(self) -> Record:
+        self._ending()
+        if self._whole:
+            self._whole = False
+            return self._whole_picture()
+        entries, pieces = self._entries, self._pieces
+        for channel in self._touched:
+            index = self._index(channel)
+            for number, frame in channel.record():
+                entries.append(("frame", index, number, len(pieces), len(frame)))
+                pieces.extend(frame)
+            entries.append(("row", index, channel.row))
+        for name, part in self._parts.items():
+            value = part()
+            if name not in self._written or self._written[name] != value:
+                self._written[name] = value
+                entries.append(("part", name, value))
+        return self._take()
+
+    def _whole_picture(self) -> Record:
+        """Everything but the state of keys, as if nothing had been written before."""
+        entries: list[Entry] = [("picture",)]
+        pieces: list[bytes] = []
+        for channel in self._touched:
+            self._index(channel)
+            channel.record()
+        for channel, index in self._channels.items():
+            entries.append(("channel", index, channel.dialing, channel.peer))
+            first = channel.session.first_kept
+            for number, frame in enumerate(channel.session.kept, first):
+                entries.append(("frame", index, number, len(pieces), len(frame)))
+                pieces.extend(frame)
+            entries.append(("row", index, channel.row))
+        for name, part in self._parts.items():
+            value = self._written[name] = part()
+            entries.append(("part", name, value))
+        for (kind, number), data in self._lasting.items():
+            entries.append(("kept", kind, number, len(pieces)))
+            pieces.append(data)
+        entries.extend(self._standing())
+        for kind, *rest in self._entries:  # since the last commit, and not told by the above
+            if kind == "added":
+                name, at = rest
+                entries.append((kind, name, len(pieces)))
+                pieces.append(self._pieces[at])
+            elif kind == "parted":
+                entries.append((kind,))
+        self._take()
+        return Record(entries, pieces)
+
+    def _take(self) -> Record:
+        record = Record(self._entries, self._pieces)
+        self._entries, self._pieces = [], []
+        return record
+
+    def _index(self, channel: Channel) -> int:
+        index = self._channels.get(channel)
+        if index is None:
+            index = self._channels[channel] = self._next_index
+            self._next_index += 1
+            self._entries.append(("channel", index, channel.dialing, channel.peer))
+        return index
+
+    def _piece(self, data: bytes) -> int:
+        self._pieces.append(data)
+        return len(self._pieces) - 1
+
+    def _go_on_with_picture(self) -> None:
+        """A new segment begins with a picture, piece by piece, so that nobody waits for it."""
+        if self._picture is None:
+            self._journal.begin_segment()
+            self._whole = True
+            self._picture = self._pictures()
+            self.want()
+            return
+        if self._whole:
+            return
+        piece = next(self._picture, None)
+        if piece is not None:
+            self.change(*piece)
+        else:
+            self._journal.picture_complete()
+            self._picture = None
+
+    def begin(self) -> None:
+        """The first segment of this life: a picture of what was restored, or of nothing yet. Before
+        this nothing is committed: what is restored in part must not be taken for the whole."""
+        self._begun = self._whole = True
+        self._picture = self._pictures()
+        self.want()
+
+    async def close(self) -> None:
+        """Everything is said: write that down, and nothing more."""
+        self.note("parted")
+        await self.committed()
+        self.closed = True
+        self._journal.close()
+
+    def abandon(self) -> None:
+        self.closed = True
+        if self._soon is not None:
+            self._soon.cancel()
+        if self._pausing is not None:
+            self._pausing.cancel()
+        self._journal.close()

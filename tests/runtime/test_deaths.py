@@ -1,0 +1,46 @@
+"""Instances die at any moment and go on: every tuple arrives once, in its order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from tests.runtime.network import Network
+
+# Whoever is killed in the middle leaves sockets behind that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+N = 20_000
+
+
+def chain(out: Path) -> ab.Pipeline:
+    pipeline = ab.Pipeline("chain")
+    numbers = pipeline.source("numbers", ab.items(range(N)))
+    doubled = numbers.map("double", lambda n: 2 * n, scale=ab.Scale(max_instances=4))
+    doubled.sink("out", ab.jsonl(out))
+    return pipeline
+
+
+async def test_a_chain_of_instances_that_die_one_by_one_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out.jsonl"
+    pipeline = chain(out)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    for _ in range(12):
+        await asyncio.sleep(0.01)
+        if not (mortals := network.mortals()):
+            break
+        me = network.rng.choice(mortals)
+        network.kill(me)
+        await network.revive(me)
+    await network.finish()
+    found = Counter(map(int, out.read_text().splitlines()))
+    assert found == Counter(2 * n for n in range(N))
+    assert network.deaths > 3
+    assert network.unbalanced() == []

@@ -4,10 +4,11 @@ A change is a chunk that has come from another instance, as it is, or a pickle o
 the name of a method of `Holdings` and its arguments, or one of those below, which state how
 something is now. Changes applied in their order to empty holdings give the same holdings.
 
-`picture` states all there is, piece by piece, while work goes on. Of each group the first piece
-says everything but its keys at one moment; what was told of the group before that piece does not
-matter, so the words before it may be about things that are not there. Keys are told whole
-whenever they change, and so the last that is told of a key is right, by a piece or by a change.
+`picture` states all there is, piece by piece, while work goes on. Keys are told whole whenever
+they change, and when they go, so the last that is told of a key is right, by a piece or by a
+change. Everything else of a group is stated at one moment; what was told of it before that does
+not matter, and so may be about things that are not there. A picture that was not finished says
+nothing that was not known without it.
 """
 
 from __future__ import annotations
@@ -178,7 +179,6 @@ class _Reading:
         self, group: int, kept: list[tuple[Any, ...]], arrival: tuple[Any, ...] | None
     ) -> None:
         held = self._held
-        held.store.drop(group)
         held.kept.pop(group, None)
         held.arriving.pop(group, None)
         if kept:

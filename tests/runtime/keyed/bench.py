@@ -51,10 +51,10 @@ class Bench:
         self.wall = Ticking()
         self.on_turn: Callable[[], Awaitable[None]] | None = None
         self.turns = 0
-        self.all = [self._processor() for _ in range(instances)]
+        self.all = [self._processor(number) for number in range(instances)]
         self.all[0].own(range(groups))
 
-    def _processor(self) -> KeyedProcessor:
+    def _processor(self, number: int) -> KeyedProcessor:
         return KeyedProcessor(
             self.operator,
             groups=self.groups,
@@ -143,9 +143,12 @@ class Moves:
                 self.sent[key].append((number, self.watermark))
         for owner, pairs in batches.items():
             self._busy.add(owner)
-            await self.bench.over(*pairs, at=owner)
+            await self._send_to(owner, pairs)
             self._busy.discard(owner)
         self.bench.on_turn = None
+
+    async def _send_to(self, owner: int, pairs: list[tuple[Any, int]]) -> None:
+        await self.bench.over(*pairs, at=owner)
 
     def _next_of(self, groups: deque[int]) -> Callable[[], Awaitable[None]]:
         async def on_turn() -> None:
@@ -203,8 +206,10 @@ class Moves:
             del self._steps[group]
             return
         self._acting.add(group)
-        await act()
-        self._acting.discard(group)
+        try:
+            await act()
+        finally:
+            self._acting.discard(group)
 
     async def finish(self) -> None:
         while self._steps:

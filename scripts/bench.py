@@ -11,6 +11,7 @@
     scripts/bench.py backpressure          memory behind a slow sink
     scripts/bench.py storm                 everybody joins and leaves ten times a second
     scripts/bench.py recovery              from a death to the first results again, a picture
+    scripts/bench.py delivery              what effectively-once costs against at-most-once
     scripts/bench.py chain pause --json    several, as JSON
 
 Every figure comes with its least, middle and greatest value over the runs. Exit code 1 if
@@ -40,6 +41,7 @@ BENCHES = (
     "backpressure",
     "storm",
     "recovery",
+    "delivery",
 )
 
 

@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import anabranch as ab
-from anabranch.runtime.options import Options
 from anabranch.runtime.policies.script import load_script
 from anabranch.runtime.report import Report
 from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
 from faults.cutting import obey
 from faults.flow import pipeline_of
-from faults.settings import Settings, read
+from faults.settings import read
 
 LOOK_S = 0.05
 
@@ -30,14 +28,15 @@ def main(arguments: list[str]) -> int:
     obey()
     pipeline = pipeline_of(settings)
     script = load_script(arguments[1])
-    options = {**kept(settings, resume="--resume" in arguments), "script": script}
     run = ab.start(
         pipeline,
         report=settings.report,
+        script=script,
         scaling=False,
         transport=settings.transport,
         seed=settings.seed,
-        **options,
+        state=settings.state,
+        resume="--resume" in arguments,
     )
     told: RunSnapshot | None = None
     while (snapshot := run.snapshot()).phase != "ended":
@@ -51,13 +50,6 @@ def main(arguments: list[str]) -> int:
         tell({"failed": str(failed), "detail": failed.report.failure_detail})
         return 1
     return 0 if report.ok else 1
-
-
-def kept(settings: Settings, *, resume: bool) -> dict[str, Any]:
-    """What makes the run survive its processes."""
-    known = {field.name for field in fields(Options)}
-    wanted = {"state": settings.state, "resume": resume}
-    return {name: value for name, value in wanted.items() if name in known}
 
 
 def as_json(snapshot: RunSnapshot) -> dict[str, Any]:

@@ -160,6 +160,33 @@ def test_a_move_is_judged_by_the_tuples_of_groups_that_changed_owner() -> None:
     assert judged(Rows(*(np.array(c) for c in zip(*stays, strict=True))), 1.0, 1.9) is None
 
 
+def test_every_promise_of_delivery_is_measured_against_the_least() -> None:
+    result = bench("delivery", "--lines", "4000", "--runs", "1")["delivery"]
+    assert not result["faults"]
+    figures = rows(result)
+    for name in ("chain, three hops", "chain, into a file", "words counted by key"):
+        most, exact = (figures[f"{name}: {d}"] for d in ("at-most-once", "effectively-once"))
+        ratio = [e / m for e, m in zip(exact, most, strict=True)]
+        assert figures[f"{name}: effectively-once/at-most-once"] == pytest.approx(ratio)
+
+
+def test_recovery_is_measured_of_every_kind_of_instance_and_drawn(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from benches import recovery; from benches.result import Settings\n"
+        "recovery.PICTURE = Path(sys.argv[1]) / 'recovery.svg'\n"
+        "result = recovery.measure(Settings(Path(sys.argv[1]), print, runs=1))\n"
+        "assert not result.faults, result.faults\n"
+        "print(*(row.name for row in result.rows), sep='\\n')\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, cwd=SCRIPTS)
+    assert done.returncode == 0, done.stderr
+    for what in ("stateless operator", "keyed operator", "sink"):
+        assert f"{what}: first results again, p99" in done.stdout
+    assert (tmp_path / "recovery.svg").read_text().startswith("<?xml")
+
+
 def test_recovery_lasts_until_results_of_a_later_process_come(tmp_path: Path) -> None:
     began_s = 100.0
     kills = [Kill(101.0, "work", 1), Kill(102.0, "work", 2), Kill(102.0, "out", 30)]

@@ -65,7 +65,7 @@ def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
         told += len(kept) + (len(arrival.entries) + len(arrival.kept) if arrival else 0)
         keys = held.store.keys(group)
         while told + len(keys) > keys_max:
-            room = max(1, keys_max - told)
+            room = max(0, keys_max - told)
             some, keys = keys[:room], keys[room:]
             yield _pickled(held, [*words, *_entries_of(held, some)])
             words, told = [], 0

@@ -10,6 +10,8 @@ from typing import Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.keyed.spec import EventTime
+from anabranch.runtime.payload import describe
+from anabranch.runtime.steps import StepError
 
 RESTORED = "restored"
 """The token by which a gate that was restored is held, until its other holds are made again."""
@@ -137,7 +139,13 @@ class Stamper:
         here = [device for device in devices if device in heard]
         gone = [device for device in devices if device not in heard]
         columns = here, [latest[d] for d in here], [heard[d] for d in here], gone
-        return pickle.dumps((self._sums, *columns), 5)
+        try:
+            return pickle.dumps((self._sums, *columns), 5)
+        except Exception as error:
+            raise StepError(
+                f"event time: a device cannot be written to the journal ({describe(error)}); "
+                "devices must be values that can be pickled"
+            ) from error
 
 
 class Gate:

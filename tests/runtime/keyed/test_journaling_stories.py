@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.runtime.graph import Retry
@@ -100,6 +100,7 @@ def counting_at_last(keyed: KeyedStream) -> None:
 
 
 @pytest.mark.parametrize("build", [counting, counting_at_last])
+@settings(deadline=None)  # a death is restored, however slow the host is
 @given(story=stories)
 def test_each_key_sees_its_tuples_once_and_in_order(build: Any, story: list[Any]) -> None:
     bench = Mortals(build, groups=GROUPS, instances=INSTANCES, tick_s=1.0)
@@ -113,6 +114,7 @@ def test_each_key_sees_its_tuples_once_and_in_order(build: Any, story: list[Any]
     balance(bench, moves)
 
 
+@settings(deadline=None)
 @given(stories)
 def test_each_tuple_is_judged_by_the_time_it_met_and_each_timer_fires_once(
     story: list[Any],
@@ -163,6 +165,7 @@ def brief(keyed: KeyedStream) -> None:
     keyed.operator("work", Keyed("brief", Brief, "emit"))
 
 
+@settings(deadline=None)
 @given(stories)
 def test_keys_that_were_forgotten_do_not_come_back(story: list[Any]) -> None:
     bench = Mortals(brief, groups=GROUPS, instances=INSTANCES, tick_s=1.0)
@@ -188,6 +191,7 @@ window_stories = st.lists(
 
 
 @pytest.mark.parametrize("what", BUILDS)
+@settings(deadline=None)
 @given(story=window_stories)
 def test_deaths_change_nothing_that_a_window_tells(what: str, story: list[Any]) -> None:
     usual = [act for act in story if act[0] in ("send", "time")]

@@ -43,6 +43,7 @@ class Fake:
         self.claimed: list[Split] = []
         self.joins = 0
         self.has_said_status = False
+        self.input_has_ended = False
 
     def say(self, message: Any) -> None:
         send_blocking(self.link, message)
@@ -62,6 +63,7 @@ class Fake:
         if body is None:
             os._exit(75)
         message: msg.ToProcess = _decode(body)
+        self.input_has_ended |= isinstance(message, msg.EndInput)
         return message
 
     def expect(self, kind: type[Any]) -> Any:
@@ -84,7 +86,7 @@ class Fake:
             answer = self.expect(msg.SplitAnswer)
             if answer.split is not None:
                 self.claimed.append(answer.split)
-                if not self.operator.source.bounded:
+                if not self.operator.source.bounded and not self.input_has_ended:
                     self.expect(msg.EndInput)
                 self.say(msg.Release(remainder=None, progress=1.0))
             elif answer.ended:

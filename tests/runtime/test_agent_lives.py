@@ -13,6 +13,7 @@ from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.live import lives
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
+from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Report
 from anabranch.runtime.snapshot import InstanceSnapshot
 from anabranch.runtime.status import FinalCount, id_to_wire
@@ -296,3 +297,18 @@ def test_the_loss_of_the_process_that_forks_still_fails_the_run_at_once() -> Non
     os.kill(run.snapshot().pids[0], signal.SIGKILL)
     with pytest.raises(RunFailed, match="the process that all others are forked from is gone"):
         run.wait(TIMEOUT_S)
+
+
+def test_an_instance_that_dies_before_it_could_leave_is_told_again() -> None:
+    def dies_of_it(me: Fake) -> None:
+        me.status()
+        me.expect(msg.Decide)
+        if me.assign.life == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        me.gone(leaves=1)
+
+    fake.BEHAVIOUR["work"] = dies_of_it
+    script = parse_script("every 0.1 from 0.2 to 15: work leave")
+    run = start(three_operators(Endless(), min_instances=2), script=script)
+    until(lambda: run.snapshot().operator("work").leaves == 1)
+    assert run.stop().operator("work").deaths == 1

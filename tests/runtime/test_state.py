@@ -11,12 +11,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.ends import Split
-from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
-from anabranch.runtime.live.state_dir import StateError
+from anabranch.runtime.live.boards import Boards
+from anabranch.runtime.live.chronicle import CannotWrite, Chronicle
+from anabranch.runtime.live.state_dir import StateError, open_state
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
@@ -341,6 +344,46 @@ def test_a_full_disk_under_the_state_fails_the_run(
     run = start(three_operators(Endless()), state=tmp_path, resume=True)
     run.end_input()
     assert finish(run).ok
+
+
+def test_what_cannot_be_recorded_does_not_happen() -> None:
+    told: list[object] = []
+
+    def full(_record: object) -> None:
+        raise CannotWrite
+
+    boards = Boards(three_operators(Numbers(3)), lambda _, message: told.append(message), full)
+    with pytest.raises(CannotWrite):
+        boards.claim(InstanceId(OperatorName("lines"), 0, -1))
+    assert told == []
+
+
+def test_whoever_records_in_vain_is_told_and_the_run_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures: list[str] = []
+
+    class Agent:
+        pipeline = three_operators()
+        now_s = 1.0
+
+        def fail(self, failure: Failure) -> None:
+            failures.append(failure.message)
+
+    state = open_state(Agent.pipeline, Options(state=tmp_path))
+    chronicle = Chronicle(Agent(), state)  # type: ignore[arg-type]
+    chronicle.log(Passed(seconds=1.0))
+    monkeypatch.setattr(AgentJournal, "replace", lambda *_: None)
+    chronicle.go_on()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(AgentJournal, "append", full)
+    with pytest.raises(CannotWrite):
+        chronicle.log(Passed(seconds=2.0))
+    assert "No space left" in failures[0]
+    chronicle.close(completed=False)
 
 
 def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:

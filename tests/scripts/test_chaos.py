@@ -443,3 +443,28 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
         said = popen.communicate(timeout=60)[1]
     assert popen.returncode == 130, said
     assert list(processes.marked(mark)) == []
+
+
+def stands(minutes: float, seed: int, transport: str) -> None:
+    told, said = run(
+        *("--minutes", str(minutes), "--seed", str(seed), "--transport", transport),
+        timeout_s=60 * minutes + 200,
+    )
+    assert told["right"], (told["faults"], said)
+    assert told["died"]
+    assert told["resumed"] > told["died"], "no agent has resumed anybody"
+    for kind in ("keeper", "neighbours", "everyone", "stop", "cut", "agent", "parent"):
+        assert told["injected"][kind]["hit"], f"{kind} has not happened, so this says nothing"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_half_a_minute_of_everything_changes_nothing() -> None:
+    stands(0.5, 3, "unix")
+
+
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("seed", "transport"), [(1, "unix"), (2, "tcp")])
+def test_five_minutes_of_everything_change_nothing(seed: int, transport: str) -> None:
+    stands(5, seed, transport)

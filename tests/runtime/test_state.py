@@ -17,7 +17,7 @@ from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
-from anabranch.runtime.live.boards import Boards
+from anabranch.runtime.live.boards import Boards, InputChanged
 from anabranch.runtime.live.chronicle import CannotWrite, Chronicle
 from anabranch.runtime.live.state_dir import StateError, open_state
 from anabranch.runtime.options import Options
@@ -344,6 +344,45 @@ def test_a_full_disk_under_the_state_fails_the_run(
     run = start(three_operators(Endless()), state=tmp_path, resume=True)
     run.end_input()
     assert finish(run).ok
+
+
+def test_a_picture_of_a_board_is_the_board() -> None:
+    def boards() -> Boards:
+        return Boards(three_operators(Numbers(9)), lambda *_: None, lambda _: None)
+
+    a, b, c = (InstanceId(OperatorName("lines"), n, -1) for n in range(3))
+    before = boards()
+    for holder in (a, b, c):
+        before.claim(holder)
+    before.advance(b, 0.25)
+    before.release(a, {"n": 0, "rest": True}, 0.5, 1)
+    before.release(c, None, 1.0, 3)
+    after = boards()
+    for picture in before.pictures():
+        after.restore(picture)
+    assert [after.claim(holder) for holder in (b, a, c)] == [
+        msg.SplitAnswer(split={"n": 1}, ended=False, number=2),
+        msg.SplitAnswer(split={"n": 0, "rest": True}, ended=False, number=4),
+        msg.SplitAnswer(split={"n": 3}, ended=False, number=5),
+    ]
+    before.claim(b)
+    assert after.progress("lines") == before.progress("lines")
+    before.end_input("lines")
+    for picture in before.pictures():
+        ended = boards()
+        ended.restore(picture)
+    assert ended.has_ended_early("lines")
+
+
+def test_a_board_is_not_restored_over_another_input() -> None:
+    before, after = (
+        Boards(three_operators(source), lambda *_: None, lambda _: None)
+        for source in (Numbers(3), Fewer())
+    )
+    before.claim(InstanceId(OperatorName("lines"), 0, -1))
+    for picture in before.pictures():
+        with pytest.raises(InputChanged, match="source 'lines' has changed since: its first 1 par"):
+            after.restore(picture)
 
 
 def test_what_cannot_be_recorded_does_not_happen() -> None:

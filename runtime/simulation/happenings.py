@@ -10,6 +10,7 @@ from typing import Literal
 
 Action = Literal["duplicate", "leave", "hand_over", "move"]
 Damage = Literal["cut", "hang_up", "clog", "deafen", "slow", "crash", "host", "power", "stop"]
+Aim = Literal["any", "busy", "ahead"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +35,12 @@ class Trouble:
 
     `crash`: a process dies, `host`: all of a host, `power`: all there are; each is resumed after
     about `last_s`. `stop`: a process is stopped for `factor` seconds, and when it is killed for
-    that, resumed after `last_s`. `busy`: one that does something of its own, if there is one."""
+    that, resumed after `last_s`. `aim`: at one that is `busy` with something of its own, or has
+    handled messages that are `ahead` of its queue, if there is one."""
 
     at_s: float
     damage: Damage
     whom: float
     last_s: float
     factor: float
-    busy: bool = False
+    aim: Aim = "any"

@@ -5,6 +5,7 @@ Each is a piece of the simulated driver in place of the right one, while it is `
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.journal import Journal, Record
 from anabranch.runtime.simulation.keyed_work import KeyedWork
 from anabranch.runtime.simulation.links import Frame
+from anabranch.runtime.simulation.neighbours import Neighbours
 from anabranch.runtime.simulation.progress import Progress
 from anabranch.runtime.simulation.repeats import Repeats
 from anabranch.runtime.simulation.work import Committing, QueueWork, SourceWork
@@ -114,27 +116,37 @@ def _keep_children(self: Deaths, creator: Instance) -> None:
     pass
 
 
+def _end_without_asking(self: Neighbours) -> None:
+    self.part()
+
+
 # -- what comes again --------------------------------------------------------------------------
 
 
 def _await_nothing(self: QueueWork) -> None:
-    self.marks.clear()
-    self.pass_mark = lambda channel: None  # type: ignore[method-assign]
+    pass
 
 
-def _in_any_order(self: Repeats) -> list[Any]:
-    """As they come, but nothing new before all of them."""
+_ready = Repeats.ready
+
+
+def _channel_by_channel(self: Repeats) -> list[Any]:
+    """Nothing new before all repeats, but those as they come."""
     last = dict(self.due)
     found = [e for e in self._early if e[1] <= last.get(e[0], 0)]
     self._early = [e for e in self._early if e[1] > last.get(e[0], 0)]
     for peer, number, _ in found:
         if last[peer] == number:
-            self.due = type(self.due)(d for d in self.due if d[0] != peer)
-    rest: list[Any] = []
-    if not self.due:
-        rest = [entry for _, _, entry in self._early] + self._later
-        self._early, self._later = [], []
-    return [entry for _, _, entry in found] + rest
+            self.due = deque(d for d in self.due if d[0] != peer)
+    return [entry for _, _, entry in found] + (_ready(self) if not self.due else [])
+
+
+def _new_ones_at_once(self: Repeats) -> list[Any]:
+    """What comes on a channel of which no repeats are due."""
+    among = {peer for peer, _ in self.due}
+    found = [entry for peer, _, entry in self._early if peer not in among]
+    self._early = [e for e in self._early if e[0] in among]
+    return found + _ready(self)
 
 
 def _put_behind_what_is_here(self: QueueWork, do: Callable[[], None], channel: Any = None) -> None:
@@ -186,8 +198,10 @@ LAPSES = (
     Lapse("restores an older state", resumption, "record_of", _the_record_before),
     Lapse("does not perform Restarted", resumption, "enter_restarted", _do_not_enter),
     Lapse("keeps children that nobody knows", Deaths, "discard_children", _keep_children),
+    Lapse("ends while a neighbour is dead", Neighbours, "ask_who_has_ended", _end_without_asking),
     Lapse("does not wait for repeats", QueueWork, "await_repeats", _await_nothing),
-    Lapse("takes repeats in any order", Repeats, "ready", _in_any_order),
+    Lapse("takes what is new before repeats", Repeats, "ready", _new_ones_at_once),
+    Lapse("takes repeats channel by channel", Repeats, "ready", _channel_by_channel),
     Lapse("puts words before repeats", QueueWork, "put_word", _put_behind_what_is_here),
     Lapse("is drained before repeats", QueueWork, "drained", property(_drained_without_repeats)),
     Lapse("writes before the commit", Committing, "deliver", _write_at_once),

@@ -142,22 +142,22 @@ class Neighbours:
     def note_progress(self) -> None:
         """Something was acknowledged, or a channel has closed."""
         if self._parting and not self.me.exited and not any(map(_is_open, self.channels)):
-            self._part()
+            self.part()
 
     def _part_anyway(self, _: None) -> None:
         """As live does: an acknowledgement may have been lost with the connection it was on."""
         if self.me.exited:
             return
         if self.me.journal is not None:
-            self._ask_who_has_ended()
+            self.ask_who_has_ended()
             return
         for channel in self.channels:
             if not channel.session.settled and not self._is_delivered(channel):
                 raise Fault(f"I11: {self.me.me} ends, but {channel.peer} misses its last words")
         self.me.world.unacknowledged += 1
-        self._part()
+        self.part()
 
-    def _ask_who_has_ended(self) -> None:
+    def ask_who_has_ended(self) -> None:
         """Whoever does not answer may be dead, and come back; who has ended needs nothing."""
         for channel in self.channels:
             if self.me.world.instances[channel.peer].exited:
@@ -165,7 +165,7 @@ class Neighbours:
         if not self.me.exited:
             self.me.clock.after(PARTING_S, self._part_anyway)
 
-    def _part(self) -> None:
+    def part(self) -> None:
         if self.me.journal is not None:
             self.me.journal.commit()
         for channel in self.channels:

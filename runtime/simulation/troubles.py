@@ -6,9 +6,10 @@ from typing import TypeVar
 
 from anabranch.protocol.states import Active
 from anabranch.runtime.simulation.deaths import Deaths
-from anabranch.runtime.simulation.happenings import Trouble
+from anabranch.runtime.simulation.happenings import Aim, Trouble
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
+from anabranch.runtime.simulation.work import QueueWork
 from anabranch.runtime.simulation.world import World
 
 T = TypeVar("T")
@@ -103,7 +104,7 @@ class Troubles:
         if self._healed:
             return
         living = [me for me in world.instances.values() if not me.exited]
-        first = picked(_busy(living) if trouble.busy else living, trouble.whom)
+        first = picked(_aimed_at(living, trouble.aim), trouble.whom)
         if first is None:
             return
         self.made += 1
@@ -128,10 +129,27 @@ class Troubles:
         host.slowness = 1.0
 
 
-def _busy(living: list[Instance]) -> list[Instance]:
-    """Those in the middle of something; all, if there are none."""
-    states = [(me, me.core.state) for me in living]
-    return [me for me, s in states if not isinstance(s, Active) or s.own or s.expects] or living
+def _aimed_at(living: list[Instance], aim: Aim) -> list[Instance]:
+    """Those who are in the middle of something, or have the most messages ahead of their queue;
+    all, if there are none."""
+    match aim:
+        case "any":
+            return living
+        case "busy":
+            return [me for me in living if _is_busy(me)] or living
+        case "ahead":
+            most = max(map(_ahead, living), default=0)
+            return [me for me in living if _ahead(me) == most]
+
+
+def _is_busy(me: Instance) -> bool:
+    state = me.core.state
+    return not isinstance(state, Active) or bool(state.own or state.expects)
+
+
+def _ahead(me: Instance) -> int:
+    """From how many channels it has handled messages before their turn."""
+    return len({peer for peer, _ in me.work.marks}) if isinstance(me.work, QueueWork) else 0
 
 
 def picked(among: list[T], share: float) -> T | None:

@@ -19,14 +19,16 @@ from anabranch.runtime.simulation.swarm import first_found
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 
 SEEDS = 120
-LAPSE_SEEDS = 250
-FOUND_LATE = {
-    "keeps children that nobody knows",
-    "puts words before repeats",
-    "takes repeats in any order",
-    "says event time before Restarted",
+LAPSE_SEEDS = 80
+SHOWN_IN = {
+    "ends while a neighbour is dead": 127,
+    "takes what is new before repeats": 1197,
+    "takes repeats channel by channel": 1739,
+    "is drained before repeats": 230,
+    "adds state sent again to its part": 143,
+    "says event time before Restarted": 169,
 }
-"""They need many hundred seeds; `scripts/swarm.py --mutants` finds them."""
+"""Rarer ones, and the first seed that shows each; `scripts/swarm.py --mutants` finds them anew."""
 
 
 def trouble(
@@ -130,11 +132,20 @@ def test_the_audit_sees_a_process_that_is_not_resumed() -> None:
 
 
 @pytest.mark.parametrize(
-    "lapse", [x for x in LAPSES if x.name not in FOUND_LATE], ids=lambda lapse: lapse.name
+    "lapse", [x for x in LAPSES if x.name not in SHOWN_IN], ids=lambda lapse: lapse.name
 )
-def test_a_lapse_is_found_out_within_a_few_hundred_seeds(lapse: Lapse) -> None:
-    outcome = first_found(lapse, LAPSE_SEEDS)
-    assert outcome is not None
+def test_a_lapse_is_found_out_within_a_few_seeds(lapse: Lapse) -> None:
+    assert first_found(lapse, LAPSE_SEEDS) is not None
+
+
+@pytest.mark.parametrize(("name", "seed"), SHOWN_IN.items(), ids=list(SHOWN_IN))
+def test_a_rare_lapse_shows_in_a_world_that_is_not_invalid_without_it(name: str, seed: int) -> None:
+    scene = draw(seed, crashes="all")
+    assert Trial(scene).run().verdict is not Verdict.INVALID
+    with neglected(lapse_named(name)):
+        outcome = Trial(scene).run()
+    assert outcome.verdict is Verdict.INVALID
+    assert not outcome.reason.startswith("crash")
 
 
 def test_a_lapse_ends_with_what_it_was_wanted_for() -> None:
@@ -150,4 +161,4 @@ def test_lapses_are_named_by_any_part_that_only_one_has() -> None:
     assert lapse_named("ON RECEIPT") == LAPSES[0]
     assert lapse_named("acknowledges") is None
     assert lapse_named("R7") is None
-    assert {lapse.name for lapse in LAPSES} >= FOUND_LATE
+    assert {lapse.name for lapse in LAPSES} >= SHOWN_IN.keys()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
 DEFAULT_DELIVERY = "effectively-once"
-WITHOUT_JOURNALS = frozenset({"at-most-once"})
+WITHOUT_JOURNALS: frozenset[str] = frozenset()
 RESUMES_MAX = 5
 RESUMES_WINDOW_S = 30.0
 """More deaths than this of one member in such a time, with nothing done, will not stop."""

@@ -13,6 +13,7 @@ import pytest
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.live import lives
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.status import FinalCount
 from tests.runtime import fake_instance as fake
@@ -66,12 +67,12 @@ def test_a_stopped_run_says_what_it_gave_up() -> None:
 
 
 @pytest.fixture
-def at_most_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No journals: what was with a process that dies is lost, so nobody can take its place."""
-    monkeypatch.setattr(Pipeline, "delivery", "at-most-once", raising=False)
+def without_journals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was with a process that dies is lost, so nobody can take its place."""
+    monkeypatch.setattr(lives, "WITHOUT_JOURNALS", {"effectively-once"})
 
 
-@pytest.mark.usefixtures("at_most_once")
+@pytest.mark.usefixtures("without_journals")
 def test_without_journals_a_killed_instance_fails_the_run_with_its_name_and_signal() -> None:
     run = start(three_operators(Endless(), min_instances=2))
     victim = run.snapshot().operator("work").members[1]
@@ -84,7 +85,7 @@ def test_without_journals_a_killed_instance_fails_the_run_with_its_name_and_sign
     assert not failed.report.ledger.balanced
 
 
-@pytest.mark.usefixtures("at_most_once")
+@pytest.mark.usefixtures("without_journals")
 def test_without_journals_a_crashed_instance_fails_the_run_with_its_last_words() -> None:
     def crash(me: Fake) -> None:
         me.status()

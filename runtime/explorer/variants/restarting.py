@@ -289,6 +289,13 @@ VARIANTS = [
     ),
     Variant(
         "duty 12",
+        "what is new waits for what comes again, and nothing else for anything",
+        Scope((1, 2, 1), moves=2, tuples=2, keyed=(1,), crashes=1),
+        ("K1", "K2"),
+        broken_duty="only new wait",
+    ),
+    Variant(
+        "duty 12",
         "state that is sent again is added to what came before",
         MOVE,
         ("K1",),

@@ -72,8 +72,12 @@ class DeadLetterFile:
         """Stage and put, where nobody records anything. Raises `OSError` as `put` does: then
         letters are lost, which must not go unseen."""
         if letters:
-            self._file.put_next(self.stage(letters))
-            self.count += len(letters)
+            self.put_next(self.stage(letters))
+
+    def put_next(self, data: bytes) -> None:
+        """Append what was staged, where nobody records anything. Raises `OSError` as `put` does."""
+        self._file.put_next(data)
+        self.count += data.count(b"\n")
 
     def close(self) -> None:
         self._file.close()

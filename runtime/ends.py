@@ -265,12 +265,16 @@ class ExactWriter(Writer):
     async def write(self, tuples: list[Any]) -> list[DeadLetter]:
         """Stage and put, where nobody records anything: the numbers go on from the last one."""
         data, dead = self.stage(tuples)
+        await self.put_next(data)
+        return dead
+
+    async def put_next(self, data: bytes) -> None:
+        """Put what was staged where nobody records anything. Raises `OSError` as `put` does."""
         if data:
             if self._number is None:
                 self._number = self.last_put()
             await self.put(self._number + 1, data)
             self._number += 1
-        return dead
 
 
 _PASSING = frozenset(

@@ -20,6 +20,10 @@ class Failure:
         return f"{self.message}\n{self.detail}" if self.detail else self.message
 
 
+class LifeOver(Exception):
+    """A process cannot go on, and a new one in its place may: it begins with what is recorded."""
+
+
 class RunFailed(Exception):
     """The run ended before its input did. `report` is what there was until then."""
 

@@ -119,6 +119,9 @@ class Hearing:
         member.goodbye.set_result(None)
 
     def _failed(self, member: Member, message: msg.Failed) -> None:
+        if message.again and self._agent.lives.are_kept:
+            member.doubt = message.reason
+            return
         member.failed = message
         if member.phase in KNOWN and member.process is not None:
             # At once, not when it exits: its neighbours will complain of its end in a moment.

@@ -18,7 +18,8 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import RunContext
+from anabranch.runtime.ends import RunContext, passing
+from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
@@ -87,8 +88,15 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
     except StepError as error:  # it names the line of the user's; our frames would hide it
         home.send(Failed(reason=str(error), detail=""))
         code = 1
+    except LifeOver as error:
+        home.send(Failed(reason=str(error), again=True))
+        code = 1
+    except MemoryError:  # not of a function of the user's
+        home.send(Failed(reason="has run out of memory", again=True))
+        code = 1
     except Exception as error:
-        home.send(Failed(reason=_reason(error), detail=traceback.format_exc()))
+        again = isinstance(error, OSError) and passing(error)
+        home.send(Failed(reason=_reason(error), detail=traceback.format_exc(), again=again))
         code = 1
     else:
         home.send(instance.final_count())

@@ -179,6 +179,8 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
 
     reason: str
     detail: str = ""
+    again: bool = False
+    """Whether a next life may go on: what ended this one lies in the process, or will pass."""
 
 
 class Publish(Message, frozen=True, kw_only=True, tag="publish"):

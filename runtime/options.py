@@ -52,6 +52,9 @@ class Options:
     the line goes to this process's standard error. Must not block."""
 
     def __post_init__(self) -> None:
+        for name in ("report", "state"):
+            if (path := getattr(self, name)) is not None:
+                object.__setattr__(self, name, Path(path))  # may have been given as a string
         if self.duration_s is not None and not self.duration_s > 0:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.hang_s is not None and not self.hang_s > 0:

@@ -35,6 +35,8 @@ WITHOUT_JOURNALS: frozenset[str] = frozenset()
 RESUMES_MAX = 5
 RESUMES_WINDOW_S = 30.0
 """More deaths than this of one member in such a time, with nothing done, will not stop."""
+IDLE_LIFE_S = 2.0
+"""A life of at least so long, and with nothing left to do, was not ended by what it was given."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 START_TRIES_S = 60.0
@@ -64,7 +66,8 @@ class Lives:
     def adopt(self, member: Member, process: Process) -> None:
         """`process` is the next life of `member`. To be called before it gets its assignment."""
         process.on_frame = lambda body: self._agent.hearing.receive(member, body)
-        member.heard_s, member.doubt = time.monotonic(), ""
+        member.begun_s = member.heard_s = time.monotonic()
+        member.doubt = ""
         self._ended[member.id] = asyncio.get_running_loop().create_future()
         self._agent.tasks.start(f"watch {member.text}", self._watch(member, process))
         if member.id not in self._led:
@@ -161,10 +164,18 @@ class Lives:
         self._agent.recorder.deaths[member.id.operator] += 1
         if member.deaths and done > member.deaths[-1].done:
             member.deaths.clear()
+        if self._was_idle(member, now):
+            return
         member.deaths = [d for d in member.deaths if now - d.at_s <= RESUMES_WINDOW_S]
         member.deaths.append(Death(now, how, done))
         if len(member.deaths) > RESUMES_MAX:
             self._agent.fail(Failure(_in_vain(member), failure.detail))
+
+    def _was_idle(self, member: Member, now: float) -> bool:
+        status = self._agent.recorder.statuses.get(member.text)
+        if status is None or status.t < member.begun_s:
+            return False
+        return status.queued == 0 and now - member.begun_s >= IDLE_LIFE_S
 
     def _done(self, member: Member) -> int:
         """Grows whenever the member gets something done."""

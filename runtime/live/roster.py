@@ -62,6 +62,8 @@ class Member:
     """Between two lives: its process has ended, and the next one is not ready yet."""
     deaths: list[Death] = field(default_factory=list)
     """Without anything done in between."""
+    begun_s: float = 0.0
+    """When its present life began."""
     heard_s: float = 0.0
     """When its process last said something."""
     doubt: str = ""

@@ -40,8 +40,8 @@ class RunDir:
 
 def _made_again(path: Path) -> Path:
     """Raises `OSError` if it cannot be had, or belongs to somebody else."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.mkdir(mode=0o700)
     except FileExistsError:
         found = path.lstat()
@@ -51,6 +51,11 @@ def _made_again(path: Path) -> Path:
                 "remove it"
             ) from None
         path.chmod(0o700)
+    except OSError as error:
+        raise OSError(
+            f"the run to be resumed had its sockets in {str(path)!r}, which cannot be made again: "
+            f"{error.strerror}"
+        ) from None
     return path
 
 

@@ -7,14 +7,20 @@ processor to spare. So nobody is ended for silence. What the system says of the 
     runs, waits for a disk, or has used processor time ──▶ works; told once
     sleeps and has used none ──▶ told after `HANG_S`; ended only if the user has set `hang_s`
 
+The parent that all are forked from is looked at, too. Nobody can be ended or made without it, so
+when it is stopped it is told to go on.
+
 Where the system does not say it (no /proc), silence is told after `HANG_S`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -73,6 +79,8 @@ class Suspicion:
         self._silences: dict[InstanceId, _Silence] = {}
         self._accused: dict[InstanceId, float] = {}
         self._news = asyncio.Event()
+        self._parent_goes_s = time.monotonic()
+        """When the parent was last seen not to be stopped."""
 
     def hear(self, peer: InstanceId) -> None:
         """A neighbour has not heard of `peer` for some time."""
@@ -90,6 +98,7 @@ class Suspicion:
             except TimeoutError:
                 self._forgive(time.monotonic() - due_s)
             self._look_at_all(time.monotonic())
+            self._look_at_parent(time.monotonic())
 
     def _forgive(self, lag_s: float) -> None:
         """The agent was stopped itself, or the host was busy: that is not the members' silence."""
@@ -103,6 +112,16 @@ class Suspicion:
         self._silences = {i: s for i, s in self._silences.items() if i in silent}
         for member in silent.values():
             self._look(member, now)
+
+    def _look_at_parent(self, now: float) -> None:
+        pid = self._agent.forker.parent_pid
+        look = look_at(pid)
+        if look is None or look.state != STOPPED:
+            self._parent_goes_s = now
+        elif now - self._parent_goes_s > SUSPECT_S:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            self._agent.say("agent", f"process {pid} was stopped, and is told to go on")
 
     def _silent(self, now: float) -> Iterator[Member]:
         for member in self._agent.roster.living():

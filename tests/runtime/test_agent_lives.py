@@ -157,6 +157,30 @@ def test_an_instance_that_always_dies_and_gets_nothing_done_fails_the_run() -> N
     assert failed.value.report.operator("work").deaths == lives.RESUMES_MAX + 1
 
 
+@pytest.mark.parametrize("queued", [0, 1])
+def test_deaths_of_an_idle_instance_are_not_its_own_fault(
+    monkeypatch: pytest.MonkeyPatch, queued: int
+) -> None:
+    """Whoever kills it will stop some time; what it has not worked off will not."""
+    monkeypatch.setattr(lives, "IDLE_LIFE_S", 0.05)
+
+    def dies_later(me: Fake) -> None:
+        me.status(tuples_in=3, queued=queued)
+        if me.assign.life <= lives.RESUMES_MAX + 3:
+            pause(0.1)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    fake.BEHAVIOUR["work"] = dies_later
+    run = start(three_operators(Endless()))
+    if queued:
+        with pytest.raises(RunFailed, match="died 6 times"):
+            run.wait(TIMEOUT_S)
+        return
+    until(lambda: member(run).life == lives.RESUMES_MAX + 4)
+    run.end_input()
+    assert finish(run).ok
+
+
 def test_an_instance_that_gets_on_may_die_as_often_as_it_likes() -> None:
     def gets_on(me: Fake) -> None:
         me.status(tuples_in=me.assign.life)

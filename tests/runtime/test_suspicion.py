@@ -145,6 +145,18 @@ def test_an_instance_that_hangs_longer_than_the_user_allows_is_resumed() -> None
     run.stop()
 
 
+def test_the_stopped_parent_is_told_to_go_on() -> None:
+    lines: list[str] = []
+    run = start(three_operators(Endless()), on_output=lambda _, line: lines.append(line))
+    parent, victim = run.snapshot().pids[0], run.snapshot().operator("work").members[0].pid
+    os.kill(parent, signal.SIGSTOP)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: life(run) == 2)
+    assert lines == [f"process {parent} was stopped, and is told to go on"]
+    run.end_input()
+    assert finish(run).ok
+
+
 def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:
     class Roster:
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Dead letters on their way to the file: with a journal, exactly once each, whatever dies."""
+"""Dead letters on their way to the file; exactly once each, whatever dies, if that is promised."""
 
 from __future__ import annotations
 
@@ -15,34 +15,38 @@ LETTERS = "letters"
 
 
 class Burial:
-    """Without a journal they are written at once."""
-
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._letters = instance.dead_letters
-        self._puts: Puts | None = None
-        if instance.turns is not None:
-            self._puts = Puts(LETTERS, instance.turns, self._letters.put, "dead letters")
+        put = self._put_next if instance.turns is None else self._letters.put
+        self._puts = Puts(LETTERS, instance.turns, put, instance.patience)
         self._task: asyncio.Task[None] | None = None
 
     def bury(self, letters: list[DeadLetter]) -> None:
-        if self._puts is None:
-            self._letters.write(letters)
-            return
         self._puts.add(self._letters.stage(letters))
         self.go_on()
 
     def remember(self, number: int, waiting: dict[int, bytes]) -> None:
-        if self._puts is not None:
-            self._puts.remember(number, waiting)
-            self.go_on()
+        self._puts.remember(number, waiting)
+        self.go_on()
 
     @property
     def number(self) -> int:
-        return self._puts.number if self._puts is not None else 0
+        return self._puts.number
+
+    @property
+    def has_room(self) -> bool:
+        return self._puts.has_room
+
+    async def room(self) -> None:
+        """Backpressure: return when not too many letters wait to be written."""
+        await self._puts.room()
+
+    async def _put_next(self, _number: int, data: bytes) -> None:
+        self._letters.put_next(data)
 
     def go_on(self) -> None:
-        if self._puts is not None and self._puts.waiting and not self._is_writing:
+        if self._puts.waiting and not self._is_writing:
             loop = asyncio.get_running_loop()
             self._task = loop.create_task(self._puts.all_done(), name="dead letters")
             self._task.add_done_callback(self._written)
@@ -60,6 +64,6 @@ class Burial:
             self.go_on()
 
     async def close(self) -> None:
-        while self._puts is not None and self._puts.waiting:
+        while self._puts.waiting:
             await self._puts.all_done()
         self._letters.close()

@@ -42,6 +42,7 @@ from anabranch.runtime.live.keyed_pump import KeyedPump
 from anabranch.runtime.live.memory import Memory
 from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
 from anabranch.runtime.live.outbox import Outbox
+from anabranch.runtime.live.patience import Patience
 from anabranch.runtime.live.pumps import Pump, make_pump
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.watermarks import Watermarks
@@ -79,7 +80,10 @@ class Instance:
         topology = pipeline.topology
         self.core = Core(me, topology, trace_rows_max=limits.trace_rows_max)
         self.counts = Counts(me)
+        self.patience = Patience(str(me), home.note)
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Fails if something does that after the end."""
         self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
         self.turns = self.memory.turns if self.memory else None
         self.neighbourhood = Neighbourhood(
@@ -100,6 +104,8 @@ class Instance:
             pipeline=pipeline.name,
             operator=me.operator,
             instance=str(me),
+            lasting_dir=context.lasting_dir if journal else None,
+            durable=context.durable == "power",
         )
         self.intake = Intake(limits)
         self.outbox = Outbox(
@@ -128,7 +134,6 @@ class Instance:
         self._expectations = 0
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
-        self._late_error: Exception | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self.burial = Burial(self)
         self.pump: Pump = make_pump(self)
@@ -142,6 +147,14 @@ class Instance:
     async def run(self) -> str:
         """Until the protocol lets this instance go; returns why. Raises what made it fail."""
         reason = await self._ended
+        parting = asyncio.ensure_future(self._part(reason))
+        try:
+            await asyncio.wait([parting, self._broken], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            parting.cancel()
+        return self._broken.result() if self._broken.done() else parting.result()
+
+    async def _part(self, reason: str) -> str:
         await self.pump.close()
         self.watermarks.close()
         await self.burial.close()
@@ -153,15 +166,16 @@ class Instance:
                 await self.turns.close()  # before it is said, or a later life would say it again
             await self.neighbourhood.part(reason)
         self.neighbourhood.note_ended()
-        if self._late_error is not None:
-            raise self._late_error
         return reason
 
     def fail(self, error: Exception) -> None:
         """The instance cannot go on: an error of the core, of its work, or of its sink."""
         if self._ended.done():
-            self._late_error = self._late_error or error
+            if not self._broken.done():
+                self._broken.set_exception(error)
         else:
+            if self.turns is not None:
+                self.turns.stop()
             self._ended.set_exception(error)
 
     def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> None:

@@ -13,12 +13,16 @@ the process has written survives its death, whatever ends it; with `power` it is
 `synced` returns. The checksum covers the entries, with `power` the pieces too: a disk that loses
 its current may keep the end of a record and lose its middle.
 
+The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
+written, segments that are missing included, is damage, and nobody can go on from that.
+
 **Unpickling runs code**: a journal lies in a folder of the run, which only its owner may write to.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import pickle
@@ -28,7 +32,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anabranch.runtime.dead_letters import write_whole
+from anabranch.runtime.payload import describe
+from anabranch.runtime.shared_file import write_whole
+from anabranch.runtime.sidecar import sync_folder
 
 _HEAD = struct.Struct(">III")
 _PIECES_MAX = 512
@@ -36,12 +42,16 @@ _PIECES_MAX = 512
 SEGMENT_BYTES_MIN = 2 * 2**20
 SEGMENT_PICTURES = 4
 """A segment may grow to so many times the picture that it begins with."""
+_PICKLED = b"\x80\x05\x95"
+"""How the entries of every record begin."""
 
 Entry = tuple[Any, ...]
+DRAWN: Entry = ("drawn",)
+"""The entry behind the last piece of a picture: the segments before are not needed any more."""
 
 
 class JournalError(Exception):
-    """A journal that cannot be used. The message names it."""
+    """A journal that cannot be used. The message names it, and says what is the matter."""
 
 
 class Record(NamedTuple):
@@ -65,6 +75,10 @@ class Journal:
         """Bytes of the present segment."""
         self._picture = 0
         """Bytes of the picture that it begins with."""
+        self._is_torn = False
+        """Whether half a record may lie behind them."""
+        self._is_named = False
+        """Whether the name of the segment is on the disk."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -75,17 +89,28 @@ class Journal:
         self._old = segments(path)
         self._number = max((number for number, _ in self._old), default=0)
         self._fd = -1
-        self.begin_segment()
+        try:
+            self.begin_segment()
+        except OSError:
+            os.close(self._lock)
+            raise
 
     def begin_segment(self) -> None:
-        """From now on write to a new segment; the caller gives it a picture."""
+        """From now on write to a new segment; the caller gives it a picture. Raises `OSError` if
+        none can be made, and goes on with the present one then."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(_name(self.path, self._number + 1), flags, 0o600)
+        except OSError as error:
+            what = f"cannot begin a new part of the journal: {error.strerror}"
+            raise OSError(error.errno, what, str(self.path)) from error
         if self._fd >= 0:
             os.close(self._fd)
             self._old.append((self._number, _name(self.path, self._number)))
         self._number += 1
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
-        self._fd = os.open(_name(self.path, self._number), flags, 0o600)
+        self._fd = fd
         self.size = self._picture = 0
+        self._is_torn = self._is_named = False
 
     @property
     def full(self) -> bool:
@@ -97,18 +122,15 @@ class Journal:
         return bool(self._old)
 
     def picture_complete(self) -> None:
-        """The present segment tells everything: the older ones are not needed any more."""
+        """The present segment tells everything, and this is safe: the older ones may go."""
         self._picture = self.size
-        if self.power:
-            os.fsync(self._fd)
-            _sync_folder(self.path.parent)
         for _, segment in self._old:
             segment.unlink(missing_ok=True)
         self._old.clear()
 
     def append(self, record: Record) -> None:
         """Raises `OSError` if the disk refuses; then nothing of the record counts, and the same
-        one may be tried again."""
+        one may be tried again. Raises `JournalError` if nobody could ever read it."""
         pieces = record.pieces
         entries = pickle.dumps([("pieces", [*map(len, pieces)]), *record.entries], 5)
         length = len(entries) + sum(map(len, pieces))
@@ -118,11 +140,29 @@ class Journal:
                 crc = zlib.crc32(piece, crc)
         buffers = [_HEAD.pack(length, len(entries), crc), entries, *pieces]
         try:
+            self._cut()
+            self._is_torn = True
             self._write(buffers)
-        except OSError:
-            os.ftruncate(self._fd, self.size)
-            raise
+            self._is_torn = False
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise OSError(
+                error.errno, f"cannot write the journal: {error.strerror}", str(self.path)
+            ) from error
         self.size += _HEAD.size + length
+        if not os.fstat(self._fd).st_nlink:
+            raise JournalError(
+                f"the journal {str(self.path)!r} was removed while the run writes it, so a death "
+                "could not be outlived any more; leave the folder of a run alone, and begin a new "
+                "one"
+            )
+
+    def _cut(self) -> None:
+        """Remove what is left of a record that was not written whole."""
+        if self._is_torn:
+            os.ftruncate(self._fd, self.size)
+            self._is_torn = False
 
     def _write(self, buffers: list[bytes]) -> None:
         for start in range(0, len(buffers), _PIECES_MAX):
@@ -133,11 +173,16 @@ class Journal:
 
     async def synced(self) -> None:
         """Return when all that was appended is on the disk."""
-        fd = os.dup(self._fd)
+        fd, folder = os.dup(self._fd), None if self._is_named else self.path.parent
         try:
-            await asyncio.to_thread(os.fdatasync, fd)
+            await asyncio.to_thread(_sync, fd, folder)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot sync the journal: {error.strerror}", str(self.path)
+            ) from error
         finally:
             os.close(fd)
+        self._is_named = True
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -147,10 +192,22 @@ class Journal:
 
 
 def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
-    """All records in their order. What follows the first torn one was never acted upon."""
-    for _, segment in segments(path):
-        data = segment.read_bytes()
-        yield from _records(data, power)
+    """All records that count, in their order; none if there is no journal. Raises `JournalError`
+    where whoever goes on from them would not be who wrote them."""
+    needed: list[list[Record]] = []
+    number = 0
+    for found, segment in reversed(segments(path)):
+        if needed and found != number:
+            break
+        needed.append([*_records(segment, power)])
+        number = found - 1
+        if any(DRAWN in record.entries for record in needed[-1]):
+            number = 0
+            break
+    if number:
+        raise JournalError(f"the journal {str(path)!r}: {_name(path, number).name} is not there")
+    for records in reversed(needed):
+        yield from records
 
 
 def remove_journal(path: Path) -> None:
@@ -169,26 +226,65 @@ def segments(path: Path) -> list[tuple[int, Path]]:
     return sorted(found)
 
 
-def _records(data: bytes, power: bool) -> Iterator[Record]:
-    view, at = memoryview(data), 0
+def _records(segment: Path, power: bool) -> Iterator[Record]:
+    try:
+        data = segment.read_bytes()
+    except OSError as error:
+        raise JournalError(f"cannot read the journal {str(segment)!r}: {error.strerror}") from None
+    at = 0
     while at + _HEAD.size <= len(data):
-        length, entries_length, crc = _HEAD.unpack_from(data, at)
-        start, end = at + _HEAD.size, at + _HEAD.size + length
-        if end > len(data) or entries_length > length:
-            return
-        entries = view[start : start + entries_length]
-        if zlib.crc32(view[start:end] if power else entries) != crc:
-            return
-        yield _record(pickle.loads(entries), view[start + entries_length : end])
+        end = _end_of(data, at, power)
+        if end is None:
+            break
+        yield _record(segment, data, at, end)
         at = end
+    if not _may_be_torn(data, at, power):
+        raise JournalError(
+            f"the journal {str(segment)!r} is damaged at byte {at:,}: what is there was not "
+            "written by the instance. (Only with durable='power' does it outlive a loss of power.)"
+        )
 
 
-def _record(entries: list[Entry], rest: memoryview) -> Record:
+def _end_of(data: bytes, at: int, power: bool) -> int | None:
+    """Of the record that begins at `at`; None if that is not whole."""
+    length, entries_length, crc = _HEAD.unpack_from(data, at)
+    start, end = at + _HEAD.size, at + _HEAD.size + length
+    if end > len(data) or not 0 < entries_length <= length:
+        return None
+    covered = end if power else start + entries_length
+    return end if zlib.crc32(memoryview(data)[start:covered]) == crc else None
+
+
+def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
+    """Whether what begins at `at`, and is no whole record, is what a death leaves: a beginning.
+    A loss of power may leave anything, but only in place of the last record."""
+    if at + _HEAD.size > len(data):
+        return True
+    (length, *_) = _HEAD.unpack_from(data, at)
+    if not power and at + _HEAD.size + length <= len(data):
+        return False
+    begins = data.find(_PICKLED, at + 1)
+    while begins >= 0:
+        if begins - _HEAD.size > at and _end_of(data, begins - _HEAD.size, power) is not None:
+            return False
+        begins = data.find(_PICKLED, begins + 1)
+    return True
+
+
+def _record(segment: Path, data: bytes, at: int, end: int) -> Record:
     """Cut the pieces: their lengths are the first entry."""
-    (_, lengths), *others = entries
-    pieces, at = [], 0
+    start = at + _HEAD.size
+    (_, entries_length, _) = _HEAD.unpack_from(data, at)
+    try:
+        (_, lengths), *others = pickle.loads(data[start : start + entries_length])
+    except Exception as error:
+        raise JournalError(
+            f"the journal {str(segment)!r} cannot be read at byte {at:,}: {describe(error)}. Is "
+            "the program another one than it was?"
+        ) from error
+    pieces, at = [], start + entries_length
     for length in lengths:
-        pieces.append(bytes(rest[at : at + length]))
+        pieces.append(data[at : at + length])
         at += length
     return Record(others, pieces)
 
@@ -197,9 +293,7 @@ def _name(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _sync(fd: int, folder: Path | None) -> None:
+    os.fdatasync(fd)
+    if folder is not None:
+        sync_folder(folder)

@@ -38,6 +38,7 @@ class Memory:
         self.turns = Turns(
             Journal(path, power=power),
             instance.fail,
+            patience=instance.patience,
             standing=self._standing,
             pictures=lambda: instance.pump.pictures(PICTURE_KEYS),
             ending=lambda: instance.pump.tell(self.turns),

@@ -133,6 +133,8 @@ class Pump(ABC):
         if self.instance.outbox.full:
             self.send()
             await self.instance.room.wait()
+        if not self.instance.burial.has_room:
+            await self.instance.burial.room()
 
     def send(self) -> None:
         if self._linger is not None:

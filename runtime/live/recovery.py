@@ -72,6 +72,8 @@ class Past:
                 case "dropped":
                     name, number = rest
                     self.lasting[name].pop(number, None)
+                case "drawn":
+                    pass  # for whoever looks for the segments that count
                 case "parted":
                     self.parted = True
                 case "picture":

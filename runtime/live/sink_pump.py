@@ -7,6 +7,7 @@ after a death it may get the last ones twice.
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +37,7 @@ class SinkEnd:
         self._writer = writer = sink.open(instance.context)
         self._puts: Puts | None = None
         if instance.turns is not None and isinstance(writer, ExactWriter):
-            what = f"results of {instance.me}"
-            self._puts = Puts(RESULTS, instance.turns, writer.put, what)
+            self._puts = Puts(RESULTS, instance.turns, writer.put, instance.patience)
 
     @property
     def number(self) -> int:
@@ -73,7 +73,12 @@ class SinkEnd:
         """Write tuples; how many were refused, and how many seconds it took. Other sinks."""
         began = now()
         self.committed = False
-        refused = await self._writer.write(tuples)
+        if isinstance(self._writer, ExactWriter):
+            data, refused = self._writer.stage(tuples)
+            put = functools.partial(self._writer.put_next, data)
+            await self._instance.patience.outlast(put)
+        else:
+            refused = await self._writer.write(tuples)
         self._account(tuples, refused, born)
         return len(refused), now() - began
 

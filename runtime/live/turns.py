@@ -14,20 +14,19 @@ keys, which are many, are written one by one. `anabranch.runtime.live.recovery` 
 from __future__ import annotations
 
 import asyncio
-import logging
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.runtime.ends import passing
+from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.journal import Entry, Journal, Record
+from anabranch.runtime.live.journal import DRAWN, Entry, Journal, Record
+from anabranch.runtime.live.patience import Patience, describe_refusal
 
-log = logging.getLogger("anabranch.turns")
-
-RETRY_FIRST_S = 0.05
-RETRY_MAX_S = 2.0
 Part = Callable[[], Any]
 Pictures = Callable[[], Iterator[tuple[str, bytes]]]
+_DRAWN = DRAWN[0], b""
 Standing = Callable[[], Iterable[Entry]]
 
 
@@ -40,12 +39,14 @@ class Turns:
         journal: Journal,
         fail: Callable[[Exception], None],
         *,
+        patience: Patience,
         standing: Standing,
         pictures: Pictures,
         ending: Callable[[], None],
     ) -> None:
         self._journal = journal
         self._fail = fail
+        self._patience = patience
         self._standing = standing
         self._pictures = pictures
         self._ending = ending
@@ -131,10 +132,12 @@ class Turns:
             return
         self._dirty = False
         try:
-            record = self._collect()
+            self._commit_turn()
         except Exception as error:
             self._fail(error)
-            return
+
+    def _commit_turn(self) -> None:
+        record = self._collect()
         waiting, self._after = self._after, []
         channels = [*self._touched]
         self._touched.clear()
@@ -173,7 +176,13 @@ class Turns:
             self.want()
 
     async def _sync(self, channels: list[Channel], waiting: list[asyncio.Future[None]]) -> None:
-        await self._journal.synced()
+        try:
+            await self._journal.synced()
+        except OSError as error:
+            raise LifeOver(
+                f"{describe_refusal(error)}; what lies on a disk after that is unknown, so all of "
+                "it is written anew"
+            ) from error
         self._flush(channels, waiting)
 
     async def _try_again(
@@ -184,27 +193,15 @@ class Turns:
         error: OSError,
     ) -> None:
         """The disk is full, or the like: nothing goes out, so the stream waits."""
-        delay_s = RETRY_FIRST_S
-        while True:
-            if not passing(error):
-                raise error
-            if delay_s == RETRY_FIRST_S:
-                log.warning(
-                    "cannot write the journal %s: %s; the stream waits until that is mended",
-                    self._journal.path,
-                    error.strerror,
-                )
-            await asyncio.sleep(delay_s)
-            delay_s = min(2 * delay_s, RETRY_MAX_S)
-            try:
-                self._append(record)
-                break
-            except OSError as again:
-                error = again
-        log.warning("the journal %s can be written again", self._journal.path)
+
+        async def again() -> None:
+            self._append(record)
+
+        await self._patience.outlast(again, error)
         if self._journal.power:
-            await self._journal.synced()
-        self._flush(channels, waiting)
+            await self._sync(channels, waiting)
+        else:
+            self._flush(channels, waiting)
 
     # -- records -------------------------------------------------------------------------------
 
@@ -278,25 +275,35 @@ class Turns:
     def _go_on_with_picture(self) -> None:
         """A new segment begins with a picture, piece by piece, so that nobody waits for it."""
         if self._picture is None:
-            self._journal.begin_segment()
+            try:
+                self._journal.begin_segment()
+            except OSError as error:
+                if not passing(error):
+                    raise
+                return  # the present one goes on meanwhile
             self._whole = True
-            self._picture = self._pictures()
+            self._picture = self._draw()
             self.want()
             return
         if self._whole:
             return
         piece = next(self._picture, None)
-        if piece is not None:
+        if piece == _DRAWN:
+            self.note(*DRAWN)
+        elif piece is not None:
             self.change(*piece)
         else:
             self._journal.picture_complete()
             self._picture = None
 
+    def _draw(self) -> Iterator[tuple[str, bytes]]:
+        return itertools.chain(self._pictures(), [_DRAWN])
+
     def begin(self) -> None:
         """The first segment of this life: a picture of what was restored, or of nothing yet. Before
         this nothing is committed: what is restored in part must not be taken for the whole."""
         self._begun = self._whole = True
-        self._picture = self._pictures()
+        self._picture = self._draw()
         self.want()
 
     async def close(self) -> None:
@@ -306,10 +313,14 @@ class Turns:
         self.closed = True
         self._journal.close()
 
-    def abandon(self) -> None:
+    def stop(self) -> None:
+        """Something was left half done: none of it may be recorded, nor be seen outside."""
         self.closed = True
         if self._soon is not None:
             self._soon.cancel()
+
+    def abandon(self) -> None:
+        self.stop()
         if self._pausing is not None:
             self._pausing.cancel()
         self._journal.close()

@@ -77,6 +77,8 @@ def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
 def _entries_of(held: Holdings, keys: Iterable[Any]) -> list[Word]:
     """Of these keys, as far as they are here."""
     store, wanted = held.store, [*keys]
+    if not store.states:
+        return []
     try:
         columns = store.entries(wanted)
     except KeyError:

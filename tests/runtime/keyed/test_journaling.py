@@ -156,14 +156,17 @@ async def test_nothing_is_half_done_in_the_pause_of_a_retry(failures: int) -> No
     assert batch.done == 4
 
 
-async def test_what_is_done_of_a_batch_are_its_first_tuples_also_while_groups_are_frozen() -> None:
+@pytest.mark.parametrize("dies", [False, True])
+async def test_what_is_done_of_a_batch_are_its_first_tuples_also_while_groups_are_frozen(
+    dies: bool,
+) -> None:
     flaky = Flaky(1)
-    bench = Mortals(lambda keyed: keyed.fold("work", (), flaky, retry=Retry(1, 60)))
+    bench = Mortals(lambda keyed: keyed.fold("work", (), flaky, retry=Retry(1, 0.0)))
     assert bench.group("a") != bench.group("b")
     bench.one.freeze({bench.group("a")})
     batch, run = await until_pause(bench, ("a", 0), ("b", 2), ("b", 1), ("a", 4), ("b", 6))
     assert (batch.done, bench.one.pended) == (2, 1)
-    await die_in_pause(bench, batch, run)
+    await (die_in_pause(bench, batch, run) if dies else run)
     assert bench.results == [("b", (2,)), ("b", (2, 1)), ("b", (2, 1, 6))]
     assert [k.item for k in contents(bench.one)["kept"][bench.group("a")]] == [0, 4]
 
@@ -223,6 +226,18 @@ async def test_frozen_groups_lie_at_rest_in_the_next_life() -> None:
     assert (after.frozen, after.pended) == (FIRST, 2)
 
 
+async def test_a_group_that_is_to_be_processed_again_begins_with_what_was_kept() -> None:
+    bench = Mortals(counting, groups=1)
+    await bench.over(("a", 1))
+    bench.one.freeze({0})
+    await bench.over(("a", 2))
+    after = bench.restored(0)
+    after.resume(frozenset({0}), frozenset())
+    assert await bench.over(("a", 3)) == []
+    await after.catch_up()
+    assert bench.results == [("a", (1,)), ("a", (1, 2)), ("a", (1, 2, 3))]
+
+
 async def test_timers_of_the_clock_go_on_in_the_next_life() -> None:
     bench = Mortals(clocked)
     await bench.over(("a", ("wall", 7.0)))
@@ -254,8 +269,9 @@ async def test_groups_that_have_come_whole_are_opened_by_the_core_of_the_next_li
     assert after.known == {0}
     after.resume(frozenset(), frozenset())
     assert (after.owned, after.states()) == (NONE, {})
-    again = bench.restored(1)
-    again.resume(frozenset({0}), frozenset())
+    for _ in range(2):
+        again = bench.restored(1)
+        again.resume(frozenset({0}), frozenset())
     await again.catch_up()
     assert again.states()["key 0"] == (0, "more")
     await again.open({0})

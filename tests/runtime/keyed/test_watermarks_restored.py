@@ -27,7 +27,9 @@ def stamper(**options: Any) -> Stamper:
 
 
 def contents(one: Stamper) -> tuple[Any, ...]:
-    return one._floor, one.ahead, one._heard_last, one._latest, [*one._heard.items()]
+    """In which order devices were heard at one moment does not matter."""
+    heard = [*one._heard.values()]
+    return one._floor, one.ahead, one._heard_last, one._latest, one._heard, heard
 
 
 # -- a stamper ---------------------------------------------------------------------------------

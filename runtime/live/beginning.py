@@ -7,8 +7,6 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.ends import Source
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.genesis import genesis_of, waves
 from anabranch.runtime.live.lives import DEFAULT_DELIVERY
 from anabranch.runtime.live.roster import Member
@@ -67,17 +65,9 @@ async def _found_one(agent: Agent, member: Member, founders: Mapping[str, list[M
 async def resume(agent: Agent) -> None:
     """All that lived go on at once: they know their neighbours, and wait for them."""
     agent.chronicle.go_on()
-    for name, source in gone_inputs(agent.pipeline):
-        if not agent.boards.has_ended_early(name):
-            agent.boards.end_input(name)
-        told = source.why_not or "its input cannot be read again"
-        agent.say(name, f"source {name!r} ends with what was read before: {told}")
-        gone = Event(t=agent.now_s, operator=name, kind="input_gone", instances=0, detail=told)
+    assert agent.chronicle.resumed is not None
+    for name, why in agent.chronicle.resumed.gone.items():
+        agent.say(name, f"source {name!r}: {why}")
+        gone = Event(t=agent.now_s, operator=name, kind="input_gone", instances=0, detail=why)
         agent.recorder.note(gone)
     await agent.lives.resume(agent.roster.living())
-
-
-def gone_inputs(pipeline: Pipeline) -> list[tuple[str, Source]]:
-    """Sources that cannot give again what they have not given yet."""
-    found = ((str(o.name), o.source) for o in pipeline.operators.values())
-    return [(name, s) for name, s in found if s is not None and not s.replayable]

@@ -1,7 +1,8 @@
 """The boards of all sources of the run, and the news about them for instances that wait.
 
 What is claimed and released is recorded before anybody is told. When a run is resumed, the splits
-are pulled from the sources again and must be the same: the input may not change meanwhile.
+are pulled from the sources again and must be the same: the input may not change meanwhile. Only a
+source that cannot be divided knows by itself how it goes on, as standard input does.
 """
 
 from __future__ import annotations
@@ -129,7 +130,10 @@ class Boards:
     def claim_again(self, holder: InstanceId, split: Split, number: int) -> None:
         """What was claimed before. Raises `InputChanged`, `SplitsError`."""
         answer = self.claim(holder)
-        if answer.number != number or not _same(answer.split, split):
+        board = self._boards[holder.operator]
+        if not self._sources[holder.operator].scalable and holder in board.held:
+            board.held[holder].split = split
+        elif answer.number != number or not _same(answer.split, split):
             raise InputChanged(
                 f"the input of source {holder.operator!r} has changed since: where {split} came, "
                 f"there is {answer.split or 'nothing'} now"
@@ -155,7 +159,8 @@ class Boards:
         pulled, board = self._pulled[picture.operator], self._boards[picture.operator]
         while pulled.count < picture.pulled and next(pulled, None) is not None:
             pass
-        if (pulled.count, pulled.digest) != (picture.pulled, picture.digest):
+        divided = self._sources[picture.operator].scalable
+        if pulled.count != picture.pulled or (divided and pulled.digest != picture.digest):
             raise InputChanged(
                 f"the input of source {picture.operator!r} has changed since: its first "
                 f"{picture.pulled} parts are not what they were"

@@ -26,6 +26,7 @@ from anabranch.runtime.live.state_dir import (
     JOURNALS,
     RunFile,
     StateDir,
+    gone_inputs,
     operators_in_words,
     version,
 )
@@ -84,6 +85,7 @@ class Chronicle:
                 run_dir=str(orders.run_dir),
                 transport=orders.transport,
                 host=orders.host,
+                gone=gone_inputs(self._agent.pipeline),
             )
         )
         self._open()

@@ -60,6 +60,8 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     run_dir: str
     """Neighbours know the sockets in it."""
+    gone: dict[str, str]
+    """Sources whose input is gone with the processes that read it, and what to say of it."""
     transport: str
     host: str
 
@@ -144,6 +146,12 @@ def version() -> str:
         return metadata.version("anabranch")
     except metadata.PackageNotFoundError:
         return "not installed"
+
+
+def gone_inputs(pipeline: Pipeline) -> dict[str, str]:
+    """To be asked when the run begins: later, standard input may be another one."""
+    found = ((str(o.name), o.source) for o in pipeline.operators.values())
+    return {name: s.why_not for name, s in found if s is not None and not s.replayable}
 
 
 def operators_in_words(pipeline: Pipeline) -> dict[str, str]:

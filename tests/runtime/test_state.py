@@ -266,9 +266,7 @@ class Once(Endless):
     why_not = "standard input was read by a process that is gone"
 
 
-def test_an_input_that_cannot_be_read_again_ends_where_it_was_and_this_is_told(
-    tmp_path: Path,
-) -> None:
+def test_an_input_that_cannot_be_read_again_is_told_of(tmp_path: Path) -> None:
     start(three_operators(Once()), state=tmp_path).stop()
     lines: list[tuple[str, str]] = []
     run = start(
@@ -277,9 +275,10 @@ def test_an_input_that_cannot_be_read_again_ends_where_it_was_and_this_is_told(
         resume=True,
         on_output=lambda name, line: lines.append((name, line)),
     )
+    run.end_input()
     report = finish(run)
     assert report.ok
-    assert lines == [("lines", f"source 'lines' ends with what was read before: {Once.why_not}")]
+    assert lines == [("lines", f"source 'lines': {Once.why_not}")]
     assert details(report, "input_gone") == [Once.why_not]
 
 
@@ -372,6 +371,19 @@ def test_a_picture_of_a_board_is_the_board() -> None:
         ended = boards()
         ended.restore(picture)
     assert ended.has_ended_early("lines")
+
+
+def test_a_source_that_is_not_divided_knows_by_itself_how_it_goes_on() -> None:
+    class Whole(Fewer):
+        scalable = False
+
+    reader = InstanceId(OperatorName("lines"), 0, -1)
+    boards = Boards(three_operators(Whole()), lambda *_: None, lambda _: None)
+    boards.claim_again(reader, {"n": 99}, 1)
+    again = Boards(three_operators(Whole()), lambda *_: None, lambda _: None)
+    for picture in boards.pictures():
+        again.restore(msgspec.structs.replace(picture, digest=0))
+    assert again.claim(reader) == msg.SplitAnswer(split={"n": 99}, ended=False, number=1)
 
 
 def test_a_board_is_not_restored_over_another_input() -> None:

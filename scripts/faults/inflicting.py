@@ -59,10 +59,10 @@ class Inflicting:
                 self._hit(fault, _of(there, fault.operator))
             case "everyone":
                 self._hit(fault, there)
-            case "creator" | "leaver" | "mover":
+            case "leaver" | "mover":
                 await self._hit_after_decision(fault, life)
-            case "child":
-                await self._hit_child(fault, life)
+            case "child" | "creator":
+                await self._hit_at_birth(fault, life)
             case "stop" | "slow":
                 for one in _picked(_of(there, fault.operator), fault.roll):
                     work = self._stop if fault.kind == "stop" else self._slow
@@ -99,7 +99,7 @@ class Inflicting:
             self.missed.append((fault, "nobody was there"))
 
     async def _hit_after_decision(self, fault: Fault, life: Life) -> None:
-        action = {"creator": "duplicate", "leaver": "leave", "mover": "move"}[fault.kind]
+        action = {"leaver": "leave", "mover": "move"}[fault.kind]
         if await self._decision(fault, life, action):
             await asyncio.sleep(fault.after_s)
             there = _of(processes.instances(life.parent), fault.operator)
@@ -108,7 +108,9 @@ class Inflicting:
                 there = [one for one in there if one.pid != keeper]
             self._hit(fault, there, pick=True)
 
-    async def _hit_child(self, fault: Fault, life: Life) -> None:
+    async def _hit_at_birth(self, fault: Fault, life: Life) -> None:
+        """A newcomer as soon as its process is there; or one that was there before, and may well
+        have made it."""
         before = {one.name for one in processes.instances(life.parent)}
         if not await self._decision(fault, life, "duplicate"):
             return
@@ -116,8 +118,9 @@ class Inflicting:
         while time.monotonic() < deadline:
             there = _of(processes.instances(life.parent), fault.operator)
             if new := [one for one in there if one.name not in before]:
+                old = [one for one in there if one.name in before]
                 await asyncio.sleep(fault.after_s)
-                self._hit(fault, new)
+                self._hit(fault, new if fault.kind == "child" else old, pick=True)
                 return
             await asyncio.sleep(LOOK_S)
         self.missed.append((fault, "no newcomer came"))

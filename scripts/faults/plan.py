@@ -15,7 +15,9 @@ FIRST_S = 1.5
 STOP_S_MAX = 30.0
 STOP_S_USUAL = 2.0
 SLOW_S_MAX = 8.0
-AFTER_S_MAX = 0.03
+AFTER_S_MAX = {"creator": 0.01, "child": 0.03}
+AFTER_DECISION_S_MAX = 0.1
+"""Scripts are followed a little late on a busy host."""
 
 KINDS = {
     "keeper": "kill the keeper of an operator, of each in turn",
@@ -23,7 +25,7 @@ KINDS = {
     "neighbours": "kill two neighbours at once",
     "operator": "kill all instances of an operator at once",
     "everyone": "kill all instances of the run at once",
-    "creator": "kill an instance of an operator right after one was told to duplicate",
+    "creator": "kill an older instance as soon as there is a newcomer's process",
     "child": "kill a newcomer as soon as its process is there",
     "leaver": "kill an instance of an operator right after one was told to leave",
     "mover": "kill an owner of key groups right after one was told to give some away",
@@ -117,7 +119,7 @@ def _fault(
         other,
         roll=round(rng.random(), 6),
         for_s=round(for_s, 3),
-        after_s=round(rng.uniform(0, AFTER_S_MAX), 4),
+        after_s=round(rng.uniform(0, AFTER_S_MAX.get(kind, AFTER_DECISION_S_MAX)), 4),
     )
 
 

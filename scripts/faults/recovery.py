@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from benches.figures import percentile
 
 from faults.inflicting import Blow
 from faults.life import Happening
+from faults.plan import RESUMED
 
 SLACK_S = 0.1
 """The clock of a run is known to some milliseconds."""
@@ -29,7 +31,8 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Seconds from the blow; None if it was not heard of, as when the instance was hit again."""
+    """Seconds from the blow; None if it did not come to that before the instance or the agent was
+    hit again."""
 
     kind: str
     instance: str
@@ -43,25 +46,33 @@ def recoveries(
     blows: Iterable[Blow], happenings: Iterable[Happening], calls: Iterable[Call]
 ) -> list[Recovery]:
     """Of all deadly blows at instances."""
+    blows = sorted((blow for blow in blows if blow.deadly), key=lambda blow: blow.at_s)
     died, resumed = _times(happenings, "died"), _times(happenings, "resumed")
     first: defaultdict[str, list[Call]] = defaultdict(list)
     for call in sorted(calls):
         first[call.instance].append(call)
     found = []
-    for blow in blows:
-        if not blow.deadly or "." not in blow.instance:
+    for number, blow in enumerate(blows):
+        if "." not in blow.instance:
             continue
+        until_s = _next_blow_s(blow, blows[number + 1 :])
         began = [c.at_s for c in first[blow.instance] if c.pid != blow.pid and c.at_s > blow.at_s]
         found.append(
             Recovery(
                 blow.kind,
                 blow.instance,
-                _since(blow, died),
-                _since(blow, resumed),
-                began[0] - blow.at_s if began else None,
+                _since(blow, died.get(blow.instance, ()), until_s),
+                _since(blow, resumed.get(blow.instance, ()), until_s),
+                _since(blow, began, until_s),
             )
         )
     return found
+
+
+def _next_blow_s(blow: Blow, later: Iterable[Blow]) -> float:
+    """When the instance is hit again, or all are with their agent."""
+    names = (blow.instance, *RESUMED)
+    return next((one.at_s for one in later if one.instance in names), math.inf)
 
 
 def read_calls(text: str, names: Mapping[int, str]) -> list[Call]:
@@ -102,7 +113,6 @@ def _times(happenings: Iterable[Happening], kind: str) -> dict[str, list[float]]
     return {instance: sorted(times) for instance, times in found.items()}
 
 
-def _since(blow: Blow, times: Mapping[str, Sequence[float]]) -> float | None:
-    known = times.get(blow.instance, ())
-    at = bisect_left(known, blow.at_s - SLACK_S)
-    return max(0.0, known[at] - blow.at_s) if at < len(known) else None
+def _since(blow: Blow, times: Sequence[float], until_s: float) -> float | None:
+    at = bisect_left(times, blow.at_s - SLACK_S)
+    return max(0.0, times[at] - blow.at_s) if at < len(times) and times[at] < until_s else None

@@ -110,10 +110,11 @@ class Runner:
     def _life(self) -> Life:
         return self.record.lives[-1]
 
-    async def _begin(self, *, resume: bool) -> None:
+    async def _begin(self, *, resume: bool, passed_s: float = 0.0) -> None:
+        """`passed_s`: of the run, until its last agent was killed."""
         left_s = self.record.zero_s + self._settings.seconds - time.monotonic()
         number = len(self.record.lives)
-        script = script_of(self._settings.seed + number, SCOPE, left_s)
+        script = script_of(self._settings.seed + number, SCOPE, left_s, passed_s)
         life = await begin(number, self._settings, script, left_s, resume=resume)
         self.record.lives.append(life)
         self._now.life = life
@@ -166,7 +167,7 @@ class Runner:
         gone_s = time.monotonic()
         await asyncio.sleep(fault.for_s)
         begun_s = time.monotonic()
-        await self._begin(resume=True)
+        await self._begin(resume=True, passed_s=killed_s - life.began_s)
         self.record.outages.append(Outage(killed_s, gone_s, begun_s, time.monotonic()))
 
     async def _left_after(self, timeout_s: float) -> str:

@@ -1,6 +1,7 @@
 """What operators are told while all this goes on: everybody duplicates, leaves, hands over, moves.
 
-A script begins with each agent anew, so there is one for each; the times are the run's own.
+Each agent gets a script for what is left. Its times are the run's own, whose clock goes on where
+that of the agent before stood.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ QUIET_S = 0.5
 """Before the end of the faults."""
 
 
-def script_of(seed: int, scope: Scope, seconds: float) -> str:
-    """The text of a script for the `seconds` that are left; a comment if there is no time."""
+def script_of(seed: int, scope: Scope, seconds: float, passed_s: float = 0.0) -> str:
+    """The text of a script for the `seconds` that are left, behind those that have passed.
+
+    If there is no time, it is one for the very far future.
+    """
     rng = random.Random(f"{seed}:storm")
-    last_s = seconds - QUIET_S
+    last_s = passed_s + seconds - QUIET_S
     lines = []
     for operator in scope.scaled:
         for action, step_s in STEPS_S.items():
             if action == "move" and operator not in scope.keyed:
                 continue
-            first_s = round(FIRST_S + rng.uniform(0, step_s), 3)
+            first_s = round(passed_s + FIRST_S + rng.uniform(0, step_s), 3)
             step_s = round(step_s * rng.uniform(0.8, 1.25), 3)
             if first_s <= last_s:
                 lines.append(f"every {step_s} from {first_s} to {last_s:.3f}: {operator} {action}")

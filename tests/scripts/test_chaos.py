@@ -97,6 +97,15 @@ def test_everyone_that_can_scale_is_told_to() -> None:
     assert not any(name in text for name in SINGLE)
 
 
+def test_a_resumed_run_is_told_nothing_that_is_past() -> None:
+    times = Times(script_of(1, SCOPE, 20, passed_s=100), SCALED)
+    for operator in SCALED:
+        first = times.next(operator, "duplicate", 0)
+        assert first is not None
+        assert 100 < first < 105
+    assert times.next("split", "leave", 118) is not None
+
+
 def test_a_script_without_time_left_tells_nobody() -> None:
     times = Times(script_of(1, SCOPE, 0.5), SCALED)
     assert {times.next(name, "duplicate", 0) for name in SCALED} == {None}
@@ -327,6 +336,11 @@ def test_recovery_is_counted_from_the_blow_to_the_next_process() -> None:
     (lost,) = recoveries([blow], happenings[:1], [])
     assert (lost.noticed_s, lost.resumed_s, lost.first_s) == (None, None, None)
     assert recoveries([replace(blow, deadly=False)], happenings, calls) == []
+    for other in ("split.0", "agent"):
+        again = Blow(10.2, "agent", other, 5, deadly=True)
+        found = recoveries([again, blow], happenings, calls)[0]
+        assert found.noticed_s == pytest.approx(0.02)
+        assert found.resumed_s is None
 
 
 def test_percentiles_leave_out_what_is_not_known() -> None:

@@ -143,6 +143,9 @@ def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     with command(tmp_path, "--state", "kept") as stopped:
         wait_until_lines(tmp_path / "out.jsonl", 100)
         stopped.send_signal(signal.SIGINT)
+        assert stopped.stdout is not None
+        while "finishing what was read" not in stopped.stdout.readline():
+            assert stopped.poll() is None
         stopped.send_signal(signal.SIGINT)
         told = stopped.communicate(timeout=60)[0]
     assert stopped.returncode == 130, told

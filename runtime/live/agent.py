@@ -180,8 +180,7 @@ class Agent:
         """Give it a process, and return when that is ready. Raises `StartError`."""
         operator, wire = member.id.operator, id_to_wire(member.id)
         address = self.services.address_for(operator)
-        keeps = self.lives.are_kept
-        journal = self.chronicle.journal_of(operator, member.id.number) if keeps else None
+        journal = self.chronicle.journal_of(operator, member.id.number)
         self.log(Begun(id=wire, life=member.life, genesis=member.genesis))
         await self.starter.start(member, self._orders.assign(member, address, journal))
         self.log(Listens(id=wire, address=member.address))
@@ -207,8 +206,7 @@ class Agent:
         self.started.set_result(None)
         self.tasks.start("sampler", self._sample())
         self.tasks.start("time", self.chronicle.keep_time())
-        if self.lives.are_kept:
-            self.tasks.start("suspicion", self.suspicion.watch())
+        self.tasks.start("suspicion", self.suspicion.watch())
         if self.options.script is not None:
             rng = random.Random(f"{self.seed}:script")
             self.tasks.start("script", follow(self.options.script, self, rng))

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.live.genesis import genesis_of, waves
-from anabranch.runtime.live.lives import DEFAULT_DELIVERY
 from anabranch.runtime.live.roster import Member
 from anabranch.runtime.live.starter import Orders
 from anabranch.runtime.report import Event
@@ -32,7 +31,7 @@ def orders_of(agent: Agent) -> Orders:
         seed=agent.seed,
         scaling=agent.options.decides,
         limits=agent.options.limits,
-        delivery=getattr(agent.pipeline, "delivery", DEFAULT_DELIVERY),
+        delivery=agent.pipeline.delivery,
         state_dir=agent.chronicle.ends,
     )
 

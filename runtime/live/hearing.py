@@ -119,7 +119,7 @@ class Hearing:
         member.goodbye.set_result(None)
 
     def _failed(self, member: Member, message: msg.Failed) -> None:
-        if message.again and self._agent.lives.are_kept:
+        if message.again:
             member.doubt = message.reason
             return
         member.failed = message

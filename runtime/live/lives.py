@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.agent_journal import Died
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.roster import KNOWN, Death, Member, Phase
@@ -30,8 +29,6 @@ from anabranch.runtime.status import id_to_wire
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
-DEFAULT_DELIVERY = "effectively-once"
-WITHOUT_JOURNALS: frozenset[str] = frozenset()
 RESUMES_MAX = 5
 RESUMES_WINDOW_S = 30.0
 """More deaths than this of one member in such a time, with nothing done, will not stop."""
@@ -43,17 +40,11 @@ START_TRIES_S = 60.0
 """How long a next life is tried if no process can be made or none gets ready."""
 
 
-def keeps_journals(pipeline: Pipeline) -> bool:
-    """Whether its instances outlive their processes."""
-    return getattr(pipeline, "delivery", DEFAULT_DELIVERY) not in WITHOUT_JOURNALS
-
-
 class Lives:
     """One task per member leads it through all its lives."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self.are_kept = keeps_journals(agent.pipeline)
         self._led: set[InstanceId] = set()
         self._ended: dict[InstanceId, asyncio.Future[Failure]] = {}
         """By member: how its present process ended."""
@@ -103,7 +94,7 @@ class Lives:
 
     def _is_to_resume(self, member: Member) -> bool:
         over = self._agent.is_over or member.failed is not None
-        return self.are_kept and not over and member.phase in KNOWN
+        return not over and member.phase in KNOWN
 
     async def _lead(self, member: Member, ready: asyncio.Future[None] | None = None) -> None:
         """`ready`: it has no process yet; to be set when it has."""

@@ -36,7 +36,7 @@ class Orders:
     delivery: str
     state_dir: Path
 
-    def assign(self, member: Member, service_address: str, journal: Path | None) -> Assign:
+    def assign(self, member: Member, service_address: str, journal: Path) -> Assign:
         return Assign(
             id=id_to_wire(member.id),
             pipeline=self.pipeline,
@@ -52,7 +52,7 @@ class Orders:
             service_address=service_address,
             heritage=member.heritage,
             life=member.life,
-            journal="" if journal is None else str(journal),
+            journal=str(journal),
             delivery=self.delivery,
             address=member.address,
             state_dir=str(self.state_dir),

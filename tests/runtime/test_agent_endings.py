@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -13,13 +12,11 @@ import pytest
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
-from anabranch.runtime.live import lives
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.status import FinalCount
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     TIMEOUT_S,
-    failure_of,
     finish,
     pause,
     start,
@@ -64,41 +61,6 @@ def test_a_stopped_run_says_what_it_gave_up() -> None:
     assert "work.0 ended without an account of its tuples" in report.ledger.faults
     assert not any(alive(pid) for pid in run.snapshot().pids)
     assert run.stop() is report
-
-
-@pytest.fixture
-def without_journals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was with a process that dies is lost, so nobody can take its place."""
-    monkeypatch.setattr(lives, "WITHOUT_JOURNALS", {"effectively-once"})
-
-
-@pytest.mark.usefixtures("without_journals")
-def test_without_journals_a_killed_instance_fails_the_run_with_its_name_and_signal() -> None:
-    run = start(three_operators(Endless(), min_instances=2))
-    victim = run.snapshot().operator("work").members[1]
-    os.kill(victim.pid, signal.SIGKILL)
-    failed = failure_of(run)
-    assert failed.failure.message == (
-        f"operator 'work': instance work.1 (process {victim.pid}) was killed by SIGKILL"
-    )
-    assert failed.report.ended == "failed"
-    assert not failed.report.ledger.balanced
-
-
-@pytest.mark.usefixtures("without_journals")
-def test_without_journals_a_crashed_instance_fails_the_run_with_its_last_words() -> None:
-    def crash(me: Fake) -> None:
-        me.status()
-        raise ValueError("a mistake of ours")
-
-    fake.BEHAVIOUR["work"] = crash
-    lines: list[str] = []
-    with pytest.raises(RunFailed) as failed:
-        finish(start(three_operators(Endless()), on_output=lambda _, line: lines.append(line)))
-    assert "instance work.0" in failed.value.failure.message
-    assert failed.value.failure.message.endswith("ended with exit code 1")
-    assert "ValueError: a mistake of ours" in failed.value.failure.detail
-    assert "ValueError: a mistake of ours" in lines
 
 
 def test_an_instance_that_says_why_it_fails_is_quoted() -> None:

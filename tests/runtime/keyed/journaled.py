@@ -12,6 +12,9 @@ from typing import Any
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.steps import Part
 from tests.runtime.keyed.bench import Bench, Build, Moves, nothing
+from tests.runtime.keyed.test_processor_moves import counting
+
+MANY = [(f"key {n}", n) for n in range(50)]
 
 
 def contents(processor: KeyedProcessor) -> dict[str, Any]:
@@ -226,3 +229,16 @@ class Faults(Moves):
         while way:
             yield install
         yield open_
+
+
+async def moving(keys: int = 20) -> Mortals:
+    """One group at rest, and two instances of which the second is to have it."""
+    bench = Mortals(counting, groups=1, instances=2)
+    await bench.over(*MANY[:keys])
+    bench.one.freeze({0})
+    return bench
+
+
+async def install(processor: KeyedProcessor, chunks: list[bytes]) -> None:
+    for chunk in chunks:
+        await processor.install(chunk, opens=False)

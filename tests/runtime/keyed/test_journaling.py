@@ -16,26 +16,12 @@ from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.windows import count, tumbling
 from anabranch.runtime.steps import StepError
 from tests.runtime.keyed.bench import Bench, operator
-from tests.runtime.keyed.journaled import Batch, Mortals, contents
+from tests.runtime.keyed.journaled import MANY, Batch, Mortals, contents, install, moving
 from tests.runtime.keyed.test_processor import Flaky, Visits, clocked
 from tests.runtime.keyed.test_processor_moves import alarming, counting
 
 NONE, FIRST = frozenset[int](), frozenset({0})
 """No group; the first one."""
-MANY = [(f"key {n}", n) for n in range(50)]
-
-
-async def moving(keys: int = 20) -> Mortals:
-    """One group, and two instances of which the second is to have it."""
-    bench = Mortals(counting, groups=1, instances=2)
-    await bench.over(*MANY[:keys])
-    bench.one.freeze({0})
-    return bench
-
-
-async def install(processor: KeyedProcessor, chunks: list[bytes]) -> None:
-    for chunk in chunks:
-        await processor.install(chunk, opens=False)
 
 
 # -- telling -----------------------------------------------------------------------------------

@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Callable
 
 import pytest
 
 from anabranch.runtime.keyed.aggregations import mean
-from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.streams import KeyedStream
 from anabranch.runtime.keyed.windows import tumbling
-from tests.runtime.keyed.journaled import Mortals
+from tests.runtime.keyed.journaled import MANY, Mortals, contents, install, moving
 from tests.runtime.keyed.test_processor import clocked
 from tests.runtime.keyed.test_processor_moves import counting
 
 NONE, FIRST = frozenset[int](), frozenset({0})
 """No group; the first one."""
-MANY = [(f"key {n}", n) for n in range(50)]
-
-
-async def moving(keys: int = 20) -> Mortals:
-    """One group, and two instances of which the second is to have it."""
-    bench = Mortals(counting, groups=1, instances=2)
-    await bench.over(*MANY[:keys])
-    bench.one.freeze({0})
-    return bench
-
-
-async def install(processor: KeyedProcessor, chunks: list[bytes]) -> None:
-    for chunk in chunks:
-        await processor.install(chunk, opens=False)
 
 
 # -- moving ------------------------------------------------------------------------------------
@@ -50,6 +36,17 @@ async def test_what_is_given_away_stays_until_the_last_chunk_was_taken() -> None
     assert (bench.one.sizes(), bench.one.pended, bench.one.pended_out) == ([0], 0, 1)
     assert (bench.one.frozen, len(bench.journals[0].changes)) == (NONE, told + 1)
     assert bench.restored(0).known == set()
+
+
+async def test_timers_go_with_their_group() -> None:
+    bench = Mortals(clocked, groups=1, instances=2)
+    await bench.over(("a", ("set", 5.0)), ("b", ("wall", 6.0)))
+    await bench.move({0})
+    assert bench.since(lambda: bench.one.advance(math.inf)) == []
+    assert bench.one.next_due() is None
+    assert contents(bench.one)["timers"] == (0, 0)
+    assert [r[2] for r in bench.since(lambda: bench.all[1].advance(5.0))] == [5.0]
+    assert bench.all[1].next_due() == 6.0
 
 
 async def test_tuples_that_come_while_a_group_is_given_away_go_along_if_it_is_journaled() -> None:

@@ -10,8 +10,8 @@ A record is one turn of the instance: written with one system call, read whole o
 
 The entries are a pickle; the pieces are bytes that are not worth copying, such as payloads. What
 the process has written survives its death, whatever ends it; with `power` it is on the disk before
-`synced` returns. The checksum covers the entries, with `power` the pieces too: a disk that loses
-its current may keep the end of a record and lose its middle.
+`synced` returns. The checksum covers both lengths and the entries, with `power` the pieces too: a
+disk that loses its current may keep the end of a record and lose its middle.
 
 The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
 written, segments that are missing included, is damage, and nobody can go on from that.
@@ -36,7 +36,9 @@ from anabranch.runtime.payload import describe
 from anabranch.runtime.shared_file import write_whole
 from anabranch.runtime.sidecar import sync_folder
 
-_HEAD = struct.Struct(">III")
+_LENGTHS = struct.Struct(">II")
+_CHECK = struct.Struct(">I")
+_HEAD_BYTES = _LENGTHS.size + _CHECK.size
 _PIECES_MAX = 512
 """Of one system call; Linux takes 1,024."""
 SEGMENT_BYTES_MIN = 2 * 2**20
@@ -134,11 +136,12 @@ class Journal:
         pieces = record.pieces
         entries = pickle.dumps([("pieces", [*map(len, pieces)]), *record.entries], 5)
         length = len(entries) + sum(map(len, pieces))
-        crc = zlib.crc32(entries)
+        lengths = _LENGTHS.pack(length, len(entries))
+        crc = zlib.crc32(entries, zlib.crc32(lengths))
         if self.power:
             for piece in pieces:
                 crc = zlib.crc32(piece, crc)
-        buffers = [_HEAD.pack(length, len(entries), crc), entries, *pieces]
+        buffers = [lengths, _CHECK.pack(crc), entries, *pieces]
         try:
             self._cut()
             self._is_torn = True
@@ -150,7 +153,7 @@ class Journal:
             raise OSError(
                 error.errno, f"cannot write the journal: {error.strerror}", str(self.path)
             ) from error
-        self.size += _HEAD.size + length
+        self.size += _HEAD_BYTES + length
         if not os.fstat(self._fd).st_nlink:
             raise JournalError(
                 f"the journal {str(self.path)!r} was removed while the run writes it, so a death "
@@ -232,7 +235,7 @@ def _records(segment: Path, power: bool) -> Iterator[Record]:
     except OSError as error:
         raise JournalError(f"cannot read the journal {str(segment)!r}: {error.strerror}") from None
     at = 0
-    while at + _HEAD.size <= len(data):
+    while at + _HEAD_BYTES <= len(data):
         end = _end_of(data, at, power)
         if end is None:
             break
@@ -247,25 +250,28 @@ def _records(segment: Path, power: bool) -> Iterator[Record]:
 
 def _end_of(data: bytes, at: int, power: bool) -> int | None:
     """Of the record that begins at `at`; None if that is not whole."""
-    length, entries_length, crc = _HEAD.unpack_from(data, at)
-    start, end = at + _HEAD.size, at + _HEAD.size + length
+    length, entries_length = _LENGTHS.unpack_from(data, at)
+    (crc,) = _CHECK.unpack_from(data, at + _LENGTHS.size)
+    start, end = at + _HEAD_BYTES, at + _HEAD_BYTES + length
     if end > len(data) or not 0 < entries_length <= length:
         return None
     covered = end if power else start + entries_length
-    return end if zlib.crc32(memoryview(data)[start:covered]) == crc else None
+    view = memoryview(data)
+    found = zlib.crc32(view[start:covered], zlib.crc32(view[at : at + _LENGTHS.size]))
+    return end if found == crc else None
 
 
 def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
     """Whether what begins at `at`, and is no whole record, is what a death leaves: a beginning.
     A loss of power may leave anything, but only in place of the last record."""
-    if at + _HEAD.size > len(data):
+    if at + _HEAD_BYTES > len(data):
         return True
-    (length, *_) = _HEAD.unpack_from(data, at)
-    if not power and at + _HEAD.size + length <= len(data):
+    (length, _) = _LENGTHS.unpack_from(data, at)
+    if not power and at + _HEAD_BYTES + length <= len(data):
         return False
     begins = data.find(_PICKLED, at + 1)
     while begins >= 0:
-        if begins - _HEAD.size > at and _end_of(data, begins - _HEAD.size, power) is not None:
+        if begins - _HEAD_BYTES > at and _end_of(data, begins - _HEAD_BYTES, power) is not None:
             return False
         begins = data.find(_PICKLED, begins + 1)
     return True
@@ -273,8 +279,8 @@ def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
 
 def _record(segment: Path, data: bytes, at: int, end: int) -> Record:
     """Cut the pieces: their lengths are the first entry."""
-    start = at + _HEAD.size
-    (_, entries_length, _) = _HEAD.unpack_from(data, at)
+    start = at + _HEAD_BYTES
+    (_, entries_length) = _LENGTHS.unpack_from(data, at)
     try:
         (_, lengths), *others = pickle.loads(data[start : start + entries_length])
     except Exception as error:

@@ -21,6 +21,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.messages import (
@@ -74,6 +75,11 @@ def _dead() -> None:
 
 def _deaf(*_: Any) -> Any:
     raise ChannelError("it is dead")
+
+
+def _hang_up(connection: Connection) -> None:
+    assert connection._transport is not None
+    connection._transport.abort()
 
 
 class Network:
@@ -220,6 +226,7 @@ class Network:
                 channel._state_timer.cancel()
         instance.watermarks.close()
         neighbourhood.channel_of_dialer = _deaf  # type: ignore
+        neighbourhood.connection_opened = _hang_up  # type: ignore[method-assign]
         self.deaths += 1
 
     async def revive(self, me: InstanceId) -> None:
@@ -232,6 +239,12 @@ class Network:
             for me, task in self.running.items()
             if not task.done() and operator in (None, me.operator)
         ]
+
+    async def abandon(self) -> None:
+        """Nobody goes on, and no file stays open."""
+        for me in list(self.running):
+            self.kill(me)
+        await asyncio.sleep(0.01)
 
     def _discard(self, creator: InstanceId, known: set[InstanceId]) -> None:
         """Children that a new life has never heard of end."""

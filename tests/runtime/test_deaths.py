@@ -14,7 +14,7 @@ from tests.runtime.network import Network
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
-N = 20_000
+N = 200_000
 
 
 def chain(out: Path) -> ab.Pipeline:

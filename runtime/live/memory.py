@@ -31,7 +31,8 @@ class Memory:
     """`past`: None for a first life, and for one whose earlier lives had begun nothing."""
 
     def __init__(self, instance: Instance, path: Path, *, power: bool) -> None:
-        self.past: Past | None = read_past(path, power=power)
+        me, life = str(instance.me), instance.context.life
+        self.past: Past | None = read_past(path, power=power, owner=me, life=life)
         self.parted = self.past is not None and self.past.parted
         """Whether an earlier life had said everything, and all of it was heard."""
         self._instance = instance
@@ -62,6 +63,7 @@ class Memory:
 
     def _standing(self) -> Iterator[Entry]:
         neighbourhood = self._instance.neighbourhood
+        yield ("owner", str(self._instance.me))
         yield ("book", dict(neighbourhood.book))
         for totals in neighbourhood.past:
             yield ("past", totals)

@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel import Row
 from anabranch.runtime.live.frames import Addresses, Pieces
-from anabranch.runtime.live.journal import JournalError, Record, read_journal
+from anabranch.runtime.live.journal import JournalError, Record, read_journal, segments
 from anabranch.runtime.live.neighbourhood import Totals
 
 
@@ -39,6 +39,8 @@ class Past:
     """Pieces by kind and number, as results on their way to a target."""
     added: dict[str, list[bytes]] = field(default_factory=dict)
     """Changes by kind, such as those to the state of keys, oldest first."""
+    owner: str = ""
+    """Of whom it tells."""
     parted: bool = False
     """Whether the instance had said everything, and all of it was heard."""
 
@@ -74,6 +76,8 @@ class Past:
                     self.lasting[name].pop(number, None)
                 case "drawn":
                     pass  # for whoever looks for the segments that count
+                case "owner":
+                    self.owner = rest[0]
                 case "parted":
                     self.parted = True
                 case "picture":
@@ -93,10 +97,18 @@ class Past:
         self.lasting.clear()
 
 
-def read_past(path: Path, *, power: bool) -> Past | None:
-    """None if nothing has ever been committed there."""
+def read_past(path: Path, *, power: bool, owner: str, life: int) -> Past | None:
+    """None if no earlier life has committed anything there. Raises `JournalError` if one must have,
+    and it is gone, or the journal is somebody else's."""
+    if life > 1 and not segments(path):
+        raise JournalError(
+            f"the journal {str(path)!r} is gone, and with it what {owner} was; put it back and "
+            "resume the run, or begin a new one"
+        )
     past, found = Past(), False
     for record in read_journal(path, power=power):
         past.take(record)
         found = True
+    if past.owner not in ("", owner):
+        raise JournalError(f"the journal {str(path)!r} is that of {past.owner}, not of {owner}")
     return past if found and "core" in past.parts else None

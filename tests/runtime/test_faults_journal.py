@@ -215,7 +215,7 @@ def test_records_on_a_disk_that_takes_less_and_less_are_whole_or_not_there(
 
     monkeypatch.setattr(os, "writev", writev)
     monkeypatch.setattr(os, "write", write)
-    kept = []
+    kept: list[Record] = []
     for record in RECORDS * 20:
         room = rng.randrange(600)
         try:

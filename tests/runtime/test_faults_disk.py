@@ -1,0 +1,199 @@
+"""A disk without room: the stream waits, says so once, and goes on by itself; nothing is lost or
+doubled by that. Nor is anything done too early where the disk is only slow."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anabranch as ab
+from anabranch.runtime.live import patience, puts
+from tests.runtime.faulty import Refusing
+from tests.runtime.network import Network
+from tests.runtime.processes import LINUX
+
+pytestmark = pytest.mark.skipif(not LINUX, reason="what a file is called is read from /proc")
+
+N = 20_000
+
+
+def double(n: int) -> int:
+    return 2 * n
+
+
+def refuse_odd(n: int) -> int:
+    if n % 2:
+        raise ValueError("odd")
+    return n
+
+
+def chain(out: Path, fn: Callable[[int], int] = double, **settings: Any) -> ab.Pipeline:
+    dead = out.with_name("dead.jsonl")
+    pipeline = ab.Pipeline("chain", dead_letters=dead, **settings)
+    numbers = pipeline.source("numbers", ab.generate(lambda n: n, count=N))
+    numbers.map("work", fn).sink("out", ab.jsonl(out))
+    return pipeline
+
+
+def found(path: Path) -> Counter[int]:
+    return Counter(map(int, path.read_text().splitlines()))
+
+
+class Full:
+    """A run in one loop, and a disk that can be made full under it."""
+
+    def __init__(
+        self, folder: Path, refusing: Refusing, fn: Callable[[int], int] = double, **settings: Any
+    ) -> None:
+        self.refusing = refusing
+        self.out, self.dead = folder / "out.jsonl", folder / "dead.jsonl"
+        self.pipeline = chain(self.out, fn, **settings)
+        self.network = Network(self.pipeline, folder, journals=True, credit_tuples=500)
+
+    def read(self) -> int:
+        return sum(i.counts.processed for i in self.network.instances.values() if i.operator.source)
+
+    async def begins(self) -> None:
+        await self.network.start()
+        await self.network.until(lambda: self.read() > 2_000)
+
+    async def stands_still(self) -> int:
+        """Nobody reads any more; returns how much was read."""
+        before = -1
+        async with asyncio.timeout(20):
+            while before != self.read():
+                before = self.read()
+                await asyncio.sleep(0.3)
+        return before
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
+    monkeypatch.setattr(patience, "RETRY_MAX_S", 0.1)
+    monkeypatch.setattr(puts, "WAITING_BYTES_MAX", 64 * 1024)
+    return Refusing(monkeypatch, "write", "writev", "pwrite")
+
+
+PLACES = {
+    "results": ("out.jsonl", "cannot write results: No space left on device: '{}out.jsonl'"),
+    "beside": ("/files/out", "cannot write results: No space left on device: '{}out.jsonl'"),
+    "journals": (".journal", "cannot write the journal: No space left on device: '{}"),
+    "letters": ("dead.jsonl", "cannot write dead letters: No space left on device: '{}dead.jsonl'"),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+async def test_a_full_disk_stops_the_stream_up_to_the_source_until_there_is_room(
+    tmp_path: Path, refusing: Refusing, place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    name, told = PLACES[place]
+    run = Full(tmp_path, refusing, refuse_odd)
+    await run.begins()
+    refusing.refuse(errno.ENOSPC, name)
+    read = await run.stands_still()
+    assert 2_000 < read < N
+    await run.network.until(lambda: refusing.refused > 5)
+    waits = [m for m in caplog.messages if "the stream waits" in m]
+    assert {told.format(f"{tmp_path}/") in m and "make room there" in m for m in waits} == {True}
+    assert len({m.partition(":")[0] for m in waits}) == len(waits) == run.network.notes["waits"]
+    refusing.refuse(0)
+    await run.network.finish(timeout_s=60)
+    assert found(run.out) == Counter(range(0, N, 2))
+    assert sorted(map(letter, run.dead.read_text().splitlines())) == [*range(1, N, 2)]
+    assert run.network.unbalanced() == []
+    assert run.network.notes["goes on"] == len(waits)
+
+
+def letter(line: str) -> int:
+    (one,) = [json.loads(line)["tuple"]]
+    assert isinstance(one, int)
+    return one
+
+
+@pytest.mark.parametrize("place", ["results", "letters"])
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+async def test_whatever_is_promised_a_full_disk_is_waited_out(
+    tmp_path: Path, refusing: Refusing, place: str, delivery: str
+) -> None:
+    run = Full(tmp_path, refusing, refuse_odd, delivery=delivery)
+    await run.begins()
+    refusing.refuse(errno.ENOSPC, PLACES[place][0])
+    assert await run.stands_still() < N
+    refusing.refuse(0)
+    await run.network.finish(timeout_s=60)
+    assert found(run.out) == Counter(range(0, N, 2))
+    assert sorted(map(letter, run.dead.read_text().splitlines())) == [*range(1, N, 2)]
+
+
+async def test_an_instance_that_dies_while_its_disk_is_full_goes_on_where_it_was(
+    tmp_path: Path, refusing: Refusing
+) -> None:
+    run = Full(tmp_path, refusing)
+    await run.begins()
+    refusing.refuse(errno.ENOSPC, ".jsonl", ".journal.")
+    await run.stands_still()
+    for me in run.network.mortals():
+        run.network.kill(me)
+        await run.network.revive(me)
+    refused = refusing.refused
+    await run.network.until(lambda: refusing.refused > refused + 5)
+    refusing.refuse(0)
+    await run.network.finish(timeout_s=60)
+    assert found(run.out) == Counter(range(0, 2 * N, 2))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (errno.EMFILE, "raise the limit of open files (ulimit -n)"),
+        (errno.EIO, "look at the disk (dmesg)"),
+    ],
+)
+async def test_other_troubles_that_pass_are_waited_out_with_their_remedy(
+    tmp_path: Path, refusing: Refusing, error: int, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Full(tmp_path, refusing)
+    await run.begins()
+    refusing.refuse(error, "out.jsonl")
+    await run.stands_still()
+    refusing.refuse(0)
+    await run.network.finish(timeout_s=60)
+    assert found(run.out) == Counter(range(0, 2 * N, 2))
+    assert [m.endswith(f"goes on by itself: {told}") for m in caplog.messages[:1]] == [True]
+
+
+async def test_a_disk_that_is_full_again_and_again_is_told_now_and_then(
+    tmp_path: Path, refusing: Refusing, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Full(tmp_path, refusing)
+    await run.begins()
+    for _ in range(10):
+        refused = refusing.refused
+        refusing.refuse(errno.ENOSPC, "out.jsonl")
+        await run.network.until(lambda n=refused: refusing.refused > n)  # type: ignore[misc]
+        written = run.out.stat().st_size
+        refusing.refuse(0)
+        await run.network.until(lambda n=written: run.out.stat().st_size > n)  # type: ignore[misc]
+    assert run.network.notes["waits"] == 1
+    await run.network.finish(timeout_s=60)
+    assert len(caplog.messages) <= 2
+
+
+@pytest.mark.parametrize("name", ["out.jsonl", "dead.jsonl", ".journal"])
+async def test_what_somebody_meant_is_not_waited_out_but_fails_with_the_name_of_the_file(
+    tmp_path: Path, refusing: Refusing, name: str
+) -> None:
+    run = Full(tmp_path, refusing, refuse_odd)
+    await run.begins()
+    refusing.refuse(errno.EPERM, name)
+    with pytest.raises(PermissionError, match=r"cannot write .*: Operation not permitted") as met:
+        await run.network.until(lambda: False)
+    assert name in str(met.value.filename)
+    await run.network.abandon()

@@ -56,7 +56,9 @@ class Burial:
         return self._task is not None and not self._task.done()
 
     def _written(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
             self._instance.fail(
                 error if isinstance(error, Exception) else RuntimeError(repr(error))
             )

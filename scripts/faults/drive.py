@@ -6,7 +6,9 @@ It is killed with everything else; then another one resumes the run.
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -21,11 +23,14 @@ from faults.flow import pipeline_of
 from faults.settings import read
 
 LOOK_S = 0.05
+TELL = signal.SIGQUIT
+"""Lets a process say where it is."""
 
 
 def main(arguments: list[str]) -> int:
     settings = read(Path(arguments[0]))
     obey()
+    faulthandler.register(TELL)
     pipeline = pipeline_of(settings)
     script = load_script(arguments[1])
     run = ab.start(

@@ -13,6 +13,7 @@ from typing import Any
 
 from anabranch.runtime.report import Report, read_report
 from faults import processes
+from faults.drive import TELL
 from faults.flow import EDGES, KEYED, OPERATORS, SCALED, write_input
 from faults.health import Health, LifeNow, watch
 from faults.inflicting import Blow, Inflicting
@@ -28,6 +29,7 @@ START_S = 2.0
 RUNNING_S_MAX = 60.0
 STUCK_S = 40.0
 """Without any tuple, after the last fault: it does not go on any more."""
+TELL_S = 0.2
 GONE_S_MAX = 10.0
 """Until nothing is left of a run whose agent was killed or has ended."""
 
@@ -188,6 +190,7 @@ class Runner:
             if life.tuples != tuples:
                 tuples, since_s = life.tuples, time.monotonic()
             elif time.monotonic() - since_s > STUCK_S:
+                await self._let_all_tell()
                 raise Broken(f"nothing goes on any more: {self._waits()}")
         follower.result()
         self.record.ended_s = time.monotonic()
@@ -197,6 +200,14 @@ class Runner:
             life.note([[e.t, e.operator, e.kind, e.instance, e.detail] for e in events])
         if life.process.returncode != 0:
             self.record.faults.append(f"the run failed: {life.failed or self._ended(life)}")
+
+    async def _let_all_tell(self) -> None:
+        """Among what is printed, one after the other, so that each can be told apart."""
+        for one in processes.instances(self._life.parent):
+            with open(self._settings.words, "a", encoding="utf-8") as words:  # noqa: ASYNC230
+                words.write(f"--- {one.name} ({one.pid}) is here:\n")
+            processes.send(one, TELL)
+            await asyncio.sleep(TELL_S)
 
     def _waits(self) -> str:
         """Who waits for whom, as far as they say."""

@@ -42,6 +42,7 @@ from anabranch.runtime.live.hearing import Hearing
 from anabranch.runtime.live.lives import Lives
 from anabranch.runtime.live.messages import EndInput
 from anabranch.runtime.live.parent_process import ParentProcess
+from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.recorder import Recorder
 from anabranch.runtime.live.roster import Member, Phase, Roster
 from anabranch.runtime.live.run_dir import RunDir
@@ -116,6 +117,8 @@ class Agent:
         self._late_failure: Failure | None = None
         self._ending = False
         self._hurried = asyncio.Event()
+        self._held_back: list[tuple[Process, Any]] = []
+        """What is not said before what led to it is written."""
         self._orders: Orders
 
     # -- from outside, in the agent's thread -----------------------------------------------
@@ -174,7 +177,16 @@ class Agent:
     def send(self, instance: InstanceId, message: Any) -> None:
         member = self.roster.get(instance)
         if member is not None and member.process is not None:
-            member.process.send(message)
+            if self.chronicle.is_behind:
+                self._held_back.append((member.process, message))
+            else:
+                member.process.send(message)
+
+    def say_held_back(self) -> None:
+        """All that led to it is written now."""
+        said, self._held_back = self._held_back, []
+        for process, message in said:
+            process.send(message)
 
     async def start_member(self, member: Member) -> None:
         """Give it a process, and return when that is ready. Raises `StartError`."""
@@ -182,6 +194,7 @@ class Agent:
         address = self.services.address_for(operator)
         journal = self.chronicle.journal_of(operator, member.id.number)
         self.log(Begun(id=wire, life=member.life, genesis=member.genesis))
+        await self.chronicle.caught_up()
         await self.starter.start(member, self._orders.assign(member, address, journal))
         self.log(Listens(id=wire, address=member.address))
         if self.boards.has_ended_early(member.id.operator):
@@ -199,6 +212,10 @@ class Agent:
             await (found(self) if self.chronicle.resumed is None else resume(self))
         except (ForkError, StartError, InputChanged, SplitsError) as error:
             self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {error}"))
+            return
+        except OSError as error:
+            told = f"cannot begin in {str(self.chronicle.path)!r}: {error}"
+            self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {told}"))
             return
         if self._outcome.done():
             return

@@ -166,6 +166,10 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyRecord).decode
 
 
+class CannotSync(Exception):
+    """The disk takes records and does not keep them."""
+
+
 class AgentJournal:
     """The end that writes. Cuts off what is left of a record that was not written whole."""
 
@@ -178,31 +182,48 @@ class AgentJournal:
         if power:
             sync_folder(path.parent)
         self._size = self._shortest = whole
+        self._is_torn = False
+        """Whether half a record may lie at the end."""
 
     @property
     def is_long(self) -> bool:
         return self._size > max(SHORTEN_BYTES_MIN, SHORTEN_GROWTH * self._shortest)
 
     def append(self, record: Record) -> None:
-        """Raises `OSError` if the disk refuses."""
+        """Raises `OSError` if the disk refuses; then the record does not count, and the same one
+        may be tried again. Raises `CannotSync` if nobody knows what is on the disk now."""
         data = _framed(record)
+        if self._is_torn:
+            os.ftruncate(self._fd, self._size)
+        self._is_torn = True
         _write_all(self._fd, data)
+        self._is_torn = False
         self._size += len(data)
         if self._power and isinstance(record, SYNCED):
-            os.fdatasync(self._fd)
+            try:
+                os.fdatasync(self._fd)
+            except OSError as error:
+                raise CannotSync(f"what is on the disk now is unknown: {error.strerror}") from error
 
     def replace(self, records: Iterable[Record]) -> None:
-        """Say the same in fewer words."""
+        """Say the same in fewer words; later, if the disk has no room for them now."""
         aside = self.path.with_name(f"{self.path.name}.new")
-        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
         data = b"".join(map(_framed, records))
-        _write_all(fd, data)
-        os.fsync(fd)
+        try:
+            fd = _written(aside, data)
+        except OSError:
+            aside.unlink(missing_ok=True)
+            self._shortest = self._size
+            return
         os.rename(aside, self.path)
         if self._power:
-            sync_folder(self.path.parent)
+            try:
+                sync_folder(self.path.parent)
+            except OSError as error:
+                raise CannotSync(f"what is on the disk now is unknown: {error.strerror}") from error
         os.close(self._fd)
         self._fd, self._size, self._shortest = fd, len(data), len(data)
+        self._is_torn = False
 
     def close(self) -> None:
         os.close(self._fd)
@@ -242,6 +263,18 @@ def _bodies(data: bytes) -> list[bytes]:
 def _framed(record: Record) -> bytes:
     body = _encode(record)
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
+
+
+def _written(path: Path, data: bytes) -> int:
+    """A file that is on the disk, still open."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        _write_all(fd, data)
+        os.fsync(fd)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
 
 
 def _write_all(fd: int, data: bytes) -> None:

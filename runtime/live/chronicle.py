@@ -1,23 +1,30 @@
 """What the agent writes down so that another one can go on with the run; nothing without a state
 folder, because then nothing of the run outlives the agent.
+
+While the disk has no room the agent is silent: what it would say is held back until all that led
+to it is written. Instances go on meanwhile with what they have.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.agent_journal import (
     AgentJournal,
+    CannotSync,
     Founded,
     Passed,
     Record,
     read_records,
 )
+from anabranch.runtime.live.patience import Patience
 from anabranch.runtime.live.resumption import picture, rebuild
 from anabranch.runtime.live.state_dir import (
     ENDS,
@@ -30,6 +37,7 @@ from anabranch.runtime.live.state_dir import (
     operators_in_words,
     version,
 )
+from anabranch.runtime.report import Event
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -51,6 +59,11 @@ class Chronicle:
         self._journal: AgentJournal | None = None
         self.path: Path = agent.run_dir.path / "state" if state is None else state.path
         self.resumed: RunFile | None = None if state is None else state.resumed
+        self._behind: deque[Record] = deque()
+        """What could not be written yet."""
+        self._caught_up = asyncio.Event()
+        self._caught_up.set()
+        self._patience = Patience("the agent", self._note)
         self._founded = self.resumed is not None
         """Whether the folder holds a run that is worth keeping."""
 
@@ -108,17 +121,66 @@ class Chronicle:
         self.log(Founded())
 
     def log(self, record: Record) -> None:
-        """Raises `CannotWrite`, and the run fails: it can be resumed when there is room again."""
+        """Write it, or as soon as there is room. Raises `CannotWrite`, and the run fails, if that
+        is not what is lacking."""
         if self._journal is None:
             return
+        if self.is_behind:
+            if not isinstance(record, Passed):
+                self._behind.append(record)
+            return
+        try:
+            self._write(record)
+        except (OSError, CannotSync) as error:
+            if not isinstance(error, OSError) or not passing(error):
+                self._fail(error)
+                raise CannotWrite from error
+            self._behind.append(record)
+            self._caught_up.clear()
+            self._agent.tasks.start("chronicle", self._catch_up(error))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is not written that should be. Nobody may act upon it."""
+        return not self._caught_up.is_set()
+
+    async def caught_up(self) -> None:
+        """Return when everything so far is written."""
+        await self._caught_up.wait()
+
+    def _write(self, record: Record) -> None:
+        assert self._journal is not None
         try:
             self._journal.append(record)
-            if self._journal.is_long and self._founded:
-                self._shorten()
         except OSError as error:
-            where = str(self.path / JOURNAL)
-            self._agent.fail(Failure(f"the state of the run cannot be kept in {where!r}: {error}"))
-            raise CannotWrite from error
+            what = f"cannot write the state of the run: {error.strerror}"
+            raise OSError(error.errno, what, str(self.path / JOURNAL)) from error
+        if self._journal.is_long and self._founded:
+            self._shorten()
+
+    async def _catch_up(self, error: OSError) -> None:
+        async def write_all() -> None:
+            while self._behind:
+                self._write(self._behind[0])
+                self._behind.popleft()
+
+        try:
+            await self._patience.outlast(write_all, error)
+        except (OSError, CannotSync) as met:
+            self._fail(met)
+        else:
+            self._caught_up.set()
+            self._agent.say_held_back()
+
+    def _fail(self, error: Exception) -> None:
+        where, why = str(self.path / JOURNAL), error.__cause__ or error
+        self._agent.fail(Failure(f"the state of the run cannot be kept in {where!r}: {why}"))
+
+    def _note(self, kind: str, detail: str) -> None:
+        t = self._agent.now_s
+        self._agent.recorder.note(
+            Event(t=t, operator="agent", kind=kind, instances=0, detail=detail)
+        )
 
     async def keep_time(self) -> None:
         """For as long as the run lasts."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,10 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.live import patience, puts
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.report import Event
+from tests.runtime.agent_runs import finish, start, until
+from tests.runtime.fake_instance import Endless, three_operators
 from tests.runtime.faulty import Refusing
 from tests.runtime.network import Network
 from tests.runtime.processes import LINUX
@@ -197,3 +203,26 @@ async def test_what_somebody_meant_is_not_waited_out_but_fails_with_the_name_of_
         await run.network.until(lambda: False)
     assert name in str(met.value.filename)
     await run.network.abandon()
+
+
+def events(run: Run, kind: str) -> list[Event]:
+    return [e for e in run.snapshot().events if e.kind == kind]
+
+
+@pytest.mark.usefixtures("usual_behaviour")
+def test_an_agent_that_cannot_write_says_nothing_that_is_not_written_until_it_can(
+    tmp_path: Path, refusing: Refusing
+) -> None:
+    run = start(three_operators(Endless()), state=tmp_path)
+    refusing.refuse(errno.ENOSPC, "agent.journal")
+    until(lambda: events(run, "waits"))
+    os.kill(run.snapshot().operator("work").members[0].pid, signal.SIGKILL)
+    until(lambda: events(run, "died"))
+    refused = refusing.refused
+    until(lambda: refusing.refused > refused + 3)
+    assert not events(run, "resumed")
+    assert len(events(run, "waits")) == 1
+    refusing.refuse(0)
+    until(lambda: events(run, "resumed"))
+    run.end_input()
+    assert finish(run).ok

@@ -328,16 +328,16 @@ def test_a_killed_agent_leaves_its_folder_and_no_process(tmp_path: Path) -> None
     assert details(report, "task")[0].startswith("work.0 life 2 at unix:/")
 
 
-def test_a_full_disk_under_the_state_fails_the_run(
+def test_a_state_that_may_not_be_written_fails_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = start(three_operators(Endless()), state=tmp_path)
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def forbidden(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(AgentJournal, "append", full)
-    with pytest.raises(RunFailed, match=r"cannot be kept in .*agent.journal': .* No space left"):
+    monkeypatch.setattr(AgentJournal, "append", forbidden)
+    with pytest.raises(RunFailed, match=r"cannot be kept in .*agent.journal': .* not permitted"):
         run.wait(TIMEOUT_S)
     monkeypatch.undo()
     run = start(three_operators(Endless()), state=tmp_path, resume=True)
@@ -427,13 +427,13 @@ def test_whoever_records_in_vain_is_told_and_the_run_fails(
     monkeypatch.setattr(AgentJournal, "replace", lambda *_: None)
     chronicle.go_on()
 
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def forbidden(*_: object) -> None:
+        raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(AgentJournal, "append", full)
+    monkeypatch.setattr(AgentJournal, "append", forbidden)
     with pytest.raises(CannotWrite):
         chronicle.log(Passed(seconds=2.0))
-    assert "No space left" in failures[0]
+    assert "not permitted" in failures[0]
     chronicle.close(completed=False)
 
 

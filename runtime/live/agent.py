@@ -290,7 +290,15 @@ class Agent:
     async def _sample(self) -> None:
         while True:
             self.recorder.sample(time.monotonic() - self.started_s, self.instances())
+            self._check_folders()
             await asyncio.sleep(self.options.limits.status_period_s)
+
+    def _check_folders(self) -> None:
+        """Without them nobody could be reached or resumed any more, and the run would hang."""
+        for part in (self.run_dir, self.chronicle):
+            if not part.is_there:
+                told = "was removed, or something in it, while the run needs it; begin a new run"
+                self.fail(Failure(f"the folder {str(part.path)!r} {told}"))
 
     async def _end_input_after(self, duration_s: float) -> None:
         await asyncio.sleep(self.started_s + duration_s - time.monotonic())

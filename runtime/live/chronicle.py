@@ -72,6 +72,11 @@ class Chronicle:
         """For sources and sinks."""
         return self.path / ENDS
 
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed the folders."""
+        return all((self.path / name).is_dir() for name in (JOURNALS, ENDS))
+
     def journal_of(self, operator: str, number: int) -> Path:
         """By the operator's place: its name may be too long for a file together with the rest."""
         place = list(map(str, self._agent.pipeline.operators)).index(operator)

@@ -33,6 +33,15 @@ class RunDir:
         self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed it."""
+        try:
+            found = (self.path / "lock").stat()
+        except OSError:
+            return False
+        return os.path.samestat(found, os.fstat(self._lock))
+
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self._lock)

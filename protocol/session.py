@@ -29,6 +29,8 @@ class Session(Generic[Frame]):
         """Number of the next frame to receive."""
         self.next_number = 1
         """Number of the next frame to send."""
+        self.forgiving = False
+        """Whether frames may be missing: those which the peer had not kept when it died."""
         self._kept: deque[Frame] = deque()
 
     @property
@@ -52,8 +54,8 @@ class Session(Generic[Frame]):
 
         Raises `ChannelError` for a gap: the channel is FIFO, so a frame is missing.
         """
-        if number == self.expected:
-            self.expected += 1
+        if number == self.expected or (self.forgiving and number > self.expected):
+            self.expected = number + 1
             return True
         if number < self.expected:
             return False

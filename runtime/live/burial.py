@@ -18,8 +18,9 @@ class Burial:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._letters = instance.dead_letters
-        put = self._put_next if instance.turns is None else self._letters.put
-        self._puts = Puts(LETTERS, instance.turns, put, instance.patience)
+        turns = instance.turns if instance.exact else None
+        put = self._letters.put if instance.exact else self._put_next
+        self._puts = Puts(LETTERS, turns, put, instance.patience)
         self._task: asyncio.Task[None] | None = None
 
     def bury(self, letters: list[DeadLetter]) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
@@ -55,7 +56,10 @@ class Row(NamedTuple):
 
 
 class Keeper(Protocol):
-    """Who writes the journal: it is told which channels have news."""
+    """Who writes the journal: it is told which channels have news. `keeps_batches`: with it they
+    outlive this end; else what was not received when it dies is missing."""
+
+    keeps_batches: bool
 
     def touch(self, channel: Channel) -> None: ...
 
@@ -124,10 +128,13 @@ class Channel:
         self._keeper = keeper
         self._fresh: deque[Pieces] = deque()
         """Frames that are not sent because they are not safe yet, the last ones of the session."""
+        self._recounts = False
+        """Whether batches were lost at this end, so that what is under way must be counted anew."""
         self._recorded = 0
         """How many of them are in the journal."""
         self._owes_state = False
         self._state_frame: Pieces | None = None
+        self._limits = limits
         self._user = user
         self._wire: Wire | None = None
         self._state_timer: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -155,6 +162,8 @@ class Channel:
                 f"life {life} of {self.peer} is fenced out: life {self.peer_life} has been here"
             )
         self.peer_life = life
+        if life > 1 and self._keeper is not None and not self._keeper.keeps_batches:
+            self.session.forgiving = True
 
     def attach(self, wire: Wire, expected: int, acknowledged: int | None = None) -> None:
         """Go on over a new connection: the peer has every frame below `expected`, and has made
@@ -162,7 +171,7 @@ class Channel:
         self._wire = wire
         unsafe = self.session.next_number - len(self._fresh)
         for number, pieces in self.session.resume(expected, acknowledged):
-            if number < unsafe:
+            if number < unsafe and pieces:
                 wire.write(pieces)
         self.state_now()
 
@@ -259,6 +268,8 @@ class Channel:
 
     def allow(self, tuples_total: int, bytes_total: int) -> None:
         """The peer has stated what it takes."""
+        if self._recounts:
+            return
         self.allowance.allow(tuples_total, bytes_total)
         self._user.credit_came(self)
 
@@ -292,6 +303,8 @@ class Channel:
             self._ahead.discard(self.settled)
             self.settled += 1
         self._keeper.touch(self)
+        if self._wire is not None:
+            self._state_later(soon=False)
         if repeated and not self.repeats:
             self._user.note_settled()
 
@@ -327,7 +340,18 @@ class Channel:
         if self._owes_state and self._wire is not None:
             self._state_frame = self._state()
         self._owes_state = False
-        return list(enumerate(new, first))
+        return self._to_keep(new, first)
+
+    def kept(self) -> list[tuple[int, Pieces]]:
+        """All frames that are not acknowledged and outlive this end, with their numbers."""
+        return self._to_keep(self.session.kept, self.session.first_kept)
+
+    def _to_keep(self, frames: Iterable[Pieces], first: int) -> list[tuple[int, Pieces]]:
+        assert self._keeper is not None
+        numbered = enumerate(frames, first)
+        if self._keeper.keeps_batches:
+            return list(numbered)
+        return [(number, pieces) for number, pieces in numbered if len(pieces) == 1]
 
     def flush(self) -> None:
         """What was recorded is safe: send it."""
@@ -350,14 +374,25 @@ class Channel:
         self._repeated_to = max((abs(n) for n in row.handled), default=0)
         self.tuples_sent, self.messages_sent = row.tuples_sent, row.messages_sent
         self.allowance.spend(row.tuples_sent, row.bytes_sent)
+        assert self._keeper is not None
+        self._recounts = not self._keeper.keeps_batches
         self.tuples_settled = self.tuples_received = row.tuples_settled
         self.bytes_settled = row.bytes_settled
         self.grant.done(row.tuples_settled, row.bytes_settled)
 
+    def _recount(self, tuples_done: int, bytes_allowed: int) -> None:
+        """Nothing of mine is under way: what the peer has not received is lost."""
+        self._recounts = False
+        self.allowance.tuples_sent = tuples_done
+        self.allowance.bytes_sent = bytes_allowed - self._limits.credit_bytes
+
     def _is_new(self, number: int) -> bool:
         """Whether a frame is the next one, and nobody has settled it before."""
+        expected = self.session.expected
         if not self.session.receive(number):
             return False
+        for lost in range(expected, number):  # with an earlier life of the peer
+            self.settle(lost)
         if number in self._ahead:
             self.settle(number)
             return False
@@ -393,6 +428,8 @@ class Channel:
             ]:
                 self.session.acknowledge(expected)
                 self.allowance.note_done(done)
+                if self._recounts:
+                    self._recount(done, size)
                 if n:
                     self.siblings_told, self.rank_told = n, rank
                 self.allow(tuples, size)

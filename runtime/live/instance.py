@@ -43,7 +43,9 @@ from anabranch.runtime.live.memory import Memory
 from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
 from anabranch.runtime.live.outbox import Outbox
 from anabranch.runtime.live.patience import Patience
+from anabranch.runtime.live.promise import PROMISES
 from anabranch.runtime.live.pumps import Pump, make_pump
+from anabranch.runtime.live.safety import Safety
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.watermarks import Watermarks
 from anabranch.runtime.status import FinalCount
@@ -81,11 +83,14 @@ class Instance:
         self.core = Core(me, topology, trace_rows_max=limits.trace_rows_max)
         self.counts = Counts(me)
         self.patience = Patience(str(me), home.note)
+        self.promise = PROMISES[pipeline.delivery]
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Fails if something does that after the end."""
         self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
         self.turns = self.memory.turns if self.memory else None
+        self.exact = self.memory is not None and self.promise.exact
+        """Whether nothing is lost or done twice when it dies."""
         self.neighbourhood = Neighbourhood(
             me,
             topology=topology,
@@ -115,6 +120,7 @@ class Instance:
             send=self._send_batch,
             dead=self._dead_results,
         )
+        self.safety = Safety(self.outbox)
         self.gate = Gate((heritage or {}).get(WATERMARK, -math.inf))
         stamps = self.operator.timing is not None
         self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
@@ -451,6 +457,8 @@ class Instance:
         if not self.intake.total and (self.me.creator >= 0 or self.context.life > 1):
             self.home.note("first_batch")  # how long a decision takes to be of use
         self.intake.put(channel, tuples, born, payload)
+        if self.promise.loses:
+            channel.settle(channel.number, tuples, len(payload))
         self.scaling.received(channel, tuples)
 
     def message_came(
@@ -511,8 +519,16 @@ class Instance:
         self._progress.set()
         self.check_drained()
 
+    def settle(self, channel: Channel, number: int, tuples: int, size_bytes: int) -> None:
+        """A batch is worked off: when it may be forgotten depends on what delivery promises."""
+        if self.exact:
+            channel.settle(number, tuples, size_bytes)
+        elif self.turns is not None and not self.promise.loses:
+            self.safety.after(lambda: channel.settle(number, tuples, size_bytes))
+
     def credit_came(self, channel: Channel) -> None:
         self._progress.set()
+        self.safety.look()
         self.scaling.heard(channel)
         if self.outbox.waiting:
             self.outbox.send()
@@ -523,6 +539,7 @@ class Instance:
         self.neighbourhood.close_channel(channel)
 
     def channel_closed(self, channel: Channel, totals: Totals) -> None:
+        self.safety.look()
         if self.turns is not None:
             self.turns.note("past", totals)
             self.turns.forget(channel)

@@ -60,14 +60,15 @@ class KeyedPump(QueuePump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         operator = instance.operator
+        self._keeps_keys = instance.turns is not None and instance.promise.keeps_keys
         self.processor = KeyedProcessor(
             operator,
             groups=instance.pipeline.groups,
             slice_s=instance.limits.slice_s,
             emit=self._emit,
             turn=self._turn,
-            journaled=instance.turns is not None,
-            changed=self._changed if instance.turns is not None else None,
+            journaled=self._keeps_keys,
+            changed=self._changed if self._keeps_keys else None,
         )
         self._edges = operator.edges
         self._errands: deque[Errand] = deque()
@@ -89,6 +90,10 @@ class KeyedPump(QueuePump):
         """Duty 12: the state of these groups has been restored. Some of it may have been received,
         and been called mine by the core, but not been put in: it comes again, and all else that
         is to be done with groups waits for it (W3 holds meanwhile)."""
+        if not self._keeps_keys:
+            self.processor.own(owned)
+            self.processor.freeze(frozen)
+            return
         gate = self.instance.gate
         self._missing = missing = owned - self.processor.known
         self.processor.resume(owned - missing, frozen - missing)
@@ -146,6 +151,8 @@ class KeyedPump(QueuePump):
         then call `then`."""
 
         async def errand() -> None:
+            if not self._keeps_keys:  # of what had come before a death nothing is left
+                self.processor.own(groups - self.processor.known)
             await self.processor.open(groups)
             then()
 
@@ -260,7 +267,7 @@ class KeyedPump(QueuePump):
             self.instance.counts.tuples_in += part.taken + part.pended
         self._account(part)
         self.results(part.results, item)
-        if self.instance.turns is not None:
+        if self._keeps_keys:
             self._changed(part.changes)
         if item is not None:
             self._advance(item, part.taken + part.pended, last=part.last)

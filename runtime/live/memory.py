@@ -40,6 +40,7 @@ class Memory:
             Journal(path, power=power),
             instance.fail,
             patience=instance.patience,
+            keeps_batches=instance.promise.exact,
             standing=self._standing,
             pictures=lambda: instance.pump.pictures(PICTURE_KEYS),
             ending=lambda: instance.pump.tell(self.turns),
@@ -57,7 +58,8 @@ class Memory:
         part("time", watermarks.memory)
         part("heir", lambda: instance.heir_watermark)
         part("children", lambda: tuple(instance.announced))
-        part("held", instance.outbox.memory)
+        if instance.promise.exact:
+            part("held", instance.outbox.memory)
         part("pump", instance.pump.memory)
         self.turns.begin()
 
@@ -106,7 +108,8 @@ class Memory:
             instance.neighbourhood.dial_again()
         instance.resuming = True
         instance.feed(events.Restarted())
-        instance.outbox.remember(past.parts["held"])
+        if instance.promise.exact:
+            instance.outbox.remember(past.parts["held"])
         instance.gate.release(RESTORED)
         instance.watermarks.say_again()
         instance.resuming = False

@@ -205,8 +205,8 @@ class QueuePump(Pump):
         item.done += tuples
         channel = item.channel
         if last:
-            channel.settle(item.number, item.tuples, len(item.payload))
-        elif self.instance.turns is not None:
+            self.instance.settle(channel, item.number, item.tuples, len(item.payload))
+        elif self.instance.exact and self.instance.turns is not None:
             channel.partial = item.number, item.done
             self.instance.turns.touch(channel)
 

@@ -22,9 +22,9 @@ class PastChannel:
 
     @property
     def kept(self) -> list[Pieces]:
-        """Frames that were not acknowledged, in their order."""
+        """Frames that were not acknowledged, in their order; empty in place of those not kept."""
         assert self.row is not None
-        return [self.frames[n] for n in range(self.row.first_kept, self.row.next_number)]
+        return [self.frames.get(n, ()) for n in range(self.row.first_kept, self.row.next_number)]
 
 
 @dataclass(slots=True)

@@ -36,7 +36,7 @@ class SinkEnd:
         self._instance = instance
         self._writer = writer = sink.open(instance.context)
         self._puts: Puts | None = None
-        if instance.turns is not None and isinstance(writer, ExactWriter):
+        if instance.exact and instance.turns is not None and isinstance(writer, ExactWriter):
             self._puts = Puts(RESULTS, instance.turns, writer.put, instance.patience)
 
     @property

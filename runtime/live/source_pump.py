@@ -7,6 +7,7 @@ position behind what was read in it, so a later life reads on from there.
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,12 +46,19 @@ class SourcePump(Pump):
         self._claimed: Claimed | None = None
         """What an earlier life was reading; then what this one reads."""
         self._reader: Reader | None = None
+        self._lags = instance.turns is not None and not (
+            instance.promise.exact or instance.promise.loses
+        )
+        """Whether a position counts only when what was read before it is safe elsewhere."""
+        self._safe: Claimed | None = None
         self._released: Released | None = None
+        self._untold = False
+        """Whether the end of a claim is to be told, for the first time or again."""
         self._progress = 0.0
 
     @property
     def drained(self) -> bool:
-        return self._reading is None
+        return self._reading is None and self._claimed is None and not self._untold
 
     def stop(self) -> None:
         self._stopped = True
@@ -65,21 +73,34 @@ class SourcePump(Pump):
 
     def memory(self) -> dict[str, Any]:
         """The position is that behind the last chunk: what a reader has read, it has handed out."""
+        claimed = self._safe if self._lags else self._position()
+        here = {"claimed": claimed, "released": self._released, "progress": self._progress}
+        return {**super().memory(), **here}
+
+    def _position(self) -> Claimed | None:
         claimed = self._claimed
         if claimed is not None and self._reader is not None:
             claimed = claimed._replace(split=self._reader.remainder())
-        here = {"claimed": claimed, "released": self._released, "progress": self._progress}
-        return {**super().memory(), **here}
+        return claimed
+
+    def _note_safe(self, position: Claimed | None) -> None:
+        """Everything before this position will not be needed again."""
+        self._safe = position
+        if self.instance.turns is not None:
+            self.instance.turns.want()
 
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
         self._claimed, self._released = memory["claimed"], memory["released"]
+        self._untold = self._released is not None
+        self._safe = self._claimed
         self._progress = memory["progress"]
 
     async def work(self) -> None:
         home = self.instance.home
         if self._released is not None:
             home.release(*self._released)
+            self._untold = False
         if self._stopped:
             return await self._stop_at_once()
         self._reading = asyncio.current_task()
@@ -110,6 +131,7 @@ class SourcePump(Pump):
             home = self.instance.home
             split = await home.claim()
             self._claimed = None if split is None else Claimed(home.claim_number, split)
+            self._safe = self._claimed
             self._progress = 0.0
         return self._claimed
 
@@ -138,11 +160,21 @@ class SourcePump(Pump):
     async def _release(self, remainder: Split | None) -> None:
         """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
         assert self._claimed is not None
+        if self._lags:
+            await self._all_safe()
         released = self._released = Released(remainder, self._progress, self._claimed.number)
-        self._claimed = None
+        self._claimed, self._safe, self._untold = None, None, True
         if self.instance.turns is not None:
             await self.instance.turns.committed()
         self.instance.home.release(*released)
+        self._untold = False
+
+    async def _all_safe(self) -> None:
+        """Return when everything read so far is safe elsewhere."""
+        self.send()
+        done = asyncio.Event()
+        self.instance.safety.after(done.set)
+        await done.wait()
 
     async def _read_chunk(self, reader: Reader) -> float | None:
         limits, counts = self.instance.limits, self.instance.counts
@@ -159,5 +191,7 @@ class SourcePump(Pump):
             counts.dead_beside += len(chunk.dead)
             self.instance.bury(chunk.dead)
         self.hold(chunk.tuples, now())
+        if self._lags:
+            self.instance.safety.after(functools.partial(self._note_safe, self._position()))
         await self.give_turn()
         return chunk.progress

@@ -40,10 +40,12 @@ class Turns:
         fail: Callable[[Exception], None],
         *,
         patience: Patience,
+        keeps_batches: bool,
         standing: Standing,
         pictures: Pictures,
         ending: Callable[[], None],
     ) -> None:
+        self.keeps_batches = keeps_batches
         self._journal = journal
         self._fail = fail
         self._patience = patience
@@ -233,8 +235,7 @@ class Turns:
             channel.record()
         for channel, index in self._channels.items():
             entries.append(("channel", index, channel.dialing, channel.peer))
-            first = channel.session.first_kept
-            for number, frame in enumerate(channel.session.kept, first):
+            for number, frame in channel.kept():
                 entries.append(("frame", index, number, len(pieces), len(frame)))
                 pieces.extend(frame)
             entries.append(("row", index, channel.row))

@@ -1,0 +1,71 @@
+"""When results are safe without a journal of them: when all who were sent them have said so.
+
+An act waits until everything that is held at its time has been sent, and acknowledged by whoever
+got it. Acts are done in their order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from anabranch.runtime.live.branch import Branch
+from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.outbox import Outbox
+
+Act = Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Wait:
+    """`branches`: how many have not sent all of it; `sent`: up to which frame it went on each
+    channel."""
+
+    acts: list[Act]
+    branches: int
+    sent: dict[Channel, int] = field(default_factory=dict)
+
+    @property
+    def is_over(self) -> bool:
+        return not self.branches and all(
+            channel.ended or channel.session.first_kept >= number
+            for channel, number in self.sent.items()
+        )
+
+
+class Safety:
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self._acts: list[Act] = []
+        self._waits: deque[_Wait] = deque()
+
+    def after(self, act: Act) -> None:
+        """Do this when all results made so far are safe."""
+        if not self._outbox.branches:
+            act()
+            return
+        self._acts.append(act)
+        if len(self._acts) == 1:  # several acts of one step of the loop wait together
+            asyncio.get_running_loop().call_soon(self._begin)
+
+    def look(self) -> None:
+        """Something was acknowledged, or a neighbour has gone."""
+        waits = self._waits
+        while waits and waits[0].is_over:
+            for act in waits.popleft().acts:
+                act()
+
+    def _begin(self) -> None:
+        acts, self._acts = self._acts, []
+        wait = _Wait(acts, len(self._outbox.branches))
+        self._waits.append(wait)
+
+        def sent(branch: Branch) -> None:
+            wait.branches -= 1
+            for channel in branch.channels:
+                wait.sent[channel] = channel.session.next_number
+
+        self._outbox.after_held(sent)
+        self.look()

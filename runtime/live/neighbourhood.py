@@ -8,6 +8,7 @@ siblings say to each other depends on the order of what the other one says.)
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import random
 from collections import Counter
@@ -31,6 +32,7 @@ LOOK_S = 0.5
 FAREWELL_S = 2.0
 REFUSALS_TOLD_MAX = 3
 """A stranger who tries for ever must not fill the terminal."""
+LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
 
 
@@ -88,6 +90,7 @@ class Neighbourhood:
         self.book: Addresses = {}
         """Where instances listen: learnt from messages that name them, and from who dials."""
         self.refused = 0
+        self._told_lacking = False
         self._topology = topology
         self._user = user
         self._keeper = keeper
@@ -207,13 +210,27 @@ class Neighbourhood:
                     self.close_channel(channel)  # it needed nothing of me
                     return
                 log.debug("%s: cannot reach %s: %s", self.me, channel.peer, error)
+                self._tell_what_is_lacking(channel, error)
             else:
+                self._told_lacking = False
                 await asyncio.wait([connection.lost])
                 if connection.established:
                     delay_s = self.limits.reconnect_first_s
             if not channel.ended:
                 await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
                 delay_s = min(2 * delay_s, self.limits.reconnect_max_s)
+
+    def _tell_what_is_lacking(self, channel: Channel, error: OSError) -> None:
+        """It is not the peer who cannot be reached: nobody can, from here."""
+        if error.errno in LACKING and not self._told_lacking:
+            self._told_lacking = True
+            log.warning(
+                "%s: cannot connect to %s and tries again: %s; raise the limit of open files "
+                "(ulimit -n), or free memory",
+                self.me,
+                channel.peer,
+                error.strerror,
+            )
 
     def _has_ended(self, peer: InstanceId) -> bool:
         """Whether nobody listens there because the peer is done, and not because it has died and

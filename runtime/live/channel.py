@@ -409,9 +409,9 @@ class Channel:
                 int(tuples),
                 int(siblings),
                 int(held),
-                born,
+                int() | float() as born,
                 bytes(payload),
-            ]:
+            ] if tuples >= 0:
                 self._state_later(soon=False)
                 if self._is_new(number):
                     self.tuples_received += tuples

@@ -305,7 +305,7 @@ class Channel:
         self._keeper.touch(self)
         if self._wire is not None:
             self._state_later(soon=False)
-        if repeated and not self.repeats:
+        if repeated:
             self._user.note_settled()
 
     def done_of(self, number: int) -> int | None:
@@ -379,6 +379,11 @@ class Channel:
         self.tuples_settled = self.tuples_received = row.tuples_settled
         self.bytes_settled = row.bytes_settled
         self.grant.done(row.tuples_settled, row.bytes_settled)
+
+    def mind_the_gap(self) -> None:
+        """Let the peer know of frames that were lost at this end, or it would wait for them."""
+        if () in self.session.kept:
+            self.send_watermark(-math.inf, idle=False)
 
     def _recount(self, tuples_done: int, bytes_allowed: int) -> None:
         """Nothing of mine is under way: what the peer has not received is lost."""

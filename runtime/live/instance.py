@@ -45,6 +45,7 @@ from anabranch.runtime.live.outbox import Outbox
 from anabranch.runtime.live.patience import Patience
 from anabranch.runtime.live.promise import PROMISES
 from anabranch.runtime.live.pumps import Pump, make_pump
+from anabranch.runtime.live.repeats import Repeats
 from anabranch.runtime.live.safety import Safety
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.watermarks import Watermarks
@@ -112,7 +113,8 @@ class Instance:
             lasting_dir=context.lasting_dir if journal else None,
             durable=context.durable == "power",
         )
-        self.intake = Intake(limits)
+        self.repeats = Repeats(self.neighbourhood.channel_from)
+        self.intake = Intake(limits, self.repeats)
         self.outbox = Outbox(
             [self._branch(o) for o in topology.downstream(me.operator)],
             limits=limits,
@@ -472,6 +474,8 @@ class Instance:
         self.learn(addresses)
         if isinstance(message, messages.AdoptResponse):
             self.heir_watermark = watermark  # W4
+        if self.turns is not None:
+            self.repeats.note(self.neighbourhood.from_predecessors, channel)
         said = self._say_in_turn(channel, message)
         number = channel.number
         self.feed(events.MessageReceived(channel.peer, message), cause)
@@ -515,8 +519,9 @@ class Instance:
             await self._progress.wait()
 
     def note_settled(self) -> None:
-        """The last of what was repeated is worked off."""
+        """Something that was repeated is worked off."""
         self._progress.set()
+        self.intake.wake()
         self.check_drained()
 
     def settle(self, channel: Channel, number: int, tuples: int, size_bytes: int) -> None:

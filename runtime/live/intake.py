@@ -16,6 +16,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.repeats import Repeats
 
 
 @dataclass(slots=True)
@@ -54,7 +55,10 @@ Errand = Callable[[], None]
 
 
 class Intake:
-    def __init__(self, limits: Limits) -> None:
+    """`repeats`: in a later life, what has its turn first."""
+
+    def __init__(self, limits: Limits, repeats: Repeats) -> None:
+        self._repeats = repeats
         self.tuples = 0
         self.total = 0
         self._limits = limits
@@ -80,7 +84,19 @@ class Intake:
         self._news.set()
 
     def pop(self) -> Queued | Said | Errand | None:
-        return self._queue.popleft() if self._queue else None
+        queue = self._queue
+        if not queue:
+            return None
+        if self._repeats.are_over:
+            return queue.popleft()
+        for i, item in enumerate(queue):
+            if isinstance(item, Queued | Said):
+                if self._repeats.has_its_turn(item.channel.peer, item.number):
+                    del queue[i]
+                    return item
+            elif not i:
+                return queue.popleft()
+        return None
 
     def done(self, item: Queued) -> None:
         """Nothing of this batch remains to be done here: its credit goes back."""
@@ -90,7 +106,7 @@ class Intake:
     async def wait(self) -> None:
         """Until something comes in, or `wake` is called."""
         self._news.clear()
-        if not self._queue:
+        if not self._queue or not self._repeats.are_over:
             await self._news.wait()
 
     def wake(self) -> None:

@@ -57,6 +57,7 @@ class Memory:
         part("gate", instance.gate.state)
         part("time", watermarks.memory)
         part("heir", lambda: instance.heir_watermark)
+        part("marks", instance.repeats.memory)
         part("children", lambda: tuple(instance.announced))
         if instance.promise.exact:
             part("held", instance.outbox.memory)
@@ -85,6 +86,7 @@ class Memory:
         instance.gate.restore(parts["gate"])
         instance.watermarks.remember(parts["time"])
         instance.heir_watermark = parts["heir"]
+        instance.repeats.remember(parts["marks"])
         instance.announced.extend(parts["children"])
         instance.pump.remember(parts["pump"], past)
 
@@ -108,6 +110,8 @@ class Memory:
             instance.neighbourhood.dial_again()
         instance.resuming = True
         instance.feed(events.Restarted())
+        for channel in instance.neighbourhood.channels:
+            channel.mind_the_gap()
         if instance.promise.exact:
             instance.outbox.remember(past.parts["held"])
         instance.gate.release(RESTORED)

@@ -113,6 +113,15 @@ class Neighbourhood:
         return [*self._dialled.values(), *self._accepted.values()]
 
     @property
+    def from_predecessors(self) -> list[Channel]:
+        """Channels on which batches may come."""
+        return list(self._accepted.values())
+
+    def channel_from(self, peer: InstanceId) -> Channel | None:
+        """The channel from a predecessor; None if it is closed."""
+        return self._accepted.get(peer)
+
+    @property
     def awaits_repeats(self) -> bool:
         """Whether batches that an earlier life had not worked off are yet to come again."""
         return any(channel.repeats for channel in self.channels)

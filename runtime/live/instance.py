@@ -24,13 +24,13 @@ from anabranch.protocol.effects import Effect
 from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import Message
-from anabranch.protocol.ownership import Routes, belonging_to, founding, groups_of
+from anabranch.protocol.ownership import Assignment, Routes, groups_of
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
 from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
-from anabranch.runtime.keyed.placement import balanced, shares
 from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.live import group_choices
 from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.burial import Burial
 from anabranch.runtime.live.channel import Channel
@@ -49,11 +49,9 @@ from anabranch.runtime.live.repeats import Repeats
 from anabranch.runtime.live.safety import Safety
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.watermarks import Watermarks
-from anabranch.runtime.status import FinalCount
 
 now = time.monotonic
 
-HOT_GROUPS_TOLD = 3
 ANNOUNCED_MAX = 256
 """More than one request may bring, so that the latest ones are known after a death."""
 
@@ -384,10 +382,9 @@ class Instance:
         if not owned:
             self.home.note("veto", "it has no key groups to give away")
         else:
-            heat = self.groups.processor.heat()
-            (given,) = balanced({g: heat[g] for g in owned}, 1)
+            given = group_choices.half(owned, self.groups.processor.heat())
             draw = self.rng.randrange(2**16)
-            self.feed(events.MoveDecided(frozenset(given), self._somebody(), draw))
+            self.feed(events.MoveDecided(given, self._somebody(), draw))
 
     def _somebody(self) -> InstanceId | None:
         """A neighbour who may know an heir."""
@@ -403,12 +400,7 @@ class Instance:
     def hottest(self) -> list[tuple[int, float]]:
         """The hottest key groups and their shares of the load, hottest first."""
         owned = self.owned()
-        if not owned:
-            return []
-        heat = self.groups.processor.heat()
-        total = sum(heat[g] for g in owned)
-        top = sorted(owned, key=lambda g: (-heat[g], g))[:HOT_GROUPS_TOLD]
-        return [(g, round(heat[g] / total, 3)) for g in top if total and heat[g]]
+        return group_choices.hottest(owned, self.groups.processor.heat()) if owned else []
 
     def found(
         self,
@@ -419,28 +411,19 @@ class Instance:
         keeper: bool,
     ) -> None:
         """Begin among the first instances; `siblings`: this one included."""
-        groups, operators = self.pipeline.groups, self.pipeline.operators
-        routes = [
-            route
-            for name in sorted({s.operator for s in succs})
-            if operators[name].edges
-            for route in founding(name, succs, groups)
-        ]
-        owned: Routes = ()
-        if self.operator.edges:
-            owned = belonging_to(founding(self.me.operator, siblings, groups), self.me)
-        self.feed(events.Founded(succs, preds, keeper, tuple(routes), owned))
+        routes = group_choices.founding_routes(self.pipeline, succs)
+        owned = group_choices.founding_groups(self.pipeline, self.me, siblings)
+        self.feed(events.Founded(succs, preds, keeper, routes, owned))
 
     def children_ready(self, children: frozenset[InstanceId]) -> None:
         """The processes asked for are there; each gets its share of the key groups."""
         self.announced.extend(sorted(children))
         owned = self.owned()
-        moved: list[tuple[int, InstanceId]] = []
+        moved: Assignment = ()
         if owned:
             heat = self.groups.processor.heat()
-            dealt = shares({g: heat[g] for g in owned}, len(children), self.operator.scale)
-            moved = [(g, c) for c, s in zip(sorted(children), dealt, strict=True) for g in s]
-        self.feed(events.ChildrenReady(children, tuple(sorted(moved))))
+            moved = group_choices.dealt(owned, heat, children, self.operator.scale)
+        self.feed(events.ChildrenReady(children, moved))
 
     def _any_neighbour(self) -> InstanceId | None:
         """Who may know a sibling; None: hand over to a fresh instance."""
@@ -600,42 +583,3 @@ class Instance:
         """Tuples leave the stream: write them down, with their reasons."""
         self.counts.note_dead(letters)
         self.burial.bury(letters)
-
-    @property
-    def kept(self) -> int:
-        """Tuples of key groups on the move."""
-        return self.pump.kept if isinstance(self.pump, KeyedPump) else 0
-
-    @property
-    def handed_out(self) -> int:
-        """Tuples given to siblings unprocessed, with their key groups; as the processor counts
-        them, for several transfers may be under way at once."""
-        return self.pump.processor.pended_out if isinstance(self.pump, KeyedPump) else 0
-
-    @property
-    def handed_in(self) -> int:
-        return self.pump.processor.pended_in if isinstance(self.pump, KeyedPump) else 0
-
-    def final_count(self) -> FinalCount:
-        counts, neighbourhood = self.counts, self.neighbourhood
-        return FinalCount(
-            id=str(self.me),
-            operator=self.me.operator,
-            tuples_in=counts.tuples_in,
-            processed=counts.processed,
-            tuples_out=counts.tuples_out,
-            dead=counts.dead,
-            dead_upstream=counts.dead_beside,
-            sent=neighbourhood.sent,
-            received=neighbourhood.received,
-            queued=self.intake.tuples + self.kept,
-            handed_in=self.handed_in,
-            handed_out=self.handed_out,
-            messages=neighbourhood.messages_sent,
-            joins=counts.joins,
-            leaves=counts.leaves,
-            latency=counts.latency.counts,
-            dead_reasons=dict(counts.dead_reasons),
-            late=dict(self.pump.processor.late) if isinstance(self.pump, KeyedPump) else {},
-            ahead=self.pump.stamper.ahead if self.pump.stamper is not None else 0,
-        )

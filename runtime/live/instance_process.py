@@ -21,6 +21,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import RunContext, passing
 from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.final_count import final_count
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.link import Link
@@ -99,7 +100,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         home.send(Failed(reason=_reason(error), detail=traceback.format_exc(), again=again))
         code = 1
     else:
-        home.send(instance.final_count())
+        home.send(final_count(instance))
         code = 0
     await link.finish()
     return code

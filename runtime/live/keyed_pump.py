@@ -208,11 +208,6 @@ class KeyedPump(QueuePump):
         busy = self._errands or self._missing or self._attending or self._must_end
         return super().drained and not busy
 
-    @property
-    def kept(self) -> int:
-        """Tuples of groups on the move."""
-        return self.processor.pended
-
     async def process(self, item: Queued) -> None:
         keys, tuples, unreadable = decode_keyed(item.payload, item.tuples)
         self._begin(item, unreadable)

@@ -22,6 +22,7 @@ from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.connection import Connection
+from anabranch.runtime.live.final_count import final_count
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.messages import (
@@ -262,7 +263,7 @@ class Network:
 
     async def _live(self, instance: Instance) -> str:
         reason = await instance.run()
-        self.final.append(instance.final_count())
+        self.final.append(final_count(instance))
         return reason
 
     # -- what a test does --------------------------------------------------------------------

@@ -228,6 +228,8 @@ class Channel:
         if self._state_timer is not None:
             self._state_timer.cancel()
             self._state_timer = None
+        if self.ended:
+            return
         if self._keeper is not None:
             self._owes_state = True
             self._keeper.touch(self)
@@ -292,7 +294,7 @@ class Channel:
 
     def settle(self, number: int, tuples: int = 0, size_bytes: int = 0) -> None:
         """Everything is done that this frame asks for; `tuples`, `size_bytes`: of a batch."""
-        if self._keeper is None:
+        if self._keeper is None or self.ended:
             return
         self.tuples_settled += tuples
         self.bytes_settled += size_bytes
@@ -456,6 +458,7 @@ class Channel:
                     return
                 if self._keeper is not None:
                     self._handled.add(number)
+                    self._keeper.touch(self)
                 self._user.message_came(self, message, book, cause, watermark)
             case [frames.WATERMARK, int(number), float(watermark), bool(idle)]:
                 self._state_later(soon=False)

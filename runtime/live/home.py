@@ -46,11 +46,19 @@ class Home:
         self._request = 0
         self._claim: asyncio.Future[SplitAnswer] | None = None
         self._news = asyncio.Event()
+        self._early: list[bytes] | None = []
+        """What the agent said before the instance was there."""
         self._second = 0
         self._notes = 0
 
     def attach(self, link: Link) -> None:
         self._link = link
+
+    def begin(self) -> None:
+        """The instance is there, and hears what is said to it."""
+        early, self._early = self._early or [], None
+        for body in early:
+            self.receive(body)
 
     def send(self, message: Any) -> None:
         assert self._link is not None
@@ -100,6 +108,9 @@ class Home:
 
     def receive(self, body: bytes) -> None:
         """One frame of the link."""
+        if self._early is not None:
+            self._early.append(body)
+            return
         match _decode(body):
             case SplitAnswer() as answer:
                 self._answered(answer)

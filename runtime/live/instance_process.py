@@ -82,6 +82,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         is_new = instance.is_new
         address = await instance.neighbourhood.listen(_address(task, pipeline))
         instance.resume()
+        home.begin()
         home.send(Ready(address=address))
         if task.genesis is not None and is_new:
             _found(instance, task)

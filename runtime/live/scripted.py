@@ -17,9 +17,13 @@ if TYPE_CHECKING:
 
 
 async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
-    """Return after the last decision. Late decisions are made at once, in their order."""
+    """Return after the last decision. Late decisions are made at once, in their order; not those
+    from before a run was resumed, which had their time."""
     scalable = [o.name for o in agent.pipeline.operators.values() if o.can_scale]
+    begins_s = time.monotonic() - agent.started_s if agent.options.resume else 0.0
     for decision in script.decisions(scalable):
+        if decision.at_s < begins_s:
+            continue
         await asyncio.sleep(agent.started_s + decision.at_s - time.monotonic())
         member = choose(decision, agent.roster.active(decision.operator), rng)
         if member is None:

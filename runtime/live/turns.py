@@ -77,6 +77,9 @@ class Turns:
         self._parts[name] = value
 
     def touch(self, channel: Channel) -> None:
+        """There is news of a channel. One that is closed must not be written down again."""
+        if channel.ended:
+            return
         self._touched[channel] = None
         self.want()
 

@@ -113,6 +113,8 @@ class Channel:
         self.held_told = 0
         """How many tuples the peer holds back for instances of my operator."""
         self.ended = False
+        self.silent_s = 0.0
+        """For how long nothing has been heard, as far as somebody listened."""
         self.peer_life = 0
         """The newest life of the peer that was heard of."""
         self.settled = 1
@@ -409,6 +411,7 @@ class Channel:
 
     def receive(self, fields: list[Any]) -> None:
         """One frame. Raises `ChannelError` if it is malformed or out of sequence."""
+        self.silent_s = 0.0
         match fields:
             case [
                 frames.BATCH,

@@ -39,6 +39,7 @@ from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.intake import Intake, Said
 from anabranch.runtime.live.keyed_pump import KeyedPump
+from anabranch.runtime.live.listening import Listening
 from anabranch.runtime.live.memory import Memory
 from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
 from anabranch.runtime.live.outbox import Outbox
@@ -147,6 +148,7 @@ class Instance:
             self.memory.restore()
         self.spawn_task(self.pump.run(), "pump")
         self.spawn_task(self.scaling.run(), "scaling")
+        self.spawn_task(Listening(self).run(), "listening")
 
     # -- life ------------------------------------------------------------------------------
 

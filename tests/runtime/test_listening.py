@@ -1,0 +1,67 @@
+"""Neighbours notice each other's silence, and none of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import anabranch as ab
+from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.listening import SUSPECT_S, TICK_S, Listening
+from anabranch.runtime.live.messages import Suspect
+from anabranch.runtime.status import id_from_wire
+from tests.runtime.network import Kept, Network
+from tests.runtime.test_keyed_watermarks import Spoken
+
+
+async def begun(tmp_path: Path, source: Spoken) -> Network:
+    pipeline = ab.Pipeline("listening")
+    pipeline.source("said", source).sink("out", Kept())
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    return network
+
+
+def suspects(network: Network, instance: Instance, seconds: list[float]) -> list[str]:
+    """Whom an instance suspects after ticks of these lengths in which nothing is heard."""
+    told: list[str] = []
+
+    def take(_home: object, message: object) -> None:
+        if isinstance(message, Suspect):
+            told.append(str(id_from_wire(message.peer)))
+
+    network.take = take  # type: ignore[method-assign, assignment]
+    listening = Listening(instance)
+    for tick in seconds:
+        listening.tick(tick)
+    del network.take  # type: ignore[method-assign]
+    return told
+
+
+async def test_a_neighbour_that_says_nothing_for_long_is_suspected_once(tmp_path: Path) -> None:
+    source = Spoken()
+    network = await begun(tmp_path, source)
+    (reader,) = network.of("said")
+    ticks = int(SUSPECT_S / TICK_S)
+    assert suspects(network, reader, [TICK_S] * (ticks - 1)) == []
+    assert suspects(network, reader, [TICK_S]) == ["out.0"]
+    assert suspects(network, reader, [TICK_S] * (ticks - 1)) == []
+    source.end()
+    await network.finish()
+
+
+async def test_a_word_in_between_ends_the_doubt(tmp_path: Path) -> None:
+    source = Spoken()
+    network = await begun(tmp_path, source)
+    (reader,) = network.of("said")
+    (writer,) = network.of("out")
+    suspects(network, reader, [SUSPECT_S - TICK_S])
+    channel = reader.neighbourhood.channel_to(writer.me)
+    assert channel.silent_s > 0
+    async with asyncio.timeout(5):
+        while channel.silent_s:  # the writer's own tick, or its answer to the reader's
+            writer.neighbourhood.channel_to(reader.me).state_soon()
+            await asyncio.sleep(0.005)
+    assert suspects(network, reader, [TICK_S]) == []
+    source.end()
+    await network.finish()

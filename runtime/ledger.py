@@ -47,6 +47,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     """Queued at the end, or sent to an instance that ended without an account."""
     balanced: bool
+    excused: bool = False
+    """It does not balance, but processes have died, and the delivery of the pipeline allows that
+    what they had in work is lost or done twice."""
     channels: int
     operators: list[Balance]
     faults: list[str]
@@ -77,11 +80,13 @@ def settle(
     edges: Iterable[tuple[str, str]],
     operators: Sequence[str],
     unaccounted: Mapping[str, Status | None] | None = None,
+    *,
+    excused: bool = False,
 ) -> Ledger:
     """The ledger of a run of `operators` joined by `edges` (upstream, downstream).
 
     `unaccounted`: ids of instances that ended without a final count, with their last status;
-    a run that has any never balances.
+    a run that has any never balances. `excused`: processes have died, and delivery is not exact.
     """
     counts = {final.id: final for final in finals}
     missing = dict(unaccounted or {})
@@ -101,6 +106,7 @@ def settle(
     rows += [status for status in missing.values() if status is not None]
     queued = sum(final.queued for final in counts.values())
     in_flight = faults.in_flight + queued
+    balanced = not (faults.lost or faults.duplicated or in_flight or missing)
     return Ledger(
         tuples_in=sum(row.tuples_in for row in rows if row.operator in sources),
         tuples_out=sum(row.tuples_out for row in rows if not downstream[row.operator]),
@@ -108,7 +114,8 @@ def settle(
         duplicated=faults.duplicated,
         dead_letters=sum(row.dead for row in rows) + sum(c.dead_upstream for c in counts.values()),
         in_flight=in_flight,
-        balanced=not (faults.lost or faults.duplicated or in_flight or missing),
+        balanced=balanced,
+        excused=excused and not balanced and not missing,
         channels=channels,
         operators=[_balance(name, counts.values()) for name in operators],
         faults=faults.words,

@@ -29,9 +29,11 @@ def summary(report: Report, dead_letters: Path) -> list[str]:
     return lines
 
 
-def verdict(ledger: Ledger, ended: str = "completed") -> str:
+def verdict(ledger: Ledger, ended: str = "completed", delivery: str = "effectively-once") -> str:
     if ledger.balanced:
         return "balanced: every tuple is accounted for"
+    if ledger.excused:
+        return f"not every tuple counts once: processes died, and {delivery} allows for that"
     if ended != "completed" and not (ledger.lost or ledger.duplicated):
         return f"not settled: the run {ended} with tuples on their way"
     wrong = [
@@ -72,7 +74,7 @@ def _ledger(report: Report) -> list[str]:
         f"ledger: {count(ledger.tuples_in)} read{speed}, {count(ledger.tuples_out)} delivered, "
         f"{plural(ledger.dead_letters, 'dead letter')}, {count(ledger.lost)} lost, "
         f"{count(ledger.duplicated)} duplicated",
-        f"        {verdict(ledger, report.ended)}",
+        f"        {verdict(ledger, report.ended, report.delivery)}",
     ]
     if report.ended != "completed":  # faults would only repeat that it was cut off
         return lines

@@ -45,7 +45,11 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
         failure_detail="" if outcome.failure is None else outcome.failure.detail,
         started_at=agent.started_at.isoformat(timespec="milliseconds"),
         ledger=settle(
-            finals, edges(pipeline.operators.values()), list(pipeline.operators), unaccounted
+            finals,
+            edges(pipeline.operators.values()),
+            list(pipeline.operators),
+            unaccounted,
+            excused=pipeline.delivery != "effectively-once" and any(recorder.deaths.values()),
         ),
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
         events=list(recorder.events),
@@ -54,6 +58,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
         dead_reasons=dict(sum((Counter(f.dead_reasons) for f in finals), Counter())),
         sample_period_s=recorder.period_s,
         seed=agent.seed,
+        delivery=pipeline.delivery,
     )
 
 

@@ -268,3 +268,18 @@ def test_faults_in_words_are_bounded_and_counts_are_not() -> None:
     found = ledger(finals)
     assert len(found.faults) <= 100
     assert found.lost == pytest.approx(500, abs=12)
+
+
+def test_what_a_death_loses_is_excused_only_where_delivery_allows_it() -> None:
+    finals = [
+        FinalCount(id="a.0", operator="a", tuples_in=3, processed=3, tuples_out=3, sent={"b.0": 3}),
+        FinalCount(
+            id="b.0", operator="b", tuples_in=2, processed=2, tuples_out=2, received={"a.0": 2}
+        ),
+    ]
+    strict = settle(finals, [("a", "b")], ["a", "b"])
+    excused = settle(finals, [("a", "b")], ["a", "b"], excused=True)
+    assert (strict.lost, strict.balanced, strict.excused) == (1, False, False)
+    assert (excused.lost, excused.balanced, excused.excused) == (1, False, True)
+    missing = settle(finals[:1], [("a", "b")], ["a", "b"], {"b.0": None}, excused=True)
+    assert not missing.excused

@@ -170,8 +170,6 @@ class Operator:
     """How tuples get their keys, by upstream operator; empty unless `keyed`."""
     timing: EventTime | None = None
     """How its instances read event time from the results that they emit, if they do."""
-    durable: Durable = "process"
-    """What its instances keep over a death; see `Pipeline.durable`."""
 
     @property
     def can_scale(self) -> bool:
@@ -194,6 +192,9 @@ class Pipeline:
     `delivery`: what becomes of tuples when processes die. "effectively-once": each counts once, in
     the state of keys and at sinks that can tell. "at-least-once": none is lost, some may count
     twice. "at-most-once": what a process had in work dies with it, and none counts twice.
+    `durable`: what instances outlive, for all operators or by their names. "process" (where nothing
+    is said): the death of any process; journals are written. "power": also of the host; they are on
+    the disk before anything leaves an instance, which costs a few milliseconds each time.
     """
 
     name: str
@@ -201,6 +202,7 @@ class Pipeline:
     operators: dict[OperatorName, Operator] = field(default_factory=dict)
     groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
     delivery: Delivery = field(default="effectively-once", kw_only=True)
+    durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
@@ -214,6 +216,13 @@ class Pipeline:
                 f"pipeline {self.name!r}: delivery must be one of {', '.join(DELIVERIES)}, "
                 f"got {self.delivery!r}"
             )
+        kinds = [self.durable] if isinstance(self.durable, str) else self.durable.values()
+        for kind in kinds:
+            if kind not in DURABLES:
+                raise PipelineError(
+                    f"pipeline {self.name!r}: durable must be one of {', '.join(DURABLES)}, "
+                    f"got {kind!r}"
+                )
 
     def source(self, name: str, source: Source, *, scale: Scale | None = None) -> Stream:
         """Where tuples come from. Raises `PipelineError` if `source` cannot be split to scale."""
@@ -236,6 +245,12 @@ class Pipeline:
         names = dict.fromkeys(n for s in streams for n in s.operators)
         return Stream(self, tuple(names))
 
+    def durable_of(self, operator: str) -> Durable:
+        """What the instances of an operator outlive."""
+        if isinstance(self.durable, str):
+            return self.durable
+        return self.durable.get(operator, "process")
+
     @property
     def dead_letters_path(self) -> Path:
         return Path(self.dead_letters or f"{self.name}.dead.jsonl")
@@ -248,6 +263,8 @@ class Pipeline:
         """Raise `PipelineError` unless every stream starts at a source and ends at a sink."""
         if not self.operators:
             raise PipelineError(f"pipeline {self.name!r} has no operators: begin with .source(...)")
+        for name in () if isinstance(self.durable, str) else self.durable:
+            self._known(name)
         used = {u for o in self.operators.values() for u in o.upstream}
         for operator in self.operators.values():
             if operator.sink is None and operator.name not in used:

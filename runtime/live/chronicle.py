@@ -215,4 +215,4 @@ class Chronicle:
 
 def outlives_power(pipeline: Pipeline) -> bool:
     """Whether an operator asks for it; then the agent must remember what that one knows."""
-    return any(o.durable == "power" for o in pipeline.operators.values())
+    return any(pipeline.durable_of(name) == "power" for name in pipeline.operators)

@@ -136,7 +136,7 @@ def _wire(home: Home, instance: Instance) -> None:
 
 
 def _context(task: Assign, me: InstanceId, pipeline: Pipeline) -> RunContext:
-    durable = pipeline.operators[me.operator].durable
+    durable = pipeline.durable_of(me.operator)
     return RunContext(
         pipeline=task.pipeline,
         operator=me.operator,

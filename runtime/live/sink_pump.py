@@ -7,8 +7,10 @@ after a death it may get the last ones twice.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.ends import DeadLetter, ExactWriter
@@ -62,6 +64,29 @@ class SinkEnd:
         self._account(tuples, refused, born)
         return len(refused)
 
+    @property
+    def gather(self) -> tuple[int, float] | None:
+        """How many tuples to write at once, or after how many seconds those that there are."""
+        return self._writer.gather if isinstance(self._writer, ExactWriter) else None
+
+    async def take(self, tuples: list[Any], born: float, taken: Callable[[int], None]) -> None:
+        """Write tuples; `taken` is told how many of them are refused, in the turn to which that
+        belongs, and the results with it."""
+        if self._puts is None:
+            refused, _ = await self.write(tuples, born)
+            taken(refused)
+            return
+        assert isinstance(self._writer, ExactWriter)
+        self.committed = False
+        if self._writer.gather is None:
+            data, letters = self._writer.stage(tuples)
+        else:  # so many that others would have to wait
+            data, letters = await asyncio.to_thread(self._writer.stage, tuples)
+        self._puts.add(data)
+        self._account(tuples, letters, born)
+        taken(len(letters))
+        await self.put()
+
     async def put(self) -> float:
         """Put at the target what is staged; how long that took, in seconds."""
         began = now()
@@ -99,42 +124,73 @@ class SinkEnd:
 
 
 class SinkPump(QueuePump):
+    """A writer for whom tuples are to be gathered gets many at a time. Until then they are not
+    worked off: their senders keep them, and repeat them after a death."""
+
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self._end = SinkEnd(instance)
+        self._gathered: list[tuple[Queued, list[Any]]] = []
+        self._rows = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = False
 
     @property
     def drained(self) -> bool:
-        return super().drained and self._end.committed
+        return super().drained and self._end.committed and not self._gathered
 
     async def work(self) -> None:
         await self._end.put()
         await super().work()
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
-        if self._end.is_exact:
-            began = now()
-            refused = self._end.stage(tuples, item.born)
-            self._taken(item, len(tuples), refused)
-            await self._end.put()
-            seconds = now() - began
-        else:
-            refused, seconds = await self._end.write(tuples, item.born)
-            self._taken(item, len(tuples), refused)
-        self.instance.scaling.meter.processed(len(tuples), seconds)
+        self._gathered.append((item, tuples))
+        self._rows += len(tuples)
+        gather = self._end.gather
+        if gather is None or self._rows >= gather[0]:
+            await self._write()
+        elif self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(gather[1], self._time_is_up)
         self.instance.intake.done(item)
 
-    def _taken(self, item: Queued, tuples: int, refused: int) -> None:
+    def _time_is_up(self) -> None:
+        self._due = True
+        self.instance.intake.wake()
+
+    async def before_next(self) -> None:
+        if self._due:
+            await self._write()
+
+    async def _write(self) -> None:
+        """Write what is gathered, if anything."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._due = None, False
+        gathered, self._gathered, self._rows = self._gathered, [], 0
+        if not gathered:
+            return
+        began = now()
+        tuples = gathered[0][1] if len(gathered) == 1 else [t for _, ts in gathered for t in ts]
+        await self._end.take(tuples, gathered[0][0].born, lambda n: self._taken(gathered, n))
+        self.instance.scaling.meter.processed(len(tuples), now() - began)
+
+    def _taken(self, gathered: list[tuple[Queued, list[Any]]], refused: int) -> None:
         counts = self.instance.counts
-        counts.tuples_in += tuples
         counts.dead += refused
-        counts.processed += tuples - refused
-        self._advance(item, tuples, last=True)
+        counts.processed -= refused
+        for item, tuples in gathered:
+            counts.tuples_in += len(tuples)
+            counts.processed += len(tuples)
+            self._advance(item, len(tuples), last=True)
 
     async def commit(self) -> None:
+        await self._write()
         await self._end.commit()
 
     async def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         await self._end.close()
 
     def memory(self) -> dict[str, Any]:

@@ -24,10 +24,12 @@ now = time.monotonic
 
 
 class Claimed(NamedTuple):
-    """A split, and the number of the claim that brought it; None if nothing of it remains."""
+    """A split, and the number of the claim that brought it; `rest`: what is left to read of it,
+    None if nothing is."""
 
     number: int
-    split: Split | None
+    split: Split
+    rest: Split | None
 
 
 class Released(NamedTuple):
@@ -36,6 +38,8 @@ class Released(NamedTuple):
     remainder: Split | None
     progress: float
     number: int
+    read: Split | None
+    """The split, if it was read to its end."""
 
 
 class SourcePump(Pump):
@@ -80,7 +84,7 @@ class SourcePump(Pump):
     def _position(self) -> Claimed | None:
         claimed = self._claimed
         if claimed is not None and self._reader is not None:
-            claimed = claimed._replace(split=self._reader.remainder())
+            claimed = claimed._replace(rest=self._reader.remainder())
         return claimed
 
     def _note_safe(self, position: Claimed | None) -> None:
@@ -97,10 +101,8 @@ class SourcePump(Pump):
         self._progress = memory["progress"]
 
     async def work(self) -> None:
-        home = self.instance.home
         if self._released is not None:
-            home.release(*self._released)
-            self._untold = False
+            self._tell(self._released)
         if self._stopped:
             return await self._stop_at_once()
         self._reading = asyncio.current_task()
@@ -120,7 +122,7 @@ class SourcePump(Pump):
     async def _stop_at_once(self) -> None:
         """It was told so before it began, or in an earlier life."""
         if self._claimed is not None:
-            await self._release(self._claimed.split)
+            await self._release(self._claimed.rest)
         if self.instance.context.life == 1:
             self.end_input()
         self.instance.note_outbox()
@@ -130,7 +132,7 @@ class SourcePump(Pump):
         if self._claimed is None:
             home = self.instance.home
             split = await home.claim()
-            self._claimed = None if split is None else Claimed(home.claim_number, split)
+            self._claimed = None if split is None else Claimed(home.claim_number, split, split)
             self._safe = self._claimed
             self._progress = 0.0
         return self._claimed
@@ -139,10 +141,10 @@ class SourcePump(Pump):
         """Read one split; give back what is not read if stopped before its end."""
         source = self.instance.operator.source
         assert source is not None
-        if claimed.split is None:
+        if claimed.rest is None:
             return await self._release(None)
-        self._reader = reader = source.open(claimed.split, self.instance.context)
-        remainder: Split | None = claimed.split
+        self._reader = reader = source.open(claimed.rest, self.instance.context)
+        remainder: Split | None = claimed.rest
         try:
             while (progress := await self._read_chunk(reader)) is not None:
                 self._progress += progress
@@ -152,21 +154,29 @@ class SourcePump(Pump):
             raise
         finally:
             self._reader = None
-            await self._release(remainder)
-            if remainder is None:
-                reader.done()
             reader.close()
+            await self._release(remainder, reader)
 
-    async def _release(self, remainder: Split | None) -> None:
+    async def _release(self, remainder: Split | None, reader: Reader | None = None) -> None:
         """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
         assert self._claimed is not None
         if self._lags:
             await self._all_safe()
-        released = self._released = Released(remainder, self._progress, self._claimed.number)
+        number, whole, _ = self._claimed
+        read = whole if remainder is None else None
+        released = self._released = Released(remainder, self._progress, number, read)
         self._claimed, self._safe, self._untold = None, None, True
         if self.instance.turns is not None:
             await self.instance.turns.committed()
-        self.instance.home.release(*released)
+        self._tell(released, reader)
+
+    def _tell(self, released: Released, reader: Reader | None = None) -> None:
+        """It is recorded: let everybody know, the source too, which may tidy up now."""
+        source = self.instance.operator.source
+        assert source is not None
+        if released.read is not None:
+            (reader or source.open(released.read, self.instance.context)).done()
+        self.instance.home.release(released.remainder, released.progress, released.number)
         self._untold = False
 
     async def _all_safe(self) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Stream
+from anabranch.runtime.sinks import discard
 from anabranch.runtime.sources import items
 
 
@@ -59,3 +60,23 @@ def test_pauses_of_retries_are_numbers() -> None:
 def test_only_streams_are_merged() -> None:
     with pytest.raises(PipelineError, match="merge: expected streams, got 5"):
         numbers().merge(5)  # type: ignore[arg-type]
+
+
+def test_durability_is_chosen_for_all_operators_or_by_name() -> None:
+    for durable, expected in (("power", "power"), ({"a": "power"}, "process")):
+        pipeline = Pipeline("p", durable=durable)  # type: ignore[arg-type]
+        pipeline.source("a", items([1])).sink("b", discard())
+        pipeline.validate()
+        assert pipeline.durable_of("a") == "power"
+        assert pipeline.durable_of("b") == expected
+
+
+def test_unknown_promises_are_refused_with_what_is_known() -> None:
+    with pytest.raises(PipelineError, match="delivery must be one of effectively-once, at-least"):
+        Pipeline("p", delivery="exactly-once")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="durable must be one of process, power, got 'disk'"):
+        Pipeline("p", durable={"a": "disk"})  # type: ignore[dict-item]
+    pipeline = Pipeline("p", durable={"conut": "power"})
+    pipeline.source("count", items([1])).sink("b", discard())
+    with pytest.raises(PipelineError, match="did you mean 'count'"):
+        pipeline.validate()

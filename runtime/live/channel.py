@@ -306,6 +306,8 @@ class Channel:
         while self.settled in self._ahead:
             self._ahead.discard(self.settled)
             self.settled += 1
+        # What an earlier life has settled ahead may still be on its way here again.
+        self.session.expected = max(self.session.expected, self.settled)
         self._keeper.touch(self)
         if self._wire is not None:
             self._state_later(soon=False)

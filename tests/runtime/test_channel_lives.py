@@ -1,0 +1,76 @@
+"""One end of a channel dies: what it had settled is not handled again in its next life."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.protocol import messages
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live import frames
+from anabranch.runtime.live.channel import Channel, Row
+from anabranch.runtime.live.frames import Pieces
+from tests.runtime.test_channels import Listener
+
+UP = InstanceId(OperatorName("up"), 0)
+BATCH = frames.batch_frame(1, 3, 1, 0, 0.0, b"abc")
+MESSAGE = frames.message_frame(2, "up#1", messages.EosAck(), {}, 0.0)
+
+
+class Kept:
+    keeps_batches = True
+
+    def touch(self, channel: Channel) -> None: ...
+
+
+class Worker(Listener):
+    """Batches wait until the test settles them."""
+
+    def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
+        self.payloads.append(payload)
+
+
+def fields_of(pieces: Pieces) -> list[Any]:
+    (body,) = frames.FrameReader(2**20).feed(b"".join(pieces))
+    return frames.read(body)
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+@pytest.fixture
+def channel(worker: Worker) -> Channel:
+    """Its message 2 was handled and settled in an earlier life, the batch 1 before it was not."""
+    made = Channel(UP, dialing=False, user=worker, limits=Limits(), keeper=Kept())
+    made.restore(Row(1, 1, 1, (-2,), (0, 0), 0, 0, 0, 0, 0, 1), [])
+    return made
+
+
+async def test_a_settled_message_is_not_handled_again_if_it_comes_after_the_batch_is_worked_off(
+    worker: Worker, channel: Channel
+) -> None:
+    channel.receive(fields_of(BATCH))
+    channel.settle(1, 3, 3)
+    channel.receive(fields_of(MESSAGE))
+    assert (worker.payloads, worker.messages) == ([b"abc"], [])
+    assert channel.row.handled == ()
+
+
+async def test_a_settled_message_is_not_handled_again_if_it_comes_before_the_batch_is_worked_off(
+    worker: Worker, channel: Channel
+) -> None:
+    channel.receive(fields_of(BATCH))
+    channel.receive(fields_of(MESSAGE))
+    channel.settle(1, 3, 3)
+    assert (worker.payloads, worker.messages) == ([b"abc"], [])
+    assert (channel.settled, channel.row.handled) == (3, ())
+
+
+async def test_nobody_is_asked_to_repeat_what_was_acknowledged(channel: Channel) -> None:
+    channel.receive(fields_of(BATCH))
+    channel.settle(1, 3, 3)
+    assert channel.session.expected >= channel.acknowledged == 3

@@ -58,6 +58,8 @@ class SourcePump(Pump):
         self._released: Released | None = None
         self._untold = False
         """Whether the end of a claim is to be told, for the first time or again."""
+        self._releasing = False
+        """Whether it is about to tell the end of a claim, which nothing may keep it from."""
         self._progress = 0.0
 
     @property
@@ -66,7 +68,7 @@ class SourcePump(Pump):
 
     def stop(self) -> None:
         self._stopped = True
-        if self._reading is not None:
+        if self._reading is not None and not self._releasing:
             self._reading.cancel()
 
     def end_input(self) -> None:
@@ -107,7 +109,7 @@ class SourcePump(Pump):
             return await self._stop_at_once()
         self._reading = asyncio.current_task()
         try:
-            while (claimed := await self._next_claim()) is not None:
+            while not self._stopped and (claimed := await self._next_claim()) is not None:
                 await self._read(claimed)
         except asyncio.CancelledError:
             if not self._stopped:
@@ -160,6 +162,7 @@ class SourcePump(Pump):
     async def _release(self, remainder: Split | None, reader: Reader | None = None) -> None:
         """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
         assert self._claimed is not None
+        self._releasing = True
         if self._lags:
             await self._all_safe()
         number, whole, _ = self._claimed
@@ -169,6 +172,7 @@ class SourcePump(Pump):
         if self.instance.turns is not None:
             await self.instance.turns.committed()
         self._tell(released, reader)
+        self._releasing = False
 
     def _tell(self, released: Released, reader: Reader | None = None) -> None:
         """It is recorded: let everybody know, the source too, which may tidy up now."""

@@ -24,6 +24,7 @@ from tests.runtime.fake_instance import Endless, three_operators
 from tests.runtime.faulty import Refusing
 from tests.runtime.network import Network
 from tests.runtime.processes import LINUX
+from tests.runtime.test_instances import Numbers
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="what a file is called is read from /proc")
 
@@ -226,3 +227,23 @@ def test_an_agent_that_cannot_write_says_nothing_that_is_not_written_until_it_ca
     until(lambda: events(run, "resumed"))
     run.end_input()
     assert finish(run).ok
+
+
+async def test_an_input_that_ends_while_the_end_of_a_part_waits_for_room_is_ended_all_the_same(
+    tmp_path: Path, refusing: Refusing
+) -> None:
+    out, pipeline = tmp_path / "out.jsonl", ab.Pipeline("chain")
+    pipeline.source("numbers", Numbers(100_000, size=50)).sink("out", ab.jsonl(out))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (source,) = network.of("numbers")
+    await network.until(lambda: source.counts.processed > 1_000)
+    refusing.refuse(errno.ENOSPC, "numbers.0.journal")
+    await network.until(lambda: refusing.refused > 3)
+    for _ in range(2):  # as the agent and a decision may both want it
+        source.end_input()
+        await asyncio.sleep(0.01)
+    refusing.refuse(0)
+    await network.finish()
+    assert found(out) == Counter(range(source.counts.processed))
+    assert network.unbalanced() == []

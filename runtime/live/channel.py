@@ -61,7 +61,7 @@ class Keeper(Protocol):
 
     keeps_batches: bool
 
-    def touch(self, channel: Channel) -> None: ...
+    def touch(self, channel: Channel, *, now: bool = False) -> None: ...
 
 
 class ChannelUser(Protocol):
@@ -134,8 +134,9 @@ class Channel:
         """Whether batches were lost at this end, so that what is under way must be counted anew."""
         self._recorded = 0
         """How many of them are in the journal."""
-        self._owes_state = False
-        self._state_frame: Pieces | None = None
+        self._safe = 1
+        """Number of the first frame that is not settled in the journal."""
+        self._safe_soon = 1
         self._limits = limits
         self._user = user
         self._wire: Wire | None = None
@@ -214,7 +215,7 @@ class Channel:
         self.session.send(pieces)
         if self._keeper is not None:
             self._fresh.append(pieces)
-            self._keeper.touch(self)
+            self._keeper.touch(self, now=True)
         elif self._wire is not None:
             self._wire.write(pieces)
 
@@ -230,12 +231,7 @@ class Channel:
         if self._state_timer is not None:
             self._state_timer.cancel()
             self._state_timer = None
-        if self.ended:
-            return
-        if self._keeper is not None:
-            self._owes_state = True
-            self._keeper.touch(self)
-        elif self._wire is not None:
+        if self._wire is not None and not self.ended:
             self._wire.write(self._state())
 
     def _state(self) -> Pieces:
@@ -282,7 +278,7 @@ class Channel:
     @property
     def acknowledged(self) -> int:
         """Every frame below this number may be forgotten by the peer."""
-        return self.session.expected if self._keeper is None else self.settled
+        return self.session.expected if self._keeper is None else self._safe
 
     @property
     def number(self) -> int:
@@ -309,8 +305,6 @@ class Channel:
         # What an earlier life has settled ahead may still be on its way here again.
         self.session.expected = max(self.session.expected, self.settled)
         self._keeper.touch(self)
-        if self._wire is not None:
-            self._state_later(soon=False)
         if repeated:
             self._user.note_settled()
 
@@ -343,9 +337,7 @@ class Channel:
         new = list(self._fresh)[self._recorded :]
         self._recorded = len(self._fresh)
         first = self.session.next_number - len(new)
-        if self._owes_state and self._wire is not None:
-            self._state_frame = self._state()
-        self._owes_state = False
+        self._safe_soon = self.settled
         return self._to_keep(new, first)
 
     def kept(self) -> list[tuple[int, Pieces]]:
@@ -367,13 +359,15 @@ class Channel:
             if wire is not None:
                 wire.write(pieces)
         self._recorded = 0
-        if self._state_frame is not None and wire is not None:
-            wire.write(self._state_frame)
-        self._state_frame = None
+        if self._safe_soon > self._safe:
+            self._safe = self._safe_soon
+            if wire is not None:
+                self._state_later(soon=False)
 
     def restore(self, row: Row, kept: list[Pieces]) -> None:
         """Be what this channel was in an earlier life of this end."""
         self.session.restore(row.settled, row.next_number, kept)
+        self._safe = self._safe_soon = row.settled
         self.settled, self.partial, self.peer_life = row.settled, row.partial, row.peer_life
         self._handled = {n for n in row.handled if n > 0}
         self._ahead = {-n for n in row.handled if n < 0}

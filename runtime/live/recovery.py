@@ -51,9 +51,9 @@ class Past:
                     index, number, at, n = rest
                     self.channels[index].frames[number] = tuple(record.pieces[at : at + n])
                 case "row":
-                    index, row = rest
+                    index, values = rest
                     channel = self.channels[index]
-                    channel.row = row
+                    channel.row = row = Row(*values)
                     for number in [n for n in channel.frames if n < row.first_kept]:
                         del channel.frames[number]
                 case "part":

@@ -98,6 +98,9 @@ class SinkEnd:
         """Write tuples; how many were refused, and how many seconds it took. Other sinks."""
         began = now()
         self.committed = False
+        instance = self._instance
+        if instance.promise.loses and instance.turns is not None:
+            await instance.turns.committed()  # that it has come in: it may not come again
         if isinstance(self._writer, ExactWriter):
             data, refused = self._writer.stage(tuples)
             put = functools.partial(self._writer.put_next, data)

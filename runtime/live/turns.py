@@ -24,6 +24,9 @@ from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.journal import DRAWN, Entry, Journal, Record
 from anabranch.runtime.live.patience import Patience, describe_refusal
 
+LATER_S = 0.01
+"""How long what nobody waits for may wait for company: a commit costs the same for much as for
+little."""
 Part = Callable[[], Any]
 Pictures = Callable[[], Iterator[tuple[str, bytes]]]
 _DRAWN = DRAWN[0], b""
@@ -64,6 +67,8 @@ class Turns:
         self._soon: asyncio.Handle | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._dirty = False
+        self._hurry = False
+        self._is_later = False
         self._after: list[asyncio.Future[None]] = []
         self._next_index = 0
         self.closed = False
@@ -76,12 +81,13 @@ class Turns:
         """Something that is written as a whole when it is not equal to what was written last."""
         self._parts[name] = value
 
-    def touch(self, channel: Channel) -> None:
-        """There is news of a channel. One that is closed must not be written down again."""
+    def touch(self, channel: Channel, *, now: bool = False) -> None:
+        """There is news of a channel; `now`: somebody waits for it. One that is closed must not be
+        written down again."""
         if channel.ended:
             return
         self._touched[channel] = None
-        self.want()
+        self.want(now=now)
 
     def adopt(self, channel: Channel) -> None:
         """A channel of an earlier life, which the next picture has to show."""
@@ -116,26 +122,38 @@ class Turns:
             self._entries.append(("dropped", kind, number))
             self.want()
 
-    def want(self) -> None:
-        """Have a commit soon."""
+    def want(self, *, now: bool = False) -> None:
+        """Have a commit: in a moment, together with others, or `now`, because something waits."""
         self._dirty = True
-        if self._begun and self._soon is None and self._pausing is None and not self.closed:
-            self._soon = asyncio.get_running_loop().call_soon(self._commit)
+        self._hurry = self._hurry or now
+        if not self._begun or self._pausing is not None or self.closed:
+            return
+        if self._hurry and self._is_later:
+            assert self._soon is not None
+            self._soon.cancel()
+            self._soon = None
+        if self._soon is None:
+            loop = asyncio.get_running_loop()
+            self._is_later = not self._hurry
+            if self._is_later:
+                self._soon = loop.call_later(LATER_S, self._commit)
+            else:
+                self._soon = loop.call_soon(self._commit)
 
     async def committed(self) -> None:
         """Return when everything that has happened so far is safe, and sent."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._after.append(done)
-        self.want()
+        self.want(now=True)
         await done
 
     # -- the commit ----------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        self._soon = None
+        self._soon, self._is_later = None, False
         if self.closed or self._pausing is not None:
             return
-        self._dirty = False
+        self._dirty = self._hurry = False
         try:
             self._commit_turn()
         except Exception as error:
@@ -221,7 +239,7 @@ class Turns:
             for number, frame in channel.record():
                 entries.append(("frame", index, number, len(pieces), len(frame)))
                 pieces.extend(frame)
-            entries.append(("row", index, channel.row))
+            entries.append(("row", index, tuple(channel.row)))
         for name, part in self._parts.items():
             value = part()
             if name not in self._written or self._written[name] != value:
@@ -241,7 +259,7 @@ class Turns:
             for number, frame in channel.kept():
                 entries.append(("frame", index, number, len(pieces), len(frame)))
                 pieces.extend(frame)
-            entries.append(("row", index, channel.row))
+            entries.append(("row", index, tuple(channel.row)))
         for name, part in self._parts.items():
             value = self._written[name] = part()
             entries.append(("part", name, value))

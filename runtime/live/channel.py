@@ -123,6 +123,8 @@ class Channel:
         """Of which frame a part is done, and how many of its tuples."""
         self.tuples_settled = 0
         self.bytes_settled = 0
+        self.awaited = 0
+        """Number behind the last frame whose end others may wait for, to have their turn."""
         self._repeated_to = 0
         self._ahead: set[int] = set()
         self._handled: set[int] = set()
@@ -298,7 +300,7 @@ class Channel:
         self.bytes_settled += size_bytes
         self._handled.discard(number)
         self._ahead.add(number)
-        repeated = self.repeats
+        repeated = self.repeats or number < self.awaited
         while self.settled in self._ahead:
             self._ahead.discard(self.settled)
             self.settled += 1

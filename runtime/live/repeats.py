@@ -10,6 +10,7 @@ first mark is worked off before anything behind it, and so on.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -47,6 +48,9 @@ class Repeats:
     def remember(self, marks: Iterable[Mark]) -> None:
         self._marks.extend(marks)
         self._stages.extend(self._marks)
+        for peer, end in itertools.chain.from_iterable(self._stages):
+            if (channel := self._channel_of(peer)) is not None:
+                channel.awaited = max(channel.awaited, end)
 
     @property
     def are_over(self) -> bool:

@@ -12,6 +12,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import Channel, Row
 from anabranch.runtime.live.frames import Pieces
+from anabranch.runtime.live.repeats import Repeats
 from tests.runtime.test_channels import Listener
 
 UP = InstanceId(OperatorName("up"), 0)
@@ -27,6 +28,13 @@ class Kept:
 
 class Worker(Listener):
     """Batches wait until the test settles them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told_settled = 0
+
+    def note_settled(self) -> None:
+        self.told_settled += 1
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
         self.payloads.append(payload)
@@ -78,3 +86,16 @@ async def test_nobody_is_asked_to_repeat_what_was_acknowledged(channel: Channel)
     assert channel.acknowledged == 1
     channel.flush()
     assert channel.session.expected >= channel.acknowledged == 3
+
+
+async def test_who_waits_for_its_turn_is_told_whenever_what_comes_before_it_is_worked_off(
+    worker: Worker,
+) -> None:
+    channel = Channel(UP, dialing=False, user=worker, limits=Limits(), keeper=Kept())
+    repeats = Repeats({UP: channel}.get)
+    repeats.remember([((UP, 2),)])
+    channel.receive(fields_of(BATCH))
+    assert not repeats.are_over
+    channel.settle(1, 3, 3)
+    assert worker.told_settled == 1
+    assert repeats.are_over

@@ -121,6 +121,8 @@ class Encoder:
     def _add(self, tuples: Sequence[Any], result: Encoded) -> None:
         try:
             data = self.encode(tuples)
+        except MemoryError:  # of this process, not of the tuples
+            raise
         except Exception:
             return self._add_the_sound(tuples, result)
         limits, count, size = self._limits, len(tuples), len(data)
@@ -141,6 +143,8 @@ class Encoder:
         for one in tuples:
             try:
                 pickle.dumps([one], 5)
+            except MemoryError:
+                raise
             except Exception as error:
                 reason = f"cannot be sent to another process: {describe(error)}"
                 result.dead.append(DeadLetter(reason, one))
@@ -155,7 +159,7 @@ class Encoder:
 
 
 def decode(data: bytes | memoryview) -> list[Any]:
-    """The tuples of a batch; raises `PayloadError`. See the module for who may be trusted.
+    """The tuples of a batch; raises `PayloadError`, and `MemoryError` as it is. See the module for who may be trusted.
 
     If it raises, `anabranch.runtime.salvage.salvage` gets the sound tuples out of the batch.
     """
@@ -164,6 +168,8 @@ def decode(data: bytes | memoryview) -> list[Any]:
             tuples = pickle.loads(data)
         else:
             tuples = msgpack.unpackb(data, strict_map_key=False)
+    except MemoryError:  # of this process, not of the batch
+        raise
     except Exception as error:
         raise PayloadError(f"a batch cannot be decoded: {describe(error)}") from error
     if type(tuples) is not list:

@@ -24,7 +24,8 @@ _UNREADABLE = "it arrived, but cannot be read here"
 
 
 def decode_batch(data: bytes | memoryview, count: int) -> tuple[list[Any], list[DeadLetter]]:
-    """The `count` tuples of a batch; those that cannot be read as dead letters. Never raises."""
+    """The `count` tuples of a batch; those that cannot be read as dead letters. Raises nothing
+    but `MemoryError`."""
     letters: list[DeadLetter] = []
     why = ""
     try:

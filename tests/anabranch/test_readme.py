@@ -1,8 +1,14 @@
-"""The README's examples of state by key do what is said there."""
+"""What the README shows of state by key, and of what outlives its processes, does what is said."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
+import subprocess
+import sys
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +16,28 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
+from anabranch.runtime.graph import DELIVERIES
+from tests.runtime.agent_runs import until
 
 README = Path(__file__).resolve().parents[2] / "README.md"
+BY_KEY, BREAKS = "State by key", "When things break"
+COMMAND = [sys.executable, "-m", "anabranch.cli"]
+TIMEOUT_S = 60
+CALLS = 400_000
 
 
-def examples() -> list[str]:
-    """The Python blocks of the section, in their order."""
-    section = README.read_text().partition("## State by key")[2].partition("\n## ")[0]
-    return re.findall(r"```python\n(.*?)```", section, re.DOTALL)
+def section(title: str) -> str:
+    return README.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
 
 
-def run(number: int) -> dict[str, Any]:
+def examples(title: str = BY_KEY) -> list[str]:
+    """The Python blocks of a section, in their order."""
+    return re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
+
+
+def run(number: int, title: str = BY_KEY) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(examples()[number], f"README example {number}", "exec"), names)
+    exec(compile(examples(title)[number], f"README example {number}", "exec"), names)
     return names
 
 
@@ -56,3 +71,68 @@ def test_the_ready_pipelines_can_run(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     names = run(2)
     for name in ("words", "tops", "fits", "means"):
         names[name].validate()
+
+
+# -- when things break -----------------------------------------------------------------------------
+
+
+def call(n: int) -> dict[str, Any]:
+    return {"user": f"u{n % 100}", "cents": n % 7}
+
+
+@pytest.fixture
+def bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ab.Pipeline:
+    """The pipeline of the README, beside its input."""
+    pytest.importorskip("pyarrow", reason="the example writes Parquet files")
+    monkeypatch.chdir(tmp_path)
+    Path("bill.py").write_text(examples(BREAKS)[0])
+    Path("calls.jsonl").write_text("".join(f"{json.dumps(call(n))}\n" for n in range(CALLS)))
+    pipeline: ab.Pipeline = run(0, BREAKS)["pipeline"]
+    return pipeline
+
+
+def rows() -> Counter[tuple[str, int]]:
+    from pyarrow import parquet
+
+    tables = map(parquet.read_table, Path("totals").glob("*.parquet"))
+    return Counter((row["user"], row["cents"]) for table in tables for row in table.to_pylist())
+
+
+def expected_rows() -> Counter[tuple[str, int]]:
+    totals: defaultdict[str, int] = defaultdict(int)
+    found: Counter[tuple[str, int]] = Counter()
+    for n in range(CALLS):
+        user = call(n)["user"]
+        totals[user] += call(n)["cents"]
+        found[user, totals[user]] += 1
+    return found
+
+
+def test_the_bill_is_right_although_every_process_of_it_dies(bill: ab.Pipeline) -> None:
+    with ab.start(bill) as going:
+        for operator in ("calls", "total", "out"):
+            until(lambda: going.snapshot().operator("total").tuples_in)
+            os.kill(going.snapshot().operator(operator).members[0].pid, signal.SIGKILL)
+        report = going.wait(TIMEOUT_S)
+    assert report.ok
+    assert sum(o.deaths for o in report.operators) == 3
+    assert rows() == expected_rows()
+
+
+def test_the_bill_is_right_although_all_its_processes_die_at_once(bill: ab.Pipeline) -> None:
+    kept, resumed = re.findall(r"anabranch (run bill\.py .*?) +# (?:keep|all)", section(BREAKS))
+    with subprocess.Popen([*COMMAND, *kept.split()], stdout=subprocess.DEVNULL) as first:
+        until(lambda: [*Path("totals").glob("*.parquet")])
+        first.kill()
+    again = subprocess.run([*COMMAND, *kept.split()], capture_output=True, timeout=TIMEOUT_S)
+    assert b"go on with it with --resume" in again.stderr
+    second = subprocess.run([*COMMAND, *resumed.split()], capture_output=True, timeout=TIMEOUT_S)
+    assert second.returncode == 0, second.stderr
+    assert b"balanced: every tuple is accounted for" in second.stdout
+    assert rows() == expected_rows()
+    assert [*Path("bill.state").iterdir()] == []
+
+
+def test_every_kind_of_delivery_is_told() -> None:
+    told = re.findall(r'^\| `"(\S+)"`', section(BREAKS), re.MULTILINE)
+    assert told == [*DELIVERIES]

@@ -184,6 +184,7 @@ class Network:
             limits=self.limits,
             token=TOKEN,
             life=life,
+            durable=self.pipeline.durable_of(me.operator),
         )
         home = NetworkHome(self, me)
         instance = Instance(

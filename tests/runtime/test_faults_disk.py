@@ -8,15 +8,19 @@ import errno
 import json
 import os
 import signal
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live import patience, puts
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.failure import LifeOver
+from anabranch.runtime.live import journal, patience, puts
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.report import Event
 from tests.runtime.agent_runs import finish, start, until
@@ -247,3 +251,98 @@ async def test_an_input_that_ends_while_the_end_of_a_part_waits_for_room_is_ende
     await network.finish()
     assert found(out) == Counter(range(source.counts.processed))
     assert network.unbalanced() == []
+
+
+@asynccontextmanager
+async def lag() -> AsyncIterator[list[float]]:
+    """How late the loop is, at most: one number that grows."""
+    most = [0.0]
+
+    async def look() -> None:
+        while True:
+            due_s = time.monotonic() + 0.01
+            await asyncio.sleep(0.01)
+            most[0] = max(most[0], time.monotonic() - due_s)
+
+    looking = asyncio.create_task(look())
+    try:
+        yield most
+    finally:
+        looking.cancel()
+
+
+async def test_a_disk_that_syncs_slowly_slows_the_stream_and_neither_the_loop_nor_the_protocol(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow_s, syncs = 0.2, 0
+
+    def slowly(sync: Callable[[int], None]) -> Callable[[int], None]:
+        def slow(fd: int) -> None:
+            nonlocal syncs
+            syncs += 1
+            time.sleep(slow_s)
+            sync(fd)
+
+        return slow
+
+    monkeypatch.setattr(journal, "SEGMENT_BYTES_MIN", 4 * 1024)
+    out, pipeline = tmp_path / "out.jsonl", ab.Pipeline("chain", durable="power")
+    work = pipeline.source("numbers", Numbers(2_000)).map("work", double, scale=ab.Scale())
+    work.sink("out", ab.jsonl(out))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    await network.until(lambda: bool(found(out)))
+    for sync in ("fsync", "fdatasync"):
+        monkeypatch.setattr(os, sync, slowly(getattr(os, sync)))
+    async with lag() as most:
+        network.decide("work", "duplicate", 2)
+        began = time.monotonic()
+        await network.until(lambda: len(network.of("work")) == 3 and network.at_rest())
+        joined_s = time.monotonic() - began
+        await network.finish(timeout_s=100)
+    assert found(out) == Counter(range(0, 4_000, 2))
+    assert network.unbalanced() == []
+    assert syncs > 10
+    assert joined_s < 30 * slow_s  # each step of the protocol waits for a commit, at most for two
+    assert most[0] < slow_s / 2
+    assert any(number > 1 for me in network.instances for number, _ in segments_of(tmp_path, me))
+
+
+def segments_of(folder: Path, me: InstanceId) -> list[tuple[int, Path]]:
+    return journal.segments(folder / f"{me}.journal")
+
+
+async def test_a_disk_that_cannot_sync_ends_the_life_before_anything_unsafe_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, pipeline = tmp_path / "out.jsonl", ab.Pipeline("chain", durable={"work": "power"})
+    pipeline.source("numbers", Numbers(30_000)).map("work", double).sink("out", ab.jsonl(out))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    await network.until(lambda: bool(found(out)))
+    (work,) = network.of("work")
+
+    def fails(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", fails)
+    with pytest.raises(LifeOver, match=r"cannot sync the journal: .*work\.0\.journal'; what lies"):
+        await network.until(lambda: False)
+    before = await settled(out)
+    await asyncio.sleep(0.1)
+    assert found(out) == before  # it says nothing any more
+    monkeypatch.setattr(os, "fdatasync", real)
+    network.kill(work.me)
+    await network.revive(work.me)
+    await network.finish(timeout_s=60)
+    assert found(out) == Counter(range(0, 60_000, 2))
+
+
+async def settled(out: Path) -> Counter[int]:
+    """What is in the file when nothing more comes."""
+    before: Counter[int] | None = None
+    while before != found(out):
+        before = found(out)
+        await asyncio.sleep(0.2)
+    return found(out)

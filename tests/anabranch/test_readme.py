@@ -16,7 +16,9 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
+from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.graph import DELIVERIES
+from anabranch.runtime.live import lives, suspicion
 from tests.runtime.agent_runs import until
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -136,3 +138,12 @@ def test_the_bill_is_right_although_all_its_processes_die_at_once(bill: ab.Pipel
 def test_every_kind_of_delivery_is_told() -> None:
     told = re.findall(r'^\| `"(\S+)"`', section(BREAKS), re.MULTILINE)
     assert told == [*DELIVERIES]
+
+
+def test_bounds_that_are_told_are_those_of_the_code() -> None:
+    told = section(BREAKS)
+    first_s, last_s = DEFAULT_LIMITS.reconnect_first_s, DEFAULT_LIMITS.reconnect_max_s
+    assert f"dies {lives.RESUMES_MAX + 1} times within {lives.RESUMES_WINDOW_S:g} s" in told
+    assert f"a next life is tried for {lives.START_TRIES_S:g} s" in told
+    assert f"told after {suspicion.HANG_S:g} s" in told
+    assert f"dialled again, {first_s:g} to {last_s:g} s later" in told

@@ -82,7 +82,7 @@ def test_an_instance_that_runs_out_of_memory_is_resumed_with_that_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: int | None
 ) -> None:
     """Its next life has less to remember. If that does not help, the run fails with the reason."""
-    real = pumps.decode_batch
+    real = salvage.decode_batch
     batches = 0
 
     def decode(data: bytes, count: int) -> Any:

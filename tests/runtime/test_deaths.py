@@ -10,6 +10,7 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Network
+from tests.runtime.storms import STORIES, storm
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -44,3 +45,20 @@ async def test_a_chain_of_instances_that_die_one_by_one_loses_and_doubles_nothin
     assert found == Counter(2 * n for n in range(N))
     assert network.deaths > 3
     assert network.unbalanced() == []
+
+
+@pytest.mark.parametrize("kind", STORIES)
+async def test_a_storm_of_deaths_joins_leaves_and_moves_changes_no_result(
+    tmp_path: Path, kind: str
+) -> None:
+    network = await storm(kind, seed=5, folder=tmp_path)
+    assert network.deaths
+    assert network.notes["decided"]
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(100, 120))
+@pytest.mark.parametrize("kind", STORIES)
+async def test_no_storm_changes_a_result(tmp_path: Path, kind: str, seed: int) -> None:
+    await storm(kind, seed, tmp_path)

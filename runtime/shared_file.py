@@ -106,12 +106,13 @@ class SharedFile:
         if self._side is None:
             return 0
         with self._naming():
-            entry, row = self._side.entry(), self._side.find_row()
-            if entry is None or row == NOBODY:
+            length = self._length()
+            entry, row = self._newest(self._side, length), self._side.find_row()
+            if row == NOBODY:
                 return 0
             if entry.row != row:
                 return self._side.number(row)
-            return entry.number if self._fate(entry, self._length()) == "whole" else entry.last
+            return entry.number if self._fate(entry, length) == "whole" else entry.last
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -138,7 +139,7 @@ class SharedFile:
 
     def _append(self, side: Sidecar, number: int, data: bytes) -> None:
         length = self._length()
-        before = side.entry() or Entry(0, length, 0)
+        before = self._newest(side, length)
         row = side.own_row()
         last, length = self._settled(side, before, length, row)
         if number <= last:
@@ -158,6 +159,17 @@ class SharedFile:
                 os.ftruncate(self._fd, length)
             raise
         self._mine = entry
+
+    def _newest(self, side: Sidecar, length: int) -> Entry:
+        """The newest entry. Raises `OSError` if there may have been a newer one."""
+        entry = side.entry()
+        if entry is None:
+            return Entry(0, length, 0)
+        if entry != self._mine and entry.row != NOBODY:
+            side.number(entry.row)  # whoever it was must be known
+        if side.alone and length > entry.start + entry.length:
+            raise side.damaged()
+        return entry
 
     def _settled(self, side: Sidecar, entry: Entry, length: int, row: int) -> tuple[int, int]:
         """Deal with the newest piece. Returns the owner's last number and the file's length."""

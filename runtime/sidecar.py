@@ -2,7 +2,7 @@
 
     sidecar = entry (in two slots, `anabranch.runtime.slots`) | table
     entry   = start, length, row, last, number, tail, head
-    row     = hash of an instance's name, number of its last piece
+    row     = hash of an instance's name, number of its last piece, checksum
 
 The table lags behind the entry: a row is written when the entry of somebody else takes the place
 of that instance's. So one piece costs one small write, however many instances there were.
@@ -13,20 +13,24 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
+import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.runtime.slots import SLOTS_BYTES, read_slots, write_slot
+from anabranch.runtime.slots import SLOTS_BYTES, SlotsError, read_both, write_slot
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _ENTRY = struct.Struct("<QQqQQI")
-_ROW = struct.Struct("<16sQ8x")
-_NUMBER = struct.Struct("<Q")
+_ROW = struct.Struct("<16sQI4x")
 HEAD_BYTES = 64
 _TABLE_AT = SLOTS_BYTES
 _KEY_BYTES = 16
 
 NOBODY = -1
+
+
+class SidecarError(OSError):
+    """What was noted is not as it was noted, which no crash leaves behind."""
 
 
 class Entry(NamedTuple):
@@ -50,6 +54,8 @@ class Sidecar:
 
     def __init__(self, path: Path, owner: str, durable: bool) -> None:
         self.owner = owner
+        self.alone = False
+        """Whether nothing is known of the entry before the newest, or after it."""
         self.used = False
         """Whether something had been written to it when it was opened."""
         self._path = path
@@ -73,8 +79,12 @@ class Sidecar:
             self._fd = -1
 
     def entry(self) -> Entry | None:
-        """The newest one; None if nothing was put yet."""
-        found = read_slots(self._fd)
+        """The newest one; None if nothing was put yet. Raises `SidecarError`."""
+        try:
+            found, both = read_both(self._fd)
+        except SlotsError:
+            raise self.damaged() from None
+        self.alone = not both
         if found is None:
             return None
         sequence, body = found
@@ -86,11 +96,12 @@ class Sidecar:
         self._sync()
 
     def find_row(self) -> int:
-        """The owner's row; `NOBODY` if it has none yet."""
+        """The owner's row; `NOBODY` if it has none yet. Raises `SidecarError`."""
         if self._row == NOBODY:
             table = os.pread(self._fd, os.fstat(self._fd).st_size, _TABLE_AT)
             for at in range(0, len(table) - _ROW.size + 1, _ROW.size):
-                if table[at : at + _KEY_BYTES] == self._key:
+                row = table[at : at + _ROW.size]
+                if any(row) and self._unpacked(row)[0] == self._key:
                     self._row = at // _ROW.size
         return self._row
 
@@ -102,24 +113,42 @@ class Sidecar:
             # Zeros first: room for the entries is taken while a full disk is still harmless.
             head = b"" if row else bytes(_TABLE_AT)
             at = _TABLE_AT + row * _ROW.size - len(head)
-            os.pwrite(self._fd, head + _ROW.pack(self._key, 0), at)
+            os.pwrite(self._fd, head + _packed(self._key, 0), at)
             self._sync()
             self._row = row
         return self._row
 
     def number(self, row: int) -> int:
-        at = _TABLE_AT + row * _ROW.size + _KEY_BYTES
-        found: int = _NUMBER.unpack(os.pread(self._fd, _NUMBER.size, at))[0]
-        return found
+        """Raises `SidecarError`."""
+        return self._read(row)[1]
 
     def set_number(self, row: int, number: int) -> None:
-        at = _TABLE_AT + row * _ROW.size + _KEY_BYTES
-        os.pwrite(self._fd, _NUMBER.pack(number), at)
+        key, _ = self._read(row)
+        os.pwrite(self._fd, _packed(key, number), _TABLE_AT + row * _ROW.size)
         self._sync()
+
+    def damaged(self) -> SidecarError:
+        what = f"what the run notes beside it, in {str(self._path)!r}, is damaged; begin a new run"
+        return SidecarError(None, what)
+
+    def _read(self, row: int) -> tuple[bytes, int]:
+        return self._unpacked(os.pread(self._fd, _ROW.size, _TABLE_AT + row * _ROW.size))
+
+    def _unpacked(self, row: bytes) -> tuple[bytes, int]:
+        if len(row) < _ROW.size:
+            raise self.damaged()
+        key, number, _ = _ROW.unpack(row)
+        if row != _packed(key, number):
+            raise self.damaged()
+        return key, number
 
     def _sync(self) -> None:
         if self._durable:
             os.fsync(self._fd)
+
+
+def _packed(key: bytes, number: int) -> bytes:
+    return _ROW.pack(key, number, zlib.crc32(_ROW.pack(key, number, 0)))
 
 
 def sync_folder(folder: Path) -> None:

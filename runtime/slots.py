@@ -26,12 +26,23 @@ class SlotsError(OSError):
 
 def read_slots(fd: int) -> tuple[int, bytes] | None:
     """Sequence and body of the record at the beginning of a file; None if there is none yet."""
+    return read_both(fd)[0]
+
+
+def read_both(fd: int) -> tuple[tuple[int, bytes] | None, bool]:
+    """The same, and whether the record before it is there, too. If not, then either that one was
+    damaged later, or the next one was not written whole."""
     slots = os.pread(fd, SLOTS_BYTES, 0)
     halves = slots[:SLOT_BYTES], slots[SLOT_BYTES:]
-    found = [record for half in halves if (record := _record(half)) is not None]
+    found = sorted(record for half in halves if (record := _record(half)) is not None)
     if not found and all(map(any, halves)):
         raise SlotsError(None, "what was noted beside the results is damaged")
-    return max(found, default=None)
+    if not found:
+        return None, True
+    (sequence, _), *others = reversed(found)
+    if sequence == 1:
+        return found[-1], not any(halves[0])
+    return found[-1], [number for number, _ in others] == [sequence - 1]
 
 
 def write_slot(fd: int, sequence: int, body: bytes) -> None:

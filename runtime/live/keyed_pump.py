@@ -41,6 +41,9 @@ CHUNKS_UNDER_WAY_MAX = 64
 KEPT_TUPLES_MAX = 65_536
 """Above so many tuples of groups on the move their credit is not given back any more."""
 
+CLOCK_LOOK_S = 1.0
+"""How often the clock is looked at while a timer waits for it: somebody may set it."""
+
 RESUMING = "resuming"
 KEYED = "keyed"
 """Kind of the pieces of a journal that tell of key state."""
@@ -247,7 +250,7 @@ class KeyedPump(QueuePump):
             self._timer = None
         due = self.processor.next_due()
         if due is not None:
-            delay_s = max(0.0, due - time.time())
+            delay_s = min(CLOCK_LOOK_S, max(0.0, due - time.time()))
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_s, self.instance.intake.wake)
 

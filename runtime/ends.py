@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import errno
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,10 @@ from typing import Any
 from anabranch.protocol.limits import Limits
 
 Split = dict[str, Any]
+
+
+def _tell_nobody(_kind: str, _detail: str) -> None:
+    """Where there is no report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,9 @@ class RunContext:
     state_dir: Path | None = None
     """Folder that outlives the processes of the run; None: `run_dir` does."""
     durable: str = "process"
-    """What the operator is to survive: the death of processes, or loss of "power", or "none"."""
+    """What the operator is to survive: the death of processes, or loss of "power"."""
+    note: Callable[[str, str], None] = field(default=_tell_nobody, repr=False)
+    """Takes the kind of an event and its detail, for the report of the run."""
 
     @property
     def lasting_dir(self) -> Path:

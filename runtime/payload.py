@@ -159,7 +159,8 @@ class Encoder:
 
 
 def decode(data: bytes | memoryview) -> list[Any]:
-    """The tuples of a batch; raises `PayloadError`, and `MemoryError` as it is. See the module for who may be trusted.
+    """The tuples of a batch; raises `PayloadError`, and `MemoryError` as it is. See the module for
+    who may be trusted.
 
     If it raises, `anabranch.runtime.salvage.salvage` gets the sound tuples out of the batch.
     """

@@ -24,7 +24,6 @@ from anabranch.runtime.live.agent_journal import (
     Record,
     read_records,
 )
-from anabranch.runtime.live.patience import Patience
 from anabranch.runtime.live.resumption import picture, rebuild
 from anabranch.runtime.live.state_dir import (
     ENDS,
@@ -37,6 +36,7 @@ from anabranch.runtime.live.state_dir import (
     operators_in_words,
     version,
 )
+from anabranch.runtime.patience import Patience
 from anabranch.runtime.report import Event
 
 if TYPE_CHECKING:

@@ -43,13 +43,13 @@ from anabranch.runtime.live.listening import Listening
 from anabranch.runtime.live.memory import Memory
 from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
 from anabranch.runtime.live.outbox import Outbox
-from anabranch.runtime.live.patience import Patience
 from anabranch.runtime.live.promise import PROMISES
 from anabranch.runtime.live.pumps import Pump, make_pump
 from anabranch.runtime.live.repeats import Repeats
 from anabranch.runtime.live.safety import Safety
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.watermarks import Watermarks
+from anabranch.runtime.patience import Patience
 
 now = time.monotonic
 

@@ -70,7 +70,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             me,
             pipeline,
             home=home,
-            context=_context(task, me, pipeline),
+            context=_context(task, me, pipeline, home),
             seed=task.seed,
             scaling=task.scaling,
             heritage=task.heritage,
@@ -135,7 +135,7 @@ def _wire(home: Home, instance: Instance) -> None:
     home.on_end_input = instance.end_input
 
 
-def _context(task: Assign, me: InstanceId, pipeline: Pipeline) -> RunContext:
+def _context(task: Assign, me: InstanceId, pipeline: Pipeline, home: Home) -> RunContext:
     durable = pipeline.durable_of(me.operator)
     return RunContext(
         pipeline=task.pipeline,
@@ -149,6 +149,7 @@ def _context(task: Assign, me: InstanceId, pipeline: Pipeline) -> RunContext:
         life=task.life,
         state_dir=Path(task.state_dir) if task.state_dir else None,
         durable=durable,
+        note=home.note,
     )
 
 

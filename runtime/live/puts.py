@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.live.patience import Patience
+from anabranch.runtime.patience import Patience
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.turns import Turns

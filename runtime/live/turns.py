@@ -22,7 +22,7 @@ from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.journal import DRAWN, Entry, Journal, Record
-from anabranch.runtime.live.patience import Patience, describe_refusal
+from anabranch.runtime.patience import Patience, describe_refusal
 
 LATER_S = 0.01
 """How long what nobody waits for may wait for company: a commit costs the same for much as for

@@ -16,7 +16,8 @@ import stat
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer, passing
+from anabranch.runtime.patience import Patience
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 
 _CERTAIN_BYTES = 4096
@@ -40,7 +41,8 @@ class Stdout(Sink):
             raise OSError(errno.EBADF, "standard output is closed")
 
     def open(self, context: RunContext) -> Writer:
-        return StdoutWriter(self.fd, FORMATS[self.format])
+        patience = Patience(context.instance, context.note)
+        return StdoutWriter(self.fd, FORMATS[self.format], patience)
 
 
 def stdout(*, format: str = "text") -> Stdout:
@@ -57,7 +59,8 @@ class StdoutWriter(Writer):
     """Never blocks the loop. The descriptor is shared with other processes, so it is not made
     non-blocking; instead it is only given what it certainly takes."""
 
-    def __init__(self, fd: int, encode: Encode) -> None:
+    def __init__(self, fd: int, encode: Encode, patience: Patience) -> None:
+        self._patience = patience
         self._fd = fd
         self._encode = encode
         self._poll: select.poll | None = None
@@ -73,16 +76,35 @@ class StdoutWriter(Writer):
             if self._poll is not None and not self._poll.poll(0):
                 await self._writable()
             try:
-                written = os.write(self._fd, piece)
+                rest = rest[self._write(piece) :]
             except BlockingIOError:  # somebody else has made it non-blocking
                 await self._writable()
-                continue
-            except BrokenPipeError:
-                raise
             except OSError as error:
-                raise OSError(error.errno, f"standard output: {error.strerror}") from error
-            rest = rest[written:]
+                if not passing(error):
+                    raise
+                rest = rest[await self._write_patiently(piece, error) :]
         return dead
+
+    def _write(self, piece: memoryview) -> int:
+        try:
+            return os.write(self._fd, piece)
+        except (BlockingIOError, BrokenPipeError):
+            raise
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot write to standard output: {error.strerror}"
+            ) from error
+
+    async def _write_patiently(self, piece: memoryview, error: OSError) -> int:
+        """It goes to a file, and the disk is full."""
+        written = 0
+
+        async def again() -> None:
+            nonlocal written
+            written = self._write(piece)
+
+        await self._patience.outlast(again, error)
+        return written
 
     async def _writable(self) -> None:
         loop = asyncio.get_running_loop()

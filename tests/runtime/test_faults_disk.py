@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,18 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime import patience
 from anabranch.runtime.failure import LifeOver
-from anabranch.runtime.live import journal, patience, puts
+from anabranch.runtime.live import journal, puts
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.report import Event
+from anabranch.runtime.sinks.stdout import Stdout
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, three_operators
 from tests.runtime.faulty import Refusing
 from tests.runtime.network import Network
 from tests.runtime.processes import LINUX
+from tests.runtime.reading import context
 from tests.runtime.test_instances import Numbers
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="what a file is called is read from /proc")
@@ -349,3 +353,27 @@ async def settled(out: Path) -> Counter[int]:
         before = found(out)
         await asyncio.sleep(0.2)
     return found(out)
+
+
+async def test_standard_output_that_goes_to_a_full_disk_waits_and_says_so(
+    tmp_path: Path, refusing: Refusing, caplog: pytest.LogCaptureFixture
+) -> None:
+    notes: list[tuple[str, str]] = []
+    out = tmp_path / "stdout.txt"
+    fd = os.open(out, os.O_WRONLY | os.O_CREAT)
+    told = replace(context(), note=lambda *note: notes.append(note))
+    writer = Stdout(fd=fd).open(told)
+    await writer.write(["before"])
+    refusing.refuse(errno.ENOSPC, "stdout.txt")
+    writing = asyncio.create_task(writer.write(["during"]))
+    while refusing.refused < 3:  # noqa: ASYNC110 - nobody tells
+        await asyncio.sleep(0.01)
+    refusing.refuse(0)
+    await writing
+    refusing.refuse(errno.EPERM, "stdout.txt")
+    with pytest.raises(PermissionError, match="cannot write to standard output: Operation not"):
+        await writer.write(["never"])
+    os.close(fd)
+    assert out.read_text() == "before\nduring\n"
+    assert [kind for kind, _ in notes] == ["waits", "goes on"]
+    assert "cannot write to standard output: No space left on device; the stream" in caplog.text

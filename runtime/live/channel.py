@@ -294,7 +294,7 @@ class Channel:
 
     def settle(self, number: int, tuples: int = 0, size_bytes: int = 0) -> None:
         """Everything is done that this frame asks for; `tuples`, `size_bytes`: of a batch."""
-        if self._keeper is None or self.ended:
+        if self._keeper is None or self.ended or number < self.settled:
             return
         self.tuples_settled += tuples
         self.bytes_settled += size_bytes
@@ -395,12 +395,12 @@ class Channel:
 
     def _is_new(self, number: int) -> bool:
         """Whether a frame is the next one, and nobody has settled it before."""
-        expected = self.session.expected
+        expected, had = self.session.expected, number in self._ahead
         if not self.session.receive(number):
             return False
         for lost in range(expected, number):  # with an earlier life of the peer
             self.settle(lost)
-        if number in self._ahead:
+        if had:
             self.settle(number)
             return False
         return True

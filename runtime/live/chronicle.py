@@ -33,6 +33,7 @@ from anabranch.runtime.live.state_dir import (
     RunFile,
     StateDir,
     gone_inputs,
+    durability,
     operators_in_words,
     version,
 )
@@ -96,6 +97,7 @@ class Chronicle:
                 operators=operators_in_words(self._agent.pipeline),
                 groups=self._agent.pipeline.groups,
                 delivery=orders.delivery,
+                durable=durability(self._agent.pipeline),
                 token=orders.token,
                 limits=asdict(orders.limits),
                 seed=orders.seed,

@@ -54,6 +54,8 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """By name: what it is and where its input comes from, in words."""
     groups: int
     delivery: str
+    durable: dict[str, str] = {}
+    """By operator: what its instances outlive; their journals are written accordingly."""
     token: bytes
     limits: dict[str, Any]
     seed: int
@@ -219,8 +221,19 @@ def _changes(run: RunFile, pipeline: Pipeline) -> Iterator[str]:
             yield f"operator {name!r} was {before} and is {after}"
     if list(run.operators) != list(now) and run.operators == now:
         yield f"the order was {', '.join(run.operators)} and is {', '.join(now)}"
+    if run.delivery != pipeline.delivery:
+        yield f"delivery was {run.delivery} and is {pipeline.delivery}"
+    for name in now.keys() & run.operators.keys():
+        was, durable = run.durable.get(name, "process"), pipeline.durable_of(name)
+        if was != durable:
+            yield f"operator {name!r} was durable to {was} and is to {durable}"
     if run.groups != pipeline.groups:
         yield f"there were {run.groups} key groups and are {pipeline.groups}"
+
+
+def durability(pipeline: Pipeline) -> dict[str, str]:
+    """What the instances of each operator outlive."""
+    return {name: pipeline.durable_of(name) for name in pipeline.operators}
 
 
 def _in_words(operator: Operator) -> str:

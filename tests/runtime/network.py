@@ -18,6 +18,7 @@ from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.invariants import broken_in
 from anabranch.protocol.limits import Limits
+from anabranch.protocol.messages import Ids
 from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
 from anabranch.runtime.graph import Pipeline
@@ -110,6 +111,7 @@ class Network:
         self._holding: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._addresses: dict[InstanceId, str] = {}
+        self._genesis: dict[InstanceId, tuple[Ids, Ids, list[InstanceId]]] = {}
 
     # -- what instances ask for ------------------------------------------------------------
 
@@ -201,6 +203,8 @@ class Network:
         self._addresses[me] = address
         instance.resume()
         self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))
+        if me in self._genesis and isinstance(instance.core.state, Idle):
+            self._found(me)
 
     def kill(self, me: InstanceId) -> None:
         """Let an instance die where it stands; it does not come back before `revive`."""
@@ -277,8 +281,13 @@ class Network:
             succs = frozenset(x for o in topology.downstream(name) for x in members[o])
             preds = frozenset(x for o in topology.upstream(name) for x in members[o])
             for me in ids:
-                self.instances[me].learn(self._addresses)
-                self.instances[me].found(succs, preds, ids, keeper=me.number == 0)
+                self._genesis[me] = succs, preds, ids
+                self._found(me)
+
+    def _found(self, me: InstanceId) -> None:
+        succs, preds, ids = self._genesis[me]
+        self.instances[me].learn(self._addresses)
+        self.instances[me].found(succs, preds, ids, keeper=me.number == 0)
 
     def of(self, operator: str) -> list[Instance]:
         """Instances of an operator which have not gone."""

@@ -233,6 +233,24 @@ def test_a_changed_pipeline_is_refused_with_what_has_changed(tmp_path: Path) -> 
         start(other, state=tmp_path, resume=True)
 
 
+@pytest.mark.parametrize(
+    ("promise", "words"),
+    [
+        ({"delivery": "at-least-once"}, "delivery was effectively-once and is at-least-once"),
+        ({"durable": {"work": "power"}}, "operator 'work' was durable to process and is to power"),
+    ],
+)
+def test_other_promises_than_those_that_the_journals_keep_are_refused(
+    tmp_path: Path, promise: dict[str, Any], words: str
+) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    pipeline = three_operators(Endless())
+    for name, value in promise.items():
+        setattr(pipeline, name, value)
+    with pytest.raises(StateError, match=words):
+        start(pipeline, state=tmp_path, resume=True)
+
+
 def test_a_run_that_did_not_even_start_leaves_no_state(tmp_path: Path) -> None:
     def refuse(me: Fake) -> None:
         raise OSError("address already in use")

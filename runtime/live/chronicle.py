@@ -32,8 +32,8 @@ from anabranch.runtime.live.state_dir import (
     JOURNALS,
     RunFile,
     StateDir,
-    gone_inputs,
     durability,
+    gone_inputs,
     operators_in_words,
     version,
 )

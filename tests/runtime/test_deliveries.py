@@ -44,6 +44,10 @@ async def results_of(network: Network, out: Path) -> Counter[int]:
         await asyncio.sleep(0.005)
         await network.revive(me)
     await network.finish(30)
+    return written(out)
+
+
+def written(out: Path) -> Counter[int]:
     return Counter(map(int, out.read_text().splitlines()))
 
 

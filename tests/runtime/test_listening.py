@@ -34,7 +34,7 @@ def suspects(network: Network, instance: Instance, seconds: list[float]) -> list
     listening = Listening(instance)
     for tick in seconds:
         listening.tick(tick)
-    del network.take  # type: ignore[method-assign]
+    del network.take
     return told
 
 

@@ -3,19 +3,21 @@
 A plain file is divided into splits of `split_bytes`; a compressed one is a single split, for it
 can only be read from its beginning. What happens to a file after the run has begun: lines that
 were appended are not read; a file that is gone, cannot be opened or was cut is one dead letter
-which says so, and the run goes on.
+which says so, and the run goes on. What will pass, such as too many open files or a file server
+that is away, is waited out.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split, passing
+from anabranch.runtime.patience import Patience
 from anabranch.runtime.payload import describe
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.patterns import find_files
@@ -55,8 +57,9 @@ class Files(Source):
         try:
             size = os.stat(path).st_size
             packed = is_gzip(path)
-        except OSError:
-            size, packed = 0, False  # the reader of the split will say what is wrong with it
+        except OSError:  # the reader of the split will say what is wrong with it, or wait
+            yield {"path": name, "unseen": True, "start": 0, "end": None}
+            return
         if packed:
             yield {"path": name, "gzip": True, "start": 0, "end": size}
         elif not size:  # or unknown, as that of the files in /proc
@@ -65,7 +68,7 @@ class Files(Source):
             yield {"path": name, "start": start, "end": min(start + self.split_bytes, size)}
 
     def open(self, split: Split, context: RunContext) -> Reader:
-        return FileReader(split, self, context.limits)
+        return FileReader(split, self, context)
 
     def size(self) -> float | None:
         """Bytes as they lie on the disk."""
@@ -106,8 +109,9 @@ def portable(path: str) -> str | bytes:
 class FileReader(Reader):
     """One split of a file. Opens at the first read, so that whatever is wrong is a dead letter."""
 
-    def __init__(self, split: Split, source: Files, limits: Limits) -> None:
+    def __init__(self, split: Split, source: Files, context: RunContext) -> None:
         self._split = split
+        self._context = context
         self._path = os.fsdecode(split["path"])
         self._packed = bool(split.get("gzip"))
         start, self._end = split["start"], split["end"]
@@ -117,7 +121,7 @@ class FileReader(Reader):
             self._path,
             format=source.format,
             encoding=source.encoding,
-            limits=limits,
+            limits=context.limits,
             offset=start - seek_row,
             line=None if seek_row else 0,
             end=None if self._packed else self._end,
@@ -135,7 +139,7 @@ class FileReader(Reader):
         if cutter.done:
             return None
         try:
-            block = self._block(cutter.block_bytes(tuples_max, bytes_max))
+            block = await self._block_patiently(cutter.block_bytes(tuples_max, bytes_max))
         except (OSError, EOFError, zlib.error) as error:
             return self._give_up(describe(error))
         if block is None:
@@ -156,9 +160,29 @@ class FileReader(Reader):
         if self._bytes is not None:
             self._bytes.close()
 
+    async def _block_patiently(self, size: int) -> bytes | None:
+        try:
+            return self._block(size)
+        except OSError as error:
+            if not passing(error) or error.errno == errno.EIO:  # which may stay for ever
+                raise
+            return await self._block_later(size, error)
+
+    async def _block_later(self, size: int, error: OSError) -> bytes | None:
+        block: bytes | None = None
+
+        async def again() -> None:
+            nonlocal block
+            block = self._block(size)
+
+        await Patience(self._context.instance, self._context.note).outlast(again, error)
+        return block
+
     def _block(self, size: int) -> bytes | None:
         """The next bytes, empty at the end of the file; None while the way to them is long."""
         if self._bytes is None:
+            if self._split.get("unseen"):
+                self._packed = is_gzip(self._path)
             kind = GzipBytes if self._packed else PlainBytes
             self._bytes = kind(self._path, self._at)
         block = self._bytes.read(size)

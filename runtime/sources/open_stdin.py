@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from anabranch.runtime.ends import RunContext, passing
+from anabranch.runtime.patience import Note
 from anabranch.runtime.sources.spool import DiskError, Spool
 
 log = logging.getLogger("anabranch.source")
@@ -53,7 +54,8 @@ def open_input(fd: int, was: list[int], file: dict[str, Any] | None, context: Ru
             spool.end,
             "missing" if not now or os.isatty(fd) else "taken from what it is now",
         )
-    return SpooledInput(fd if now == was or (now and not os.isatty(fd)) else None, spool)
+    source = fd if now == was or (now and not os.isatty(fd)) else None
+    return SpooledInput(source, spool, context.note)
 
 
 def identity(fd: int) -> list[int]:
@@ -107,8 +109,9 @@ class LiveInput(Input):
 class SpooledInput(Input):
     """`fd`: None if nothing follows what is in the spool."""
 
-    def __init__(self, fd: int | None, spool: Spool) -> None:
+    def __init__(self, fd: int | None, spool: Spool, note: Note) -> None:
         self._fd = fd
+        self._note = note
         self._spool = spool
         self._ready = None if fd is None else _Readiness(fd)
         self._full = False
@@ -121,6 +124,8 @@ class SpooledInput(Input):
             try:
                 if not self._spool.take(self._fd, _PIPE_BYTES):
                     return b""
+                if self._full:
+                    self._note("goes on", "")
                 self._full = False
             except BlockingIOError:
                 continue  # somebody else reads it, too
@@ -139,7 +144,9 @@ class SpooledInput(Input):
     async def _wait_for_room(self, error: OSError) -> None:
         """What stays in the pipe is safe there."""
         if not self._full:
-            log.warning("cannot keep what standard input gives: %s; the stream waits", error)
+            told = f"cannot keep what standard input gives: {error}; the stream waits"
+            log.warning("%s", told)
+            self._note("waits", told)
             self._full = True
         await asyncio.sleep(_RETRY_S)
 

@@ -60,7 +60,10 @@ class Spool:
         """
         start = self._pieces[-1]
         if self.end - start >= self._piece_bytes:
-            following = self._open(self.end)
+            try:
+                following = self._open(self.end)
+            except OSError as error:
+                raise DiskError(*error.args) from error
             os.close(self._into)
             self._into, start = following, self.end
             self._pieces.append(start)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -40,6 +41,19 @@ def folder_of_all() -> Iterator[Path]:
         yield path
     finally:
         shutil.rmtree(path)
+
+
+@contextmanager
+def files_left(count: int) -> Iterator[None]:
+    """This process, and those that it makes, can open so many files more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first_free = os.open("/dev/null", os.O_RDONLY)
+    os.close(first_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def may_mount() -> bool:

@@ -3,6 +3,9 @@ says which, and what to do; on a real disk without room it waits."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import gzip
 import os
 import re
 import shutil
@@ -10,17 +13,20 @@ import signal
 import subprocess
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import anabranch as ab
+from anabranch.runtime import patience
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.report import Event
 from tests.runtime.agent_runs import until
-from tests.runtime.faulty import folder_of_all, may_mount, small_disk
+from tests.runtime.faulty import files_left, folder_of_all, may_mount, small_disk
+from tests.runtime.reading import Reading
 
 TIMEOUT_S = 60
 GOES_ON = "the stream waits and goes on by itself: make room there"
@@ -149,3 +155,46 @@ def test_a_journal_that_is_gone_when_its_instance_dies_fails_the_run(tmp_path: P
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(RunFailed, match=r"1\.0\.journal' is gone, and with it what same\.0 was"):
         run.wait(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+async def test_a_file_for_which_no_descriptor_is_left_is_waited_for_and_not_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
+) -> None:
+    monkeypatch.setattr(patience, "RETRY_MAX_S", 0.01)
+    path = tmp_path / "in.txt"
+    text = b"".join(b"%d\n" % n for n in range(1_000))
+    path.write_bytes(gzip.compress(text) if packed else text)
+    reading = Reading(ab.files(path))
+    notes: list[str] = []
+    reading.context = replace(reading.context, note=lambda kind, _: notes.append(kind))
+    with files_left(0):
+        splits = list(reading.source.splits())
+        done = asyncio.create_task(reading.split(splits[0]))
+        while "waits" not in notes:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+    await done
+    assert len(splits) == 1
+    assert reading.tuples == [str(n) for n in range(1_000)]
+    assert reading.dead == []
+    assert notes == ["waits", "goes on"]
+
+
+def test_a_disk_that_cannot_sync_costs_a_life_and_no_tuple(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fdatasync
+
+    def fails_in_its_first_life(fd: int) -> None:
+        path = os.readlink(f"/proc/self/fd/{fd}")
+        if path.endswith("/1.0.journal.1") and os.fstat(fd).st_size > 20_000:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", fails_in_its_first_life)
+    out = tmp_path / "out.jsonl"
+    report = ab.run(numbers(out, 50_000, durable={"same": "power"}))
+    assert report.ok
+    (died,) = [e for e in report.events if e.kind == "died"]
+    assert died.detail.startswith("cannot sync the journal: Input/output error: ")
+    assert found(out) == Counter(range(50_000))

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import resource
 import signal
 import subprocess
 import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +25,7 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Event, Report
 from tests.runtime.agent_runs import until
+from tests.runtime.faulty import files_left
 from tests.runtime.network import Network
 from tests.runtime.processes import LINUX, ROOT
 
@@ -123,19 +121,6 @@ def test_a_batch_that_cannot_be_read_for_lack_of_memory_is_no_dead_letter(
 
 
 # -- files -----------------------------------------------------------------------------------------
-
-
-@contextmanager
-def files_left(count: int) -> Iterator[None]:
-    """This process, and those that it makes, can open so many files more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    first_free = os.open("/dev/null", os.O_RDONLY)
-    os.close(first_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free + count, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_newcomers_for_whom_no_files_are_left_are_refused_and_the_stream_goes_on(

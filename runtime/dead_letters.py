@@ -2,7 +2,8 @@
 
 All processes of a host append to the same file, each call as one piece of a shared file
 (`anabranch.runtime.shared_file`), so that letters are whole and there once whoever dies.
-The file is made with the first letter: a run without failures leaves none.
+The file is made with the first letter: a run without failures leaves none. It may be taken away at
+any time; further letters go to a new one.
 
 A record: `time` (UTC), `pipeline`, `operator`, `instance`, `step`, `reason`, `where`, `tuple`.
 The tuple is JSON where it is JSON. What is not, at whatever depth, becomes a marker:
@@ -48,7 +49,9 @@ class DeadLetterFile:
         self.path = path
         self._of = {"pipeline": pipeline, "operator": operator, "instance": instance}
         sidecar = None if lasting_dir is None else sidecar_path(lasting_dir, path)
-        self._file = SharedFile(path, sidecar, instance, kind="dead letters", durable=durable)
+        self._file = SharedFile(
+            path, sidecar, instance, kind="dead letters", durable=durable, free=True
+        )
 
     def stage(self, letters: Sequence[DeadLetter]) -> bytes:
         """What `put` has to be given for these letters."""

@@ -10,7 +10,8 @@ next can tell from the file what became of that piece:
     whole     counts as put, whether or not its putter could say so
 
 What others append is left alone. A file that is shorter than it was, or another file in its
-place, is an error, for nobody can know what was lost.
+place, is an error, for nobody can know what was lost; unless it is **free**: then whoever has taken
+it away, or part of it, has what was in it, and a new one is begun.
 
 All of it happens under a lock on the file (flock), which ends with its holder.
 """
@@ -48,19 +49,29 @@ class SharedFileError(OSError):
 class SharedFile:
     """Where the instance named `owner` appends; `kind` says what, in messages: "results".
 
+    `free`: the user may take the file away at any time, as one does with a log.
+
     `sidecar`: made if it is not there, as is its folder. `durable`: a piece is on the disk when
     `put` returns. Without a sidecar, numbers mean nothing and pieces are just appended, as they
     are to what is no regular file, such as /dev/null.
     """
 
     def __init__(
-        self, path: Path, sidecar: Path | None, owner: str, *, kind: str, durable: bool = False
+        self,
+        path: Path,
+        sidecar: Path | None,
+        owner: str,
+        *,
+        kind: str,
+        durable: bool = False,
+        free: bool = False,
     ) -> None:
         self.path = path
         self._target = path.absolute()  # functions may change the working directory
         self._side = None if sidecar is None else Sidecar(sidecar.absolute(), owner, durable)
         self._kind = kind
         self._durable = durable
+        self._free = free
         self._fd = -1
         self._identity = (0, 0)
         self._number: int | None = None
@@ -76,11 +87,7 @@ class SharedFile:
                 self._side = None
             if self._side is not None:
                 self._side.open()
-            self._fd = self._open_target()
-            found = os.fstat(self._fd)
-            self._identity = (found.st_dev, found.st_ino)
-            if self._durable:
-                sync_folder(self._target.parent)
+            self._open_target()
 
     async def put(self, number: int, data: bytes) -> None:
         """Append `data` as the owner's piece `number`, unless it is there; raises `OSError`."""
@@ -124,6 +131,9 @@ class SharedFile:
     def _put(self, number: int, data: bytes, flag: int) -> bool:
         """False if the lock is somebody else's and `flag` says not to wait."""
         with self._naming():
+            if self._free and self._is_taken():
+                os.close(self._fd)
+                self._open_target()
             if self._side is None:
                 write_whole(self._fd, data)
                 return True
@@ -144,10 +154,11 @@ class SharedFile:
         last, length = self._settled(side, before, length, row)
         if number <= last:
             return
-        if number > last + 1:
+        if number > last + 1 and not self._free:
             raise self._missing(f"piece {last + 1:,} of {side.owner} is not there")
         head, tail = data[:HEAD_BYTES], zlib.crc32(data[-HEAD_BYTES:])
-        entry = Entry(before.sequence + 1, length, len(data), row, last, number, tail, head)
+        file = self._identity[1]
+        entry = Entry(before.sequence + 1, length, len(data), row, last, number, tail, file, head)
         side.write_entry(entry)
         try:
             write_whole(self._fd, data)
@@ -157,6 +168,7 @@ class SharedFile:
             # A reader should see no half line while the disk is full. The next put cuts, too.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._fd, length)
+                side.write_entry(Entry(entry.sequence + 1, length, 0, row, last, last, 0, file))
             raise
         self._mine = entry
 
@@ -167,9 +179,15 @@ class SharedFile:
             return Entry(0, length, 0)
         if entry != self._mine and entry.row != NOBODY:
             side.number(entry.row)  # whoever it was must be known
+        if self._free and self._was_taken_from(entry, length):
+            return entry._replace(start=length, length=0)  # it was whole, as far as one can know
         if side.alone and length > entry.start + entry.length:
             raise side.damaged()
         return entry
+
+    def _was_taken_from(self, entry: Entry, length: int) -> bool:
+        least = entry.start + (entry.length if entry == self._mine else 0)
+        return entry.file != self._identity[1] or length < least
 
     def _settled(self, side: Sidecar, entry: Entry, length: int, row: int) -> tuple[int, int]:
         """Deal with the newest piece. Returns the owner's last number and the file's length."""
@@ -214,13 +232,25 @@ class SharedFile:
             raise self._missing("another file is in its place")
         return found.st_size
 
-    def _open_target(self) -> int:
-        used = self._side is not None and self._side.used
-        access = os.O_WRONLY if self._side is None else os.O_RDWR
+    def _is_taken(self) -> bool:
         try:
-            return os.open(self._target, access | _APPEND | (0 if used else os.O_CREAT), 0o666)
+            found = os.stat(self._target)
+        except FileNotFoundError:
+            return True
+        return (found.st_dev, found.st_ino) != self._identity
+
+    def _open_target(self) -> None:
+        used = self._side is not None and self._side.used and not self._free
+        access = os.O_WRONLY if self._side is None else os.O_RDWR
+        self._fd = -1
+        try:
+            self._fd = os.open(self._target, access | _APPEND | (0 if used else os.O_CREAT), 0o666)
         except FileNotFoundError as error:
             raise (self._gone() if used else error) from None
+        found = os.fstat(self._fd)
+        self._identity = (found.st_dev, found.st_ino)
+        if self._durable:
+            sync_folder(self._target.parent)
 
     def _gone(self) -> SharedFileError:
         return self._missing("somebody has removed or renamed it")

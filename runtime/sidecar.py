@@ -1,7 +1,7 @@
 """What is known of a shared file, beside it: small enough to be written with every piece.
 
     sidecar = entry (in two slots, `anabranch.runtime.slots`) | table
-    entry   = start, length, row, last, number, tail, head
+    entry   = start, length, row, last, number, tail, file, head
     row     = hash of an instance's name, number of its last piece, checksum
 
 The table lags behind the entry: a row is written when the entry of somebody else takes the place
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from anabranch.runtime.slots import SLOTS_BYTES, SlotsError, read_both, write_slot
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
-_ENTRY = struct.Struct("<QQqQQI")
+_ENTRY = struct.Struct("<QQqQQIQ")
 _ROW = struct.Struct("<16sQI4x")
 HEAD_BYTES = 64
 _TABLE_AT = SLOTS_BYTES
@@ -45,6 +45,8 @@ class Entry(NamedTuple):
     number: int = 0
     tail: int = 0
     """Checksum of its last bytes."""
+    file: int = 0
+    """The inode of the file that it was appended to."""
     head: bytes = b""
     """Its first bytes."""
 
@@ -88,8 +90,9 @@ class Sidecar:
         if found is None:
             return None
         sequence, body = found
-        start, length, row, last, number, tail = _ENTRY.unpack_from(body)
-        return Entry(sequence, start, length, row, last, number, tail, body[_ENTRY.size :])
+        start, length, row, last, number, tail, file = _ENTRY.unpack_from(body)
+        head = body[_ENTRY.size :]
+        return Entry(sequence, start, length, row, last, number, tail, file, head)
 
     def write_entry(self, entry: Entry) -> None:
         write_slot(self._fd, entry.sequence, _ENTRY.pack(*entry[1:-1]) + entry.head)

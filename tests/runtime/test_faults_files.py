@@ -4,8 +4,10 @@ says which, and what to do; on a real disk without room it waits."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gzip
+import json
 import os
 import re
 import shutil
@@ -23,6 +25,7 @@ import anabranch as ab
 from anabranch.runtime import patience
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.live.launch import Run
+from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Event
 from tests.runtime.agent_runs import until
 from tests.runtime.faulty import files_left, folder_of_all, may_mount, small_disk
@@ -198,3 +201,28 @@ def test_a_disk_that_cannot_sync_costs_a_life_and_no_tuple(
     (died,) = [e for e in report.events if e.kind == "died"]
     assert died.detail.startswith("cannot sync the journal: Input/output error: ")
     assert found(out) == Counter(range(50_000))
+
+
+def test_dead_letters_may_be_taken_away_while_the_run_goes_on(tmp_path: Path) -> None:
+    pipeline = ab.Pipeline("numbers", dead_letters=tmp_path / "dead.jsonl")
+    source = pipeline.source("numbers", ab.generate(lambda n: n, rate=5_000))
+    source.map("refuse", refuse, scale=ab.Scale(max_instances=3)).sink("out", ab.discard())
+    script = parse_script("0.2 refuse duplicate 2")
+    run = ab.start(pipeline, script=script)
+    dead = tmp_path / "dead.jsonl"
+    taken = []
+    for n in range(4):
+        until(lambda: dead.exists() and dead.stat().st_size > 100_000)
+        taken.append(dead.rename(tmp_path / f"taken.{n}"))
+        with contextlib.suppress(ProcessLookupError):  # it has just died, or left
+            os.kill(run.snapshot().operator("refuse").members[0].pid, signal.SIGKILL)
+    run.end_input()
+    report = run.wait(TIMEOUT_S)
+    assert report.ok
+    lines = [x for path in (*taken, dead) for x in path.read_text().splitlines()]
+    letters = Counter(json.loads(x)["tuple"] for x in lines)
+    assert letters == Counter(range(report.ledger.tuples_in))
+
+
+def refuse(n: int) -> int:
+    raise ValueError("no")

@@ -3,14 +3,16 @@ written twice and nothing is missing."""
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from anabranch.runtime.shared_file import SharedFile
 from anabranch.runtime.slots import SLOTS_BYTES
+from tests.runtime.faulty import Refusing
 
 OWNERS = ("a.0", "b.0", "a.1")
 
@@ -98,3 +100,93 @@ async def test_a_sidecar_that_is_gone_is_told(tmp_path: Path, way: str) -> None:
         os.truncate(car, 0)
     assert "piece 1 of a.0 is not there" in await go_on(tmp_path)
     assert doubled_or_missing(tmp_path, last=4) == []
+
+
+# -- files that the user may take away, as one does with a log ------------------------------------
+
+
+def removed(path: Path, taken: list[bytes]) -> None:
+    taken.append(path.read_bytes())
+    path.unlink()
+
+
+def renamed(path: Path, taken: list[bytes]) -> None:
+    aside = path.with_name(f"taken.{len(taken)}")
+    path.rename(aside)
+    taken.append(aside.read_bytes())
+
+
+def emptied(path: Path, taken: list[bytes]) -> None:
+    taken.append(path.read_bytes())
+    os.truncate(path, 0)
+
+
+def replaced(path: Path, taken: list[bytes]) -> None:
+    taken.append(path.read_bytes())
+    path.unlink()
+    path.write_bytes(b"a new day\n")
+
+
+@pytest.mark.parametrize("take", [removed, renamed, emptied, replaced])
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_what_is_written_after_a_free_file_was_taken_is_in_the_next_one(
+    tmp_path: Path, take: Callable[[Path, list[bytes]], None], recorded: bool
+) -> None:
+    path, taken = tmp_path / "out", list[bytes]()
+    sidecar = tmp_path / "side" / "car" if recorded else None
+
+    def opened(owner: str) -> SharedFile:
+        return SharedFile(path, sidecar, owner, kind="dead letters", free=True)
+
+    files = {owner: opened(owner) for owner in OWNERS}
+    for number in range(1, 25):
+        for owner in OWNERS:
+            if (number + OWNERS.index(owner)) % 5 == 0:
+                take(path, taken)
+            if recorded and number % 7 == 0:  # a next life, which does not know of the last piece
+                files[owner].close()
+                files[owner] = opened(owner)
+            await files[owner].put(number, piece(owner, number))
+    for file in files.values():
+        file.close()
+    everything = b"".join([*taken, path.read_bytes()])
+    pieces = [piece(owner, number) for owner in OWNERS for number in range(1, 25)]
+    assert [everything.count(one) for one in pieces] == [1] * len(pieces)
+    assert len(taken) > 10
+
+
+async def test_a_letter_of_which_nobody_knows_is_put_again_and_once_if_the_file_is_still_there(
+    tmp_path: Path,
+) -> None:
+    for life in range(1, 4):
+        file = SharedFile(
+            tmp_path / "out", tmp_path / "side" / "car", "a.0", kind="dead letters", free=True
+        )
+        for number in range(max(1, life - 1), life + 1):
+            await file.put(number, piece("a.0", number))
+        file.close()
+    found = (tmp_path / "out").read_bytes()
+    assert found == b"".join(piece("a.0", number) for number in range(1, 4))
+
+
+async def test_a_full_disk_that_is_emptied_of_the_file_itself_loses_no_letter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is short of room may well remove the dead letters."""
+    path, side = tmp_path / "out", tmp_path / "side" / "car"
+    first, second = (
+        SharedFile(path, side, owner, kind="dead letters", free=True) for owner in OWNERS[:2]
+    )
+    refusing = Refusing(monkeypatch, "write")
+    for file, owner in ((first, "a.0"), (second, "b.0")):
+        await file.put(1, piece(owner, 1))
+    refusing.refuse(errno.ENOSPC, "/out")
+    for file, owner in ((first, "a.0"), (second, "b.0")):
+        with pytest.raises(OSError, match="No space left"):
+            await file.put(2, piece(owner, 2))
+    path.unlink()
+    refusing.refuse(0)
+    for file, owner in ((second, "b.0"), (first, "a.0")):
+        await file.put(2, piece(owner, 2))
+        file.close()
+    assert path.read_bytes() == piece("b.0", 2) + piece("a.0", 2)

@@ -186,6 +186,8 @@ class Neighbourhood:
         side = self._dialled if channel.dialing else self._accepted
         if side.get(channel.peer) is channel:
             del side[channel.peer]
+            if self._ended_dir is not None:
+                self.book.pop(channel.peer, None)  # it has ended, and ids are never used again
             totals = _totals(channel)
             self.past.append(totals)
             self._user.channel_closed(channel, totals)

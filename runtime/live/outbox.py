@@ -102,6 +102,7 @@ class Outbox:
                     branch.hold(decode(data), held.born)
                 if held.dead:
                     self._dead([DeadLetter(reason, None) for reason in held.dead])
+        self.waiting = not self.empty  # no work may come that would send it
 
     def after_held(self, act: Callable[[Branch], None]) -> None:
         """Call `act` for each branch as soon as what it holds now is sent, and before anything

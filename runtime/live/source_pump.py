@@ -125,8 +125,7 @@ class SourcePump(Pump):
         """It was told so before it began, or in an earlier life."""
         if self._claimed is not None:
             await self._release(self._claimed.rest)
-        if self.instance.context.life == 1:
-            self.end_input()
+        self.end_input()
         self.instance.note_outbox()
 
     async def _next_claim(self) -> Claimed | None:

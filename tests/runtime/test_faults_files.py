@@ -28,8 +28,10 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Event
 from tests.runtime.agent_runs import until
-from tests.runtime.faulty import files_left, folder_of_all, may_mount, small_disk
+from tests.runtime.faulty import as_nobody, files_left, folder_of_all, may_mount, small_disk
+from tests.runtime.network import Network
 from tests.runtime.reading import Reading
+from tests.runtime.test_instances import Numbers
 
 TIMEOUT_S = 60
 GOES_ON = "the stream waits and goes on by itself: make room there"
@@ -226,3 +228,23 @@ def test_dead_letters_may_be_taken_away_while_the_run_goes_on(tmp_path: Path) ->
 
 def refuse(n: int) -> int:
     raise ValueError("no")
+
+
+async def test_results_that_may_not_be_opened_any_more_are_named_by_a_next_life() -> None:
+    """Who has the file open goes on with it."""
+    with folder_of_all() as folder, as_nobody():
+        out = folder / "out.jsonl"
+        pipeline = ab.Pipeline("numbers")
+        pipeline.source("numbers", Numbers(1_000_000)).sink("out", ab.jsonl(out))
+        network = Network(pipeline, folder, journals=True)
+        await network.start()
+        (sink,) = network.of("out")
+        await network.until(lambda: sink.counts.tuples_out > 0)
+        out.chmod(0)
+        before = sink.counts.tuples_out
+        await network.until(lambda: sink.counts.tuples_out > before)
+        network.kill(sink.me)
+        with pytest.raises(PermissionError, match="cannot write results: Permission denied") as met:
+            await network.revive(sink.me)
+        assert met.value.filename == str(out)
+        await network.abandon()

@@ -70,6 +70,8 @@ class Memory:
         yield ("book", dict(neighbourhood.book))
         for totals in neighbourhood.past:
             yield ("past", totals)
+        if self.parted:
+            yield ("parted",)
 
     # -- a new life ----------------------------------------------------------------------------
 

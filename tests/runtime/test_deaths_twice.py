@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch.protocol import events
 from anabranch.protocol.states import Draining
+from anabranch.runtime.live.source_pump import SourcePump
 from tests.runtime.network import Kept, Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
@@ -56,3 +58,40 @@ async def test_a_newcomer_that_dies_and_hears_of_the_end_before_it_begins_ends(
     creator.children_ready(frozenset({child}))
     await network.finish()
     assert network.instances[child].context.life == 2
+
+
+async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_: str) -> None:
+        await asyncio.Event().wait()
+
+    async def slowly(_: SourcePump) -> None:
+        await may_close.wait()
+
+    may_close = asyncio.Event()
+    may_close.set()
+    monkeypatch.setattr(SourcePump, "close", slowly)
+    pipeline = ab.Pipeline("parting")
+    pipeline.source("numbers", ab.items(range(10))).sink("out", Kept())
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (source,) = network.of("numbers")
+    me = source.me
+    monkeypatch.setattr(source.neighbourhood, "part", never)
+    await network.until(lambda: source.turns is not None and source.turns.closed)
+    may_close.clear()
+    network.kill(me)
+    await network.revive(me)
+    turns = network.instances[me].turns
+    assert turns is not None
+    await network.until(lambda: not turns._journal.has_old)
+    network.kill(me)
+    may_close.set()
+    await network.revive(me)
+    memory, server = network.instances[me].memory, network.instances[me].neighbourhood._server
+    assert memory is not None
+    assert memory.parted
+    await network.finish()
+    assert server is not None
+    server.close()  # as the end of the process would

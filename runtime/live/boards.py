@@ -105,6 +105,14 @@ class Boards:
             )
         self._tell(board.release(holder, remainder, progress, number))
 
+    def give_back(self, holder: InstanceId) -> None:
+        """A holder has ended. What it still holds was claimed by a life that has died, and no later
+        one has heard of it, so nothing of it was read."""
+        board = self._boards.get(holder.operator)
+        split = None if board is None else board.holds(holder)
+        if board is not None and split is not None:
+            self.release(holder, split, -board.progress_of(holder), board.number(holder))
+
     def advance(self, holder: InstanceId, amount: float) -> None:
         self._boards[holder.operator].advance(holder, amount)
 

@@ -112,6 +112,7 @@ class Hearing:
         self._activate(member, time.monotonic())
         if member.phase is not Phase.ACTIVE:
             raise ValueError(f"{member.text} says twice that it has ended")
+        self._agent.boards.give_back(member.id)
         self._agent.log(Final(count=final))
         self._agent.roster.end(member, Phase.GONE)
         self._agent.recorder.note_final(final)

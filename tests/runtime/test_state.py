@@ -391,6 +391,23 @@ def test_a_picture_of_a_board_is_the_board() -> None:
     assert ended.has_ended_early("lines")
 
 
+def test_what_a_life_has_claimed_and_not_read_before_it_died_is_read_by_others() -> None:
+    news: list[InstanceId] = []
+    boards = Boards(three_operators(Numbers(1)), lambda who, _: news.append(who), lambda _: None)
+    a, b = (InstanceId(OperatorName("lines"), n, -1) for n in range(2))
+    split = boards.claim(a).split
+    boards.advance(a, 0.5)
+    assert boards.claim(b) == msg.SplitAnswer(split=None, ended=False)
+    boards.give_back(a)
+    assert news == [b]
+    assert boards.progress("lines") in (None, 0.0)
+    assert boards.claim(b).split == split
+    boards.release(b, None, 1.0, 2)
+    boards.give_back(b)
+    boards.give_back(InstanceId(OperatorName("out"), 0, -1))
+    assert boards.claim(a) == msg.SplitAnswer(split=None, ended=True)
+
+
 def test_a_source_that_is_not_divided_knows_by_itself_how_it_goes_on() -> None:
     class Whole(Fewer):
         scalable = False

@@ -268,8 +268,14 @@ class Network:
 
     async def _live(self, instance: Instance) -> str:
         reason = await instance.run()
+        self._give_back(instance.me)
         self.final.append(final_count(instance))
         return reason
+
+    def _give_back(self, me: InstanceId) -> None:
+        """What an earlier life had claimed, and no later one has heard of."""
+        if (held := self._held.get(me)) is not None:
+            self._release(self.instances[me].home, held.split, held.number)  # type: ignore[arg-type]
 
     # -- what a test does --------------------------------------------------------------------
 

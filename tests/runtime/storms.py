@@ -76,7 +76,10 @@ def compared(found: Counter[Any], wanted: Counter[Any]) -> str:
 
 
 def chain(pipeline: ab.Pipeline) -> Stream:
-    doubled = numbers(pipeline).map("double", lambda n: [2 * n], scale=scale())
+    source = ab.generate(disordered, rate=N / STORM_S, count=N)
+    doubled = pipeline.source("numbers", source, scale=scale()).map(
+        "double", lambda n: [2 * n], scale=scale()
+    )
     return doubled.filter("some", lambda row: row[0] % 6 != 0, scale=scale())
 
 
@@ -193,7 +196,7 @@ def joined_fault(rows: Rows) -> str:
 
 
 STORIES = {
-    "chain": Story(chain, chain_fault, ("double", "some")),
+    "chain": Story(chain, chain_fault, ("numbers", "double", "some")),
     "counts": Story(counts, counts_fault, ("pass", "count", "again"), ("count", "again")),
     "windows": Story(windows, windows_fault, ("pass", "spans"), ("spans",)),
     "late": Story(late, late_fault, ("pass", "spans"), ("spans",)),

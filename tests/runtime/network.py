@@ -164,7 +164,9 @@ class Network:
         children = [await self._make(creator.operator, creator.number) for _ in range(n)]
         parent = self.instances[creator]
         if parent.home is not home or (parent.turns is not None and parent.turns.closed):
-            for child in children:  # it has died since, and knows nothing of them
+            for child in (
+                self.instances.keys() & children
+            ):  # it has died since, and knows nothing of them
                 self._drop(child)
             return
         parent.learn({c: self._addresses[c] for c in children})
@@ -236,7 +238,8 @@ class Network:
         self.deaths += 1
 
     async def revive(self, me: InstanceId) -> None:
-        await self._begin(me, life=self.instances[me].context.life + 1)
+        if me in self.instances:  # and not discarded meanwhile
+            await self._begin(me, life=self.instances[me].context.life + 1)
 
     def mortals(self, operator: str | None = None) -> list[InstanceId]:
         """Those which run, and could die."""
@@ -254,9 +257,10 @@ class Network:
 
     def _discard(self, creator: InstanceId, known: set[InstanceId]) -> None:
         """Children that a new life has never heard of end."""
-        for me in self.mortals(creator.operator):
-            idle = isinstance(self.instances[me].core.state, Idle)
-            if me.creator == creator.number and idle and me not in known:
+        for me, instance in list(self.instances.items()):
+            idle = isinstance(instance.core.state, Idle)
+            mine = (me.operator, me.creator) == (creator.operator, creator.number)
+            if mine and idle and me not in known:
                 self._drop(me)
 
     def _drop(self, me: InstanceId) -> None:
@@ -264,7 +268,7 @@ class Network:
         if me in self.running:
             self.kill(me)
             self.deaths -= 1
-        del self.instances[me]
+        self.instances.pop(me, None)
 
     async def _live(self, instance: Instance) -> str:
         reason = await instance.run()

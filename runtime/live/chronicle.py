@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from anabranch.runtime.live.agent_journal import (
     Record,
     read_records,
 )
+from anabranch.runtime.live.journal import remove_journal
 from anabranch.runtime.live.resumption import picture, rebuild
 from anabranch.runtime.live.state_dir import (
     ENDS,
@@ -64,6 +66,7 @@ class Chronicle:
         """What could not be written yet."""
         self._caught_up = asyncio.Event()
         self._caught_up.set()
+        self._is_to_shorten = False
         self._patience = Patience("the agent", self._note)
         self._founded = self.resumed is not None
         """Whether the folder holds a run that is worth keeping."""
@@ -82,6 +85,12 @@ class Chronicle:
         """By the operator's place: its name may be too long for a file together with the rest."""
         place = list(map(str, self._agent.pipeline.operators)).index(operator)
         return self.path / JOURNALS / f"{place}.{number}.journal"
+
+    async def forget_journal(self, operator: str, number: int) -> None:
+        """Remove the journal of an instance that has ended, once that itself is written."""
+        await self.caught_up()
+        with suppress(OSError):  # it goes with the folder
+            remove_journal(self.journal_of(operator, number))
 
     def begin(self, orders: Orders) -> None:
         """A new run."""
@@ -162,8 +171,10 @@ class Chronicle:
         except OSError as error:
             what = f"cannot write the state of the run: {error.strerror}"
             raise OSError(error.errno, what, str(self.path / JOURNAL)) from error
-        if self._journal.is_long and self._founded:
-            self._shorten()
+        if self._journal.is_long and self._founded and not self._is_to_shorten:
+            # What a record stands for may happen only behind it, and a picture must show it.
+            self._is_to_shorten = True
+            asyncio.get_running_loop().call_soon(self._shorten_now)
 
     async def _catch_up(self, error: OSError) -> None:
         async def write_all() -> None:
@@ -206,6 +217,15 @@ class Chronicle:
     def _open(self) -> None:
         assert self._state is not None
         self._journal = self._state.journal(power=outlives_power(self._agent.pipeline))
+
+    def _shorten_now(self) -> None:
+        self._is_to_shorten = False
+        if self._journal is None or self.is_behind:
+            return
+        try:
+            self._shorten()
+        except (OSError, CannotSync) as error:
+            self._fail(error)
 
     def _shorten(self) -> None:
         assert self._journal is not None

@@ -113,6 +113,8 @@ class Lives:
             self._agent.fail(failure)
         self._led.discard(member.id)
         self._agent.check_complete()
+        if member.phase is Phase.GONE:
+            await self._agent.chronicle.forget_journal(member.id.operator, member.id.number)
 
     async def _begin_next_life(self, member: Member) -> None:
         """Return when it is ready, or is not wanted any more."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.live import agent_journal as log
 from anabranch.runtime.live.roster import Member, Phase
-from anabranch.runtime.status import WireId, id_from_wire, id_to_wire
+from anabranch.runtime.status import FinalCount, WireId, id_from_wire, id_to_wire
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -25,6 +25,7 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
                 _to_boards(agent, record)
             case log.Final(count=count):
                 agent.recorder.note_final(count)
+                _end(agent, count)
             case log.Counters():
                 _counters(agent, record)
             case log.Founded():
@@ -35,6 +36,14 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
         if member.phase is Phase.STARTING:  # nobody has heard of it
             agent.roster.end(member, Phase.DISCARDED)
     return passed_s
+
+
+def _end(agent: Agent, count: FinalCount) -> None:
+    """Who has given its account has ended, whether that was written behind it or not."""
+    for member in agent.roster.living(count.operator):
+        if member.text == count.id:
+            agent.roster.end(member, Phase.GONE)
+            break
 
 
 def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:

@@ -1,0 +1,91 @@
+"""What is kept of instances that have ended, when the agent dies and the run is resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anabranch.runtime.live.agent_journal import AgentJournal, Final, Over, Record, read_records
+from anabranch.runtime.report import Report
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import finish, start, until, wait_for
+from tests.runtime.fake_instance import Endless, Fake, three_operators
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+def resumed_without_one(folder: Path, meanwhile: Callable[[], None] = lambda: None) -> Report:
+    """Of a run of which one instance had ended when all others died."""
+
+    def ends_soon(me: Fake) -> None:
+        me.note("life", f"{me.id} {me.assign.life}")
+        me.status()
+        if me.id.number == 1:
+            wait_for(folder / "founded")
+            me.gone(leaves=1, messages=7)
+        if me.assign.life == 2:
+            (me.run_dir / "work.1.gone").touch()  # neighbours know it from before
+
+    fake.BEHAVIOUR["work"] = ends_soon
+    run = start(three_operators(Endless(), min_instances=2), state=folder)
+    (folder / "founded").touch()
+    until(lambda: run.snapshot().operator("work").leaves == 1)
+    run.stop()
+    meanwhile()
+    run = start(three_operators(Endless(), min_instances=2), state=folder, resume=True)
+    run.end_input()
+    return finish(run)
+
+
+def lives(report: Report) -> list[str]:
+    return [e.detail for e in report.events if e.kind == "life"]
+
+
+def forget_the_last(folder: Path, kind: type[Record]) -> None:
+    """As a loss of power may."""
+    path = folder / "agent.journal"
+    records = read_records(path)
+    last = max(n for n, record in enumerate(records) if isinstance(record, kind))
+    path.unlink()
+    journal = AgentJournal(path)
+    for record in records[:last] + records[last + 1 :]:
+        journal.append(record)
+    journal.close()
+
+
+def test_an_account_of_which_the_end_was_not_written_counts_once(tmp_path: Path) -> None:
+    report = resumed_without_one(tmp_path, lambda: forget_the_last(tmp_path, Over))
+    assert (report.operator("work").messages, report.operator("work").leaves) == (7, 1)
+    assert lives(report) == ["work.0 2"]
+
+
+def test_a_journal_that_is_shortened_keeps_the_account_just_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, is_long = AgentJournal.append, False
+
+    def append(journal: AgentJournal, record: Record) -> None:
+        nonlocal is_long
+        real(journal, record)
+        is_long = isinstance(record, Final)
+
+    monkeypatch.setattr(AgentJournal, "append", append)
+    monkeypatch.setattr(AgentJournal, "is_long", property(lambda _: is_long))
+    report = resumed_without_one(tmp_path)
+    assert (report.operator("work").messages, report.operator("work").leaves) == (7, 1)
+
+
+def test_the_journal_of_an_instance_that_has_ended_is_removed(tmp_path: Path) -> None:
+    def ends_soon(me: Fake) -> None:
+        Path(f"{me.assign.journal}.1").touch()
+        me.status()
+        if me.id.number == 1:
+            me.gone(leaves=1)
+
+    fake.BEHAVIOUR["work"] = ends_soon
+    run = start(three_operators(Endless(), min_instances=2), state=tmp_path)
+    until(lambda: [p.name for p in (tmp_path / "journals").iterdir()] == ["1.0.journal.1"])
+    run.end_input()
+    assert finish(run).ok

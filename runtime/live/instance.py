@@ -173,7 +173,7 @@ class Instance:
             if self.turns is not None:
                 await self.turns.close()  # before it is said, or a later life would say it again
             await self.neighbourhood.part(reason)
-        self.neighbourhood.note_ended()
+        await self.patience.outlast(self.neighbourhood.note_ended)
         return reason
 
     def fail(self, error: Exception) -> None:

@@ -250,8 +250,8 @@ class Neighbourhood:
             return not self._related(peer)
         return (self._ended_dir / str(peer)).exists()
 
-    def note_ended(self) -> None:
-        """Leave the mark: nobody has to wait for me any more."""
+    async def note_ended(self) -> None:
+        """Leave the mark: nobody has to wait for me any more. Raises `OSError`."""
         if self._ended_dir is not None:
             self._ended_dir.mkdir(parents=True, exist_ok=True)
             (self._ended_dir / str(self.me)).touch()

@@ -32,6 +32,7 @@ from anabranch.runtime.graph import Operator, Pipeline
 from anabranch.runtime.live.agent_journal import AgentJournal, Founded, read_records, sync_folder
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.options import Options
+from anabranch.runtime.shared_file import write_whole
 
 FORMAT = 1
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
@@ -296,7 +297,7 @@ def _write_synced(path: Path, data: bytes) -> None:
     aside = path.with_name(f"{path.name}.new")
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        os.write(fd, data)
+        write_whole(fd, data)
         os.fsync(fd)
     finally:
         os.close(fd)

@@ -21,7 +21,7 @@ import pytest
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime import patience
-from anabranch.runtime.failure import LifeOver
+from anabranch.runtime.failure import LifeOver, RunFailed
 from anabranch.runtime.live import journal, puts
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.report import Event
@@ -382,3 +382,39 @@ async def test_standard_output_that_goes_to_a_full_disk_waits_and_says_so(
     assert out.read_text() == "before\nduring\n"
     assert [kind for kind, _ in notes] == ["waits", "goes on"]
     assert "cannot write to standard output: No space left on device; the stream" in caplog.text
+
+
+@pytest.mark.usefixtures("usual_behaviour")
+def test_a_run_that_finds_no_room_for_its_state_does_not_start_and_leaves_nothing(
+    tmp_path: Path, refusing: Refusing
+) -> None:
+    refusing.refuse(errno.ENOSPC, "run.json")
+    with pytest.raises(RunFailed, match=r"did not start: cannot begin in .*No space left"):
+        start(three_operators(Endless()), state=tmp_path)
+    refusing.refuse(0)
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_an_instance_that_cannot_leave_its_mark_waits_with_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "RETRY_MAX_S", 0.1)
+    refused, full, real = 0, True, Path.touch
+
+    def touch(path: Path, *args: Any, **settings: Any) -> None:
+        nonlocal refused
+        if full and path.parent.name == "ended":
+            refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        real(path, *args, **settings)
+
+    monkeypatch.setattr(Path, "touch", touch)
+    out, pipeline = tmp_path / "out.jsonl", ab.Pipeline("chain")
+    pipeline.source("numbers", Numbers(1_000)).sink("out", ab.jsonl(out))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    await network.until(lambda: refused > 3)
+    assert any(not task.done() for task in network.running.values())
+    full = False
+    await network.finish()
+    assert found(out) == Counter(range(1_000))

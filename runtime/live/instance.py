@@ -35,6 +35,7 @@ from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.burial import Burial
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Counts
+from anabranch.runtime.live.ended import ended_dir
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.intake import Intake, Said
@@ -102,7 +103,7 @@ class Instance:
             fail=self.fail,
             life=context.life,
             keeper=self.turns,
-            ended_dir=context.lasting_dir / "ended" if journal else None,
+            ended_dir=ended_dir(context.lasting_dir) if journal else None,
         )
         self.dead_letters = DeadLetterFile(
             pipeline.dead_letters_path,

@@ -20,6 +20,7 @@ from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import Channel, ChannelUser, Keeper
 from anabranch.runtime.live.connection import Connection
+from anabranch.runtime.live.ended import has_mark, leave_mark
 from anabranch.runtime.live.frames import Addresses
 
 log = logging.getLogger("anabranch.neighbourhood")
@@ -248,13 +249,12 @@ class Neighbourhood:
         will be back: who keeps a journal leaves a mark in the folder of the ended."""
         if self._ended_dir is None:
             return not self._related(peer)
-        return (self._ended_dir / str(peer)).exists()
+        return has_mark(self._ended_dir, str(peer))
 
     async def note_ended(self) -> None:
         """Leave the mark: nobody has to wait for me any more. Raises `OSError`."""
         if self._ended_dir is not None:
-            self._ended_dir.mkdir(parents=True, exist_ok=True)
-            (self._ended_dir / str(self.me)).touch()
+            leave_mark(self._ended_dir, str(self.me))
 
     async def _dial(self, channel: Channel) -> Connection:
         loop = asyncio.get_running_loop()

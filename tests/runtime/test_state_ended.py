@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.runtime.live.agent_journal import AgentJournal, Final, Over, Record, read_records
+from anabranch.runtime.live.ended import ended_dir
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until, wait_for
@@ -75,6 +76,17 @@ def test_a_journal_that_is_shortened_keeps_the_account_just_written(
     monkeypatch.setattr(AgentJournal, "is_long", property(lambda _: is_long))
     report = resumed_without_one(tmp_path)
     assert (report.operator("work").messages, report.operator("work").leaves) == (7, 1)
+
+
+def test_who_has_ended_is_marked_again_when_marks_are_lost(tmp_path: Path) -> None:
+    def look(me: Fake) -> None:  # these instances leave no marks
+        if me.assign.life == 2:
+            folder = ended_dir(Path(me.assign.state_dir))
+            me.note("marks", " ".join(p.name for p in folder.iterdir()))
+
+    fake.BEHAVIOUR["out"] = look
+    report = resumed_without_one(tmp_path)
+    assert [e.detail for e in report.events if e.kind == "marks"] == ["work.1"]
 
 
 def test_the_journal_of_an_instance_that_has_ended_is_removed(tmp_path: Path) -> None:

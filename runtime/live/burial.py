@@ -32,8 +32,18 @@ class Burial:
         self.go_on()
 
     @property
+    def waiting(self) -> bool:
+        """Whether letters are not in the file."""
+        return self._puts.waiting
+
+    @property
     def number(self) -> int:
         return self._puts.number
+
+    @property
+    def done(self) -> int:
+        """Number of the last letters that are in the file, and all before them."""
+        return self._puts.done
 
     @property
     def has_room(self) -> bool:
@@ -64,9 +74,11 @@ class Burial:
                 error if isinstance(error, Exception) else RuntimeError(repr(error))
             )
         else:
+            self._instance.safety.look()
             self.go_on()
 
     async def close(self) -> None:
         while self._puts.waiting:
             await self._puts.all_done()
+        self._instance.safety.look()
         self._letters.close()

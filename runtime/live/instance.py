@@ -122,7 +122,6 @@ class Instance:
             send=self._send_batch,
             dead=self._dead_results,
         )
-        self.safety = Safety(self.outbox)
         self.gate = Gate((heritage or {}).get(WATERMARK, -math.inf))
         stamps = self.operator.timing is not None
         self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
@@ -144,6 +143,7 @@ class Instance:
         self._awaits_drained = False
         self._tasks: set[asyncio.Task[None]] = set()
         self.burial = Burial(self)
+        self.safety = Safety(self.outbox, self.burial)
         self.pump: Pump = make_pump(self)
         if self.memory is not None:
             self.memory.restore()

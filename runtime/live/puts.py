@@ -40,6 +40,11 @@ class Puts:
     def waiting(self) -> bool:
         return bool(self._waiting)
 
+    @property
+    def done(self) -> int:
+        """Number of the last piece that is at the target, and all before it."""
+        return self._waiting[0][0] - 1 if self._waiting else self.number
+
     def add(self, data: bytes) -> None:
         """Belongs to the present turn."""
         if data:

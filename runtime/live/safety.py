@@ -1,7 +1,7 @@
 """When results are safe without a journal of them: when all who were sent them have said so.
 
 An act waits until everything that is held at its time has been sent, and acknowledged by whoever
-got it. Acts are done in their order.
+got it, and dead letters are in their file. Acts are done in their order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from anabranch.runtime.live.branch import Branch
+from anabranch.runtime.live.burial import Burial
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.outbox import Outbox
 
@@ -21,10 +22,11 @@ Act = Callable[[], None]
 @dataclass(slots=True)
 class _Wait:
     """`branches`: how many have not sent all of it; `sent`: up to which frame it went on each
-    channel."""
+    channel; `letters`: number of the last dead ones."""
 
     acts: list[Act]
     branches: int
+    letters: int
     sent: dict[Channel, int] = field(default_factory=dict)
 
     @property
@@ -36,14 +38,15 @@ class _Wait:
 
 
 class Safety:
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, burial: Burial) -> None:
         self._outbox = outbox
+        self._burial = burial
         self._acts: list[Act] = []
         self._waits: deque[_Wait] = deque()
 
     def after(self, act: Act) -> None:
         """Do this when all results made so far are safe."""
-        if not self._outbox.branches:
+        if not (self._outbox.branches or self._burial.waiting or self._acts or self._waits):
             act()
             return
         self._acts.append(act)
@@ -51,15 +54,15 @@ class Safety:
             asyncio.get_running_loop().call_soon(self._begin)
 
     def look(self) -> None:
-        """Something was acknowledged, or a neighbour has gone."""
+        """Something was acknowledged or written, or a neighbour has gone."""
         waits = self._waits
-        while waits and waits[0].is_over:
+        while waits and waits[0].letters <= self._burial.done and waits[0].is_over:
             for act in waits.popleft().acts:
                 act()
 
     def _begin(self) -> None:
         acts, self._acts = self._acts, []
-        wait = _Wait(acts, len(self._outbox.branches))
+        wait = _Wait(acts, len(self._outbox.branches), self._burial.number)
         self._waits.append(wait)
 
         def sent(branch: Branch) -> None:

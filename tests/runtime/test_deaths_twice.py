@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import Counter
 from pathlib import Path
 
@@ -95,3 +96,33 @@ async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbour
     await network.finish()
     assert server is not None
     server.close()  # as the end of the process would
+
+
+async def test_what_a_dead_letter_was_made_of_comes_again_if_the_letter_was_not_written(
+    tmp_path: Path,
+) -> None:
+    def fails(n: int) -> int:
+        if n == 3:
+            raise ValueError("three")
+        return n
+
+    def full(data: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    sink, dead = Kept(), tmp_path / "dead.jsonl"
+    pipeline = ab.Pipeline("letters", delivery="at-least-once", dead_letters=dead)
+    numbers = pipeline.source("numbers", ab.items(range(10)))
+    numbers.map("some", fails, retry=1).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (some,), (source,) = network.of("some"), network.of("numbers")
+    some.dead_letters.put_next = full  # type: ignore[method-assign]
+    (out,) = some.outbox.branches[0].channels
+    await network.until(lambda: len(sink.tuples) == 9 and out.session.settled)
+    comes_from = some.neighbourhood.channel_from(source.me)
+    assert comes_from is not None
+    assert comes_from.tuples_settled == 0
+    network.kill(some.me)
+    await network.revive(some.me)
+    await network.finish()
+    assert "ValueError: three" in dead.read_text()

@@ -168,7 +168,9 @@ class Reader(ABC):
 
     def done(self) -> None:  # noqa: B027 - optional
         """Called after `close`, once it is recorded that the split was read to its end: nobody
-        will open it again. Delete here what only this split needed."""
+        will read it again. Delete here what only this split needed. If the process dies in this
+        moment, the next life opens the split once more for this, unless that raises
+        `FileNotFoundError`."""
 
     def close(self) -> None:  # noqa: B027 - optional
         """Give back files and sockets."""

@@ -7,6 +7,7 @@ position behind what was read in it, so a later life reads on from there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,7 +40,7 @@ class Released(NamedTuple):
     progress: float
     number: int
     read: Split | None
-    """The split, if it was read to its end."""
+    """The split, if it was read to its end and the source has not tidied up yet."""
 
 
 class SourcePump(Pump):
@@ -175,12 +176,23 @@ class SourcePump(Pump):
 
     def _tell(self, released: Released, reader: Reader | None = None) -> None:
         """It is recorded: let everybody know, the source too, which may tidy up now."""
-        source = self.instance.operator.source
-        assert source is not None
         if released.read is not None:
-            (reader or source.open(released.read, self.instance.context)).done()
+            self._tidy_up(released.read, reader)
+            self._released = released._replace(read=None)
+            if self.instance.turns is not None:
+                self.instance.turns.want()
         self.instance.home.release(released.remainder, released.progress, released.number)
         self._untold = False
+
+    def _tidy_up(self, read: Split, reader: Reader | None) -> None:
+        """An earlier life may have done so, and died before that was recorded."""
+        source = self.instance.operator.source
+        assert source is not None
+        if reader is None:
+            with contextlib.suppress(FileNotFoundError):
+                reader = source.open(read, self.instance.context)
+        if reader is not None:
+            reader.done()
 
     async def _all_safe(self) -> None:
         """Return when everything read so far is safe elsewhere."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 import anabranch as ab
 from anabranch.protocol import events
 from anabranch.protocol.states import Draining
+from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.live.source_pump import SourcePump
 from tests.runtime.network import Kept, Network
 
@@ -126,3 +128,60 @@ async def test_what_a_dead_letter_was_made_of_comes_again_if_the_letter_was_not_
     await network.revive(some.me)
     await network.finish()
     assert "ValueError: three" in dead.read_text()
+
+
+class Deleting(Source):
+    """Reads a file of numbers and deletes it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.deleted = asyncio.Event()
+
+    def splits(self) -> Iterator[Split]:
+        yield {"at": 0}
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return DeletingReader(self, split["at"])
+
+
+class DeletingReader(Reader):
+    def __init__(self, source: Deleting, at: int) -> None:
+        self.source, self.at = source, at
+        self.numbers = [*map(int, source.path.read_text().split())]
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        if self.at == len(self.numbers):
+            return None
+        start, self.at = self.at, self.at + min(tuples_max, len(self.numbers) - self.at)
+        return Chunk([*self.numbers[start : self.at]])
+
+    def remainder(self) -> Split | None:
+        return {"at": self.at} if self.at < len(self.numbers) else None
+
+    def done(self) -> None:
+        self.source.path.unlink()
+        self.source.deleted.set()
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+async def test_a_source_that_has_tidied_up_and_dies_does_not_open_its_input_again(
+    tmp_path: Path, recorded: bool
+) -> None:
+    path, sink = tmp_path / "numbers", Kept(delay_s=0.002)
+    path.write_text(" ".join(map(str, range(500))))
+    pipeline = ab.Pipeline("deleting")
+    numbers = Deleting(path)
+    pipeline.source("numbers", numbers).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True, credit_tuples=64)
+    await network.start()
+    (source,) = network.of("numbers")
+    assert source.turns is not None
+    await numbers.deleted.wait()
+    assert not source.outbox.empty
+    if recorded:
+        await source.turns.committed()
+    network.kill(source.me)
+    sink.delay_s = 0.0
+    await network.revive(source.me)
+    await network.finish()
+    assert set(sink.tuples) == set(range(500))

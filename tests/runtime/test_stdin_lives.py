@@ -56,7 +56,12 @@ class Journal:
         self.first = next(source.splits())
 
     def records(self) -> list[dict[str, Any]]:
-        lines = self.path.read_bytes().splitlines() if self.path.exists() else []
+        if not self.path.exists():
+            return []
+        data = self.path.read_bytes()
+        whole = data.rfind(b"\n") + 1  # a kill may interrupt a large write
+        os.truncate(self.path, whole)
+        lines = data[:whole].splitlines()
         return [msgspec.msgpack.decode(bytes.fromhex(line.decode())) for line in lines]
 
     @property

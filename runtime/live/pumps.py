@@ -235,9 +235,10 @@ class QueuePump(Pump):
     async def rest(self) -> None:
         """The queue is empty: send what is held, commit if the end waits for it, and wait."""
         self.send()
-        if self.instance.awaits_drained:
+        instance = self.instance
+        if instance.awaits_drained and not instance.neighbourhood.awaits_repeats:
             await self.commit()
-            self.instance.check_drained()
+            instance.check_drained()
         self.before_rest()
         await self.wait()
         self._turn_at = now()

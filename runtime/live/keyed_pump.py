@@ -109,15 +109,21 @@ class KeyedPump(QueuePump):
 
         async def open_missing() -> None:
             await self.processor.open(missing)
-            self._missing = frozenset()
-            self._errands += self._deferred
-            self._deferred.clear()
+            self._go_on_with_groups()
             gate.release(RESUMING)
 
         self._errands.append(catch_up)
         if missing:
-            then = functools.partial(self._errands.append, open_missing)
-            self.instance.spawn_task(self._after_repeats(then), "missing groups")
+            self._when_all_came_again(open_missing)
+
+    def _when_all_came_again(self, errand: Errand) -> None:
+        then = functools.partial(self._errands.append, errand)
+        self.instance.spawn_task(self._after_repeats(then), "missing groups")
+
+    def _go_on_with_groups(self) -> None:
+        self._missing = frozenset()
+        self._errands += self._deferred
+        self._deferred.clear()
 
     async def _after_repeats(self, then: Callable[[], None]) -> None:
         await self.instance.repeats_over()
@@ -159,7 +165,20 @@ class KeyedPump(QueuePump):
             await self.processor.open(groups)
             then()
 
+        self._wait_for_pieces(groups)
         self._add(errand)
+
+    def _wait_for_pieces(self, groups: frozenset[Group]) -> None:
+        """An earlier life may have heard that all pieces had come, and not have put them in: they
+        come again, and until then nothing is done with groups."""
+        if not self._keeps_keys or self._missing or not self.instance.neighbourhood.awaits_repeats:
+            return
+        self._missing = groups
+
+        async def go_on() -> None:
+            self._go_on_with_groups()
+
+        self._when_all_came_again(go_on)
 
     def must_end(self) -> None:
         """The stream ends: what waits for more is to be made of what there is."""

@@ -1,0 +1,58 @@
+"""State of key groups that an earlier life had heard of, and not put in, comes again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.keyed_pump import KeyedPump
+from tests.runtime.network import Network
+
+# Whoever is killed in the middle leaves sockets behind that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+def slow(out: Path) -> ab.Pipeline:
+    pipeline = ab.Pipeline("slow", groups=8)
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i % 100, rate=1000, count=60_000))
+    counts = numbers.key_by(lambda n: n).fold(
+        "count", 0, lambda seen, _: seen + 1, scale=ab.Scale()
+    )
+    counts.sink("out", ab.jsonl(out))
+    return pipeline
+
+
+def pump_of(instance: Instance) -> KeyedPump:
+    assert isinstance(instance.pump, KeyedPump)
+    return instance.pump
+
+
+async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(
+    tmp_path: Path,
+) -> None:
+    network = Network(slow(tmp_path / "out.jsonl"), tmp_path, journals=True)
+    await network.start(2)
+    heir, giver = network.of("count")
+    await network.until(lambda: bool(heir.counts.processed and giver.counts.processed))
+    group = frozenset({min(giver.owned())})
+    pump_of(giver).processor.freeze(group)
+    chunks = list(pump_of(giver).processor.export(group, 2**16, 1))
+
+    channel = heir.neighbourhood.channels[0]
+    channel._repeated_to = channel.settled + 10**6  # as if its peer had more to repeat
+    done: list[str] = []
+    pump_of(heir).complete(group, lambda: done.append("complete"))
+    before = heir.counts.processed
+    await network.until(lambda: heir.counts.processed > before)
+    assert done == []
+    for chunk in chunks:
+        pump_of(heir).install(chunk, lambda: done.append("installed"))
+    await network.until(lambda: len(done) == len(chunks))
+    channel._repeated_to = 0
+    heir.note_settled()
+    await network.until(lambda: done[-1] == "complete")
+    assert group <= pump_of(heir).processor.owned
+    await network.abandon()

@@ -73,6 +73,8 @@ class Journal:
         split = records[-1]["rest"] if records else self.first
         if split is not None:
             asyncio.run(self._read(self.source.open(split, self.context), tuples_max))
+        else:  # it may have died before it tidied up
+            self.source.open(self.first, self.context).done()
 
     async def _read(self, reader: Reader, tuples_max: int) -> None:
         while (chunk := await reader.read(tuples_max, 2**18)) is not None:

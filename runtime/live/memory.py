@@ -120,6 +120,7 @@ class Memory:
         instance.watermarks.say_again()
         instance.resuming = False
         instance.home.send(Resumed(children=[id_to_wire(c) for c in instance.announced]))
+        instance.scaling.tell_now()
         self._begin()
         instance.check_drained()
         self.past = None

@@ -114,6 +114,10 @@ class Scaling:
                 status_due = now() + self._instance.limits.status_period_s
                 self._instance.home.send(self.status(reading))
 
+    def tell_now(self) -> None:
+        """Say at once what a new life begins with: what the last one got done is in it."""
+        self._instance.home.send(self.status(self._read()))
+
     def _adapt(self, reading: Reading) -> None:
         """Let no more lie here than is worked off soon: windows and the outbox follow the speed,
         which behind slow successors is theirs."""

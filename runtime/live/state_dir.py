@@ -85,7 +85,7 @@ class StateDir:
 
     def begin(self, run: RunFile) -> None:
         for name in (JOURNALS, ENDS):
-            (self.path / name).mkdir(mode=0o700)
+            (self.path / name).mkdir(mode=0o700, exist_ok=True)
         _write_synced(self.path / RUN, msgspec.json.encode(run))
 
     def clear(self) -> None:
@@ -164,14 +164,14 @@ def operators_in_words(pipeline: Pipeline) -> dict[str, str]:
 def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> RunFile | None:
     path = state.path
     if not (path / RUN).exists():
-        foreign = [name for name in _OURS if (path / name).exists()]
-        if foreign and not options.fresh:
+        if foreign := [name for name in _OURS if _has_something(path / name)]:
             raise StateError(
                 f"state folder {str(path)!r} holds {foreign[0]!r}, which is not part of a run; "
                 "name another folder"
             )
         return None
     if options.fresh:
+        _check_ours(path)
         state.clear()
         return None
     if not options.resume:
@@ -186,6 +186,25 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
         state.clear()
         return None
     return run
+
+
+def _has_something(path: Path) -> bool:
+    """An empty folder is all that a run leaves which is killed before it has begun."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def _check_ours(path: Path) -> None:
+    """Of whatever version: a file that only has the name of ours is the user's."""
+    try:
+        run = msgspec.json.decode((path / RUN).read_bytes(), type=dict[str, Any])
+        is_ours = {"format", "version", "pipeline", "operators", "token"} <= run.keys()
+    except msgspec.DecodeError:
+        is_ours = False
+    if not is_ours:
+        raise StateError(
+            f"state folder {str(path)!r}: its {RUN} is not that of a run, and will not be removed; "
+            "name another folder"
+        )
 
 
 def _read_run(path: Path) -> RunFile:
@@ -247,6 +266,11 @@ def _in_words(operator: Operator) -> str:
 
 def _locked(path: Path) -> io.FileIO:
     """The lock of the folder, with the process that holds it written into."""
+    if not (path / RUN).exists() and not _is_lock(path / LOCK):
+        raise StateError(
+            f"state folder {str(path)!r} holds {LOCK!r}, which is not part of a run; "
+            "name another folder"
+        )
     while True:
         fd = os.open(path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         lock = own(io.FileIO(fd, "r+"))
@@ -266,6 +290,15 @@ def _locked(path: Path) -> io.FileIO:
     lock.truncate(0)
     lock.write(f"{os.getpid()}\n".encode())
     return lock
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a lock of ours is there, or none: it holds the number of a process."""
+    try:
+        text = path.read_bytes()[:20]
+    except FileNotFoundError:
+        return True
+    return not text.strip() or text.strip().isdigit()
 
 
 def _wait_for_the_old(path: Path) -> None:

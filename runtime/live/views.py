@@ -49,7 +49,8 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
             edges(pipeline.operators.values()),
             list(pipeline.operators),
             unaccounted,
-            excused=pipeline.delivery != "effectively-once" and any(recorder.deaths.values()),
+            excused=pipeline.delivery != "effectively-once"
+            and (agent.options.resume or any(recorder.deaths.values())),
         ),
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
         events=list(recorder.events),

@@ -1,4 +1,4 @@
-"""Whoever dies when its input has ended, and is not worked off, does not take the end for reached."""
+"""Whoever dies with input that is not worked off does not take the end of it for reached."""
 
 from __future__ import annotations
 

@@ -536,3 +536,22 @@ def test_a_folder_of_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_bytes(msgspec.json.encode({**run, "version": "0.0.1"}))
     with pytest.raises(StateError, match=r"another version of anabranch \(0\.0\.1, this is"):
         start(three_operators(Endless()), state=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("name", ["lock", "run.json", "journals/mine", "agent.journal"])
+def test_what_only_has_the_name_of_ours_is_neither_changed_nor_removed(
+    tmp_path: Path, name: str, fresh: bool
+) -> None:
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("precious")
+    with pytest.raises(StateError, match="not part of a run|not that of a run|not been completed"):
+        start(three_operators(), state=tmp_path, fresh=fresh)
+    assert mine.read_text() == "precious"
+
+
+def test_a_run_killed_before_it_began_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+    for name in ("journals", "ends"):
+        (tmp_path / name).mkdir()
+    assert finish(start(three_operators(), state=tmp_path)).ok

@@ -185,6 +185,15 @@ class Gate:
                 return said
         return self.value
 
+    def would_rise(self, pred: InstanceId, watermark: float, idle: bool = False) -> bool:
+        """Whether `value` would rise if this was heard."""
+        if pred not in self._said:
+            return False
+        awake = [said for p, said in self._said.items() if p != pred and p not in self._idle]
+        if not idle:
+            awake.append(max(self._said[pred], watermark))
+        return bool(awake) and min(awake) > self.value
+
     def heard(self, pred: InstanceId, watermark: float, idle: bool = False) -> None:
         if pred not in self._said:
             return

@@ -248,7 +248,7 @@ class KeyedPump(QueuePump):
         if due is not None and due <= (wall := time.time()):
             self.processor.fire_due(wall)
 
-    async def advance(self, watermark: float) -> None:
+    def advance(self, watermark: float) -> None:
         self.processor.advance(watermark)
         self._freeze_if_due()
 

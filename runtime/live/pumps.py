@@ -211,18 +211,24 @@ class QueuePump(Pump):
             self.instance.turns.touch(channel)
 
     async def _hear(self, said: Said) -> None:
-        """A predecessor has spoken of event time. What is made of that goes out before it."""
+        """A predecessor has spoken of event time. What came before, and what is made of it, goes
+        out before it; till then it does not count, or a later life would pass it on at once."""
         instance = self.instance
+        if instance.gate.would_rise(said.peer, said.watermark, said.idle or said.left):
+            await self.catch_up()
         before = instance.gate.value
         instance.watermarks.heard(said)
         if instance.gate.value > before:
-            await self.advance(instance.gate.value)
+            self.advance(instance.gate.value)
         instance.watermarks.pass_on()
 
     async def before_next(self) -> None:
         """Between two batches."""
 
-    async def advance(self, watermark: float) -> None:
+    async def catch_up(self) -> None:
+        """Return when nothing is open of what was taken before."""
+
+    def advance(self, watermark: float) -> None:
         """No tuple with an earlier event time will come."""
 
     def _bury_unreadable(self, letters: list[DeadLetter]) -> None:
@@ -280,8 +286,7 @@ class OperatorPump(QueuePump):
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         await self._processor.run(tuples, item)
 
-    async def advance(self, watermark: float) -> None:
-        """Calls that are open have begun before."""
+    async def catch_up(self) -> None:
         await self._processor.drain()
 
     async def _turn(self) -> None:

@@ -12,8 +12,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol import events
-from anabranch.protocol.states import Draining
+from anabranch.protocol.states import Draining, Finished
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.live.pumps import OperatorPump
 from anabranch.runtime.live.source_pump import SourcePump
 from tests.runtime.network import Kept, Network
 
@@ -185,3 +186,39 @@ async def test_a_source_that_has_tidied_up_and_dies_does_not_open_its_input_agai
     await network.revive(source.me)
     await network.finish()
     assert set(sink.tuples) == set(range(500))
+
+
+async def test_a_watermark_that_came_behind_an_open_call_stays_behind_it_after_a_death(
+    tmp_path: Path,
+) -> None:
+    let_go, sink = asyncio.Event(), Kept()
+
+    async def slow(n: int) -> int:
+        if n == 7:
+            await let_go.wait()
+        return n
+
+    pipeline = ab.Pipeline("timed")
+    numbers = pipeline.source("numbers", ab.items(range(10))).event_time(float)
+    numbers.map("slow", slow, scale=ab.Scale(max_instances=2)).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    for _ in range(2):
+        await die_with_open_calls(network, sink)
+    let_go.set()
+    await network.finish()
+    assert sorted(sink.tuples) == [*range(10)]
+
+
+async def die_with_open_calls(network: Network, sink: Kept) -> None:
+    """And take no watermark for known that waits for them."""
+    (instance,), (source,) = network.of("slow"), network.of("numbers")
+    pump = instance.pump
+    assert isinstance(pump, OperatorPump)
+    assert instance.turns is not None
+    await network.until(lambda: isinstance(source.core.state, Finished))
+    await network.until(lambda: bool(pump._processor.open) and len(sink.tuples) >= 7)
+    await instance.turns.committed()
+    assert instance.watermarks._stated[0] < 7, f"life {instance.context.life}"
+    network.kill(instance.me)
+    await network.revive(instance.me)

@@ -74,6 +74,7 @@ class Sidecar:
         self.used = os.fstat(self._fd).st_size > 0
         if self._durable:
             sync_folder(self._path.parent)
+            sync_folder(self._path.parent.parent)  # in which that one may be new
 
     def close(self) -> None:
         if self._fd >= 0:

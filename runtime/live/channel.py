@@ -132,10 +132,10 @@ class Channel:
         self._keeper = keeper
         self._fresh: deque[Pieces] = deque()
         """Frames that are not sent because they are not safe yet, the last ones of the session."""
-        self._recounts = False
-        """Whether batches were lost at this end, so that what is under way must be counted anew."""
         self._recorded = 0
         """How many of them are in the journal."""
+        self._recounts = False
+        """Whether batches were lost at this end, so that what is under way must be counted anew."""
         self._safe = 1
         """Number of the first frame that is not settled in the journal."""
         self._safe_soon = 1

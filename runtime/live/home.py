@@ -41,7 +41,7 @@ class Home:
         self.on_end_input: Callable[[], None] = _nobody
         self.notes_left_out = 0
         self.claim_number = 0
-        """Of the split that is read now. A later life that goes on with a split sets it."""
+        """Of the split that was given last."""
         self._link: Link | None = None
         self._request = 0
         self._claim: asyncio.Future[SplitAnswer] | None = None
@@ -101,9 +101,8 @@ class Home:
                 return answer.split
             await self._news.wait()
 
-    def release(self, remainder: Split | None, progress: float, number: int | None = None) -> None:
-        """`number`: of the claim that this ends; None: the present one."""
-        number = self.claim_number if number is None else number
+    def release(self, remainder: Split | None, progress: float, number: int) -> None:
+        """`number`: of the claim that this ends."""
         self.send(Release(remainder=remainder, progress=progress, number=number))
 
     def receive(self, body: bytes) -> None:

@@ -87,6 +87,7 @@ class StateDir:
         for name in (JOURNALS, ENDS):
             (self.path / name).mkdir(mode=0o700, exist_ok=True)
         _write_synced(self.path / RUN, msgspec.json.encode(run))
+        sync_folder(self.path.parent)  # in which this one may be new
 
     def clear(self) -> None:
         """Remove what belongs to the run, and nothing else: the folder is the user's."""

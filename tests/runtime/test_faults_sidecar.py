@@ -190,3 +190,23 @@ async def test_a_full_disk_that_is_emptied_of_the_file_itself_loses_no_letter(
         await file.put(2, piece(owner, 2))
         file.close()
     assert path.read_bytes() == piece("b.0", 2) + piece("a.0", 2)
+
+
+async def test_the_names_of_all_that_is_made_are_on_the_disk_before_a_piece_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    real = os.fsync
+
+    def noted(fd: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{fd}").removeprefix(str(tmp_path)))
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    target, car = tmp_path / "results" / "out", tmp_path / "side" / "car"
+    target.parent.mkdir()
+    file = SharedFile(target, car, "a.0", kind="results", durable=True)
+    await file.put(1, b"1\n")
+    file.close()
+    assert {"/side/car", "/side", "", "/results/out", "/results"} == {*synced}
+    assert synced[-1] == "/results/out"

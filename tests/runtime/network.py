@@ -201,10 +201,13 @@ class Network:
             journal=self.folder / f"{me}.journal" if self.journals else None,
         )
         self.instances[me] = instance
-        address = await instance.neighbourhood.listen(f"unix:{self.folder}/{me}")
-        self._addresses[me] = address
+        task = self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))
+        self._addresses[me] = await instance.neighbourhood.listen(f"unix:{self.folder}/{me}")
+        if self.running.get(me) is not task:  # it was discarded meanwhile
+            assert instance.neighbourhood._server is not None
+            instance.neighbourhood._server.close()
+            return
         instance.resume()
-        self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))
         if me in self._genesis and isinstance(instance.core.state, Idle):
             self._found(me)
 

@@ -68,7 +68,8 @@ class Troubles:
         self.made += 1
         world.remark(f"trouble: {trouble.damage} {channel.owner.me} - {channel.peer}")
         wire.back.cut = True
-        wire.forth.cut = trouble.damage == "cut"
+        if trouble.damage == "cut":  # else it stays as it is: a dead reader reads no more
+            wire.forth.cut = True
         channel.detach()
         peer = world.instances[channel.peer]
         path = world.path(channel.owner, peer)

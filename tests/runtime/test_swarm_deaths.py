@@ -10,8 +10,10 @@ import pytest
 
 from anabranch.protocol.states import Active
 from anabranch.runtime.simulation import audit
+from anabranch.runtime.simulation.channel import Channel
 from anabranch.runtime.simulation.deaths import SUSPECTED_S
 from anabranch.runtime.simulation.happenings import Damage, Trouble
+from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.lapses import LAPSES, Lapse, lapse_named, neglected
 from anabranch.runtime.simulation.scene import Scene, draw
 from anabranch.runtime.simulation.story import told
@@ -86,6 +88,10 @@ def test_who_dies_while_it_is_resumed_is_resumed_later() -> None:
     assert lives == ["O0.0 is resumed, life 6"]
 
 
+def accepted_by(me: Instance) -> list[Channel]:
+    return list(me.neighbours.accepted.values())
+
+
 def stopped(last_s: float) -> tuple[Trial, Outcome]:
     scene = deadly(1, trouble("stop", 0.05, 0.0, 0.1, factor=last_s))
     trial = Trial(replace(scene, decisions=()))
@@ -129,6 +135,24 @@ def test_the_audit_sees_a_process_that_is_not_resumed() -> None:
     me = next(i for i in world.instances.values() if isinstance(i.core.state, Active))
     trial.troubles.deaths.kill(me, "a test", math.inf, abrupt=True)
     assert f"L1: {me.me} is dead for ever" in list(audit.at_rest(world))
+
+
+def test_who_is_dead_reads_nothing_when_its_connections_are_hung_up() -> None:
+    trial = Trial(replace(draw(1, crashes="all"), decisions=()))
+    world = trial.world
+    world.found(trial.scene.counts)
+    assert world.clock.run(until_s=0.05, events_max=10_000)
+    me = next(i for i in world.instances.values() if any(c.wire for c in accepted_by(i)))
+    wires = [c.wire for c in accepted_by(me) if c.wire is not None]
+    trial.troubles.deaths.kill(me, "a test", math.inf, abrupt=False)
+    while trial.troubles.made < 100 and any(wire.back.end.wire is wire for wire in wires):
+        trial.troubles.make(trouble("hang_up", 0.05, 0.0, 0.1))
+    assert all(wire.back.cut and wire.forth.cut for wire in wires)
+
+
+def test_a_world_in_which_a_connection_to_the_dead_is_hung_up_is_valid() -> None:
+    """A word to a life that is over, still on its way then, must not come to it."""
+    assert Trial(draw(54153)).run().verdict is Verdict.VALID
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import os
+import resource
 import select
 import shutil
 import signal
@@ -32,6 +33,7 @@ from anabranch.runtime.live.link import FrameBuffer, send_blocking
 from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
 
 FDS_PER_FORK = 2
+FILES_WANTED = 65_536
 REAP_TIMEOUT_S = 2.0
 _READ_BYTES = 65536
 _decode = msgspec.msgpack.Decoder(msg.ToParent).decode
@@ -194,6 +196,16 @@ def become_parent() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     orphans.set_process_name("ab:parent")
+    _allow_files()
+
+
+def _allow_files() -> None:
+    """An instance has a file for every neighbour, and what it may open by default is little."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
+    if soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _signal_pipe() -> tuple[int, int]:

@@ -45,10 +45,10 @@ class Spawner:
             if child.id not in children:
                 self.end_unused(child, "discarded")
 
-    def end_unused(self, member: Member, why: str) -> None:
+    def end_unused(self, member: Member, why: str, detail: str = "") -> None:
         """End a process that has taken no part: it holds nothing, and nobody waits for it."""
         if self._agent.roster.end(member, Phase.DISCARDED):
-            self._agent.hearing.write(member, why, "", time.monotonic())
+            self._agent.hearing.write(member, why, detail, time.monotonic())
             if member.process is not None:
                 self._agent.forker.kill(member.process)
 
@@ -77,6 +77,6 @@ class Spawner:
         try:
             await self._agent.start_member(child)
         except StartError as error:
-            self.end_unused(child, "start_failed")
+            self.end_unused(child, "start_failed", str(error))
             return str(error)
         return None

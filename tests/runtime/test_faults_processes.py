@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from anabranch.runtime import payload, salvage
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.live import pumps, suspicion
 from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.preloaded import FILES_WANTED
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Event, Report
 from tests.runtime.agent_runs import until
@@ -137,8 +139,21 @@ def test_newcomers_for_whom_no_files_are_left_are_refused_and_the_stream_goes_on
     run.end_input()
     report = run.wait(TIMEOUT_S)
     assert report.ok
-    assert "Too many open files" in events(report, "refused")[0].detail
+    assert "Too many open files" in events(report, "start_failed")[0].detail
     assert found(tmp_path / "out.jsonl") == Counter(range(report.ledger.tuples_in))
+
+
+def files_allowed(n: int) -> int:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def test_instances_may_open_more_files_than_the_program_that_starts_them(tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    with files_left(100):
+        assert ab.run(numbers(out, 1, files_allowed)).ok
+        allowed, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    (of_instances,) = found(out)
+    assert allowed < of_instances == min(FILES_WANTED, hard)
 
 
 async def test_who_cannot_connect_for_lack_of_files_says_so_once_and_goes_on_later(

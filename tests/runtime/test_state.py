@@ -546,7 +546,7 @@ def test_what_only_has_the_name_of_ours_is_neither_changed_nor_removed(
     mine = tmp_path / name
     mine.parent.mkdir(exist_ok=True)
     mine.write_text("precious")
-    with pytest.raises(StateError, match="not part of a run|not that of a run|not been completed"):
+    with pytest.raises(StateError, match=r"not part of a run|not that of a run|not been completed"):
         start(three_operators(), state=tmp_path, fresh=fresh)
     assert mine.read_text() == "precious"
 

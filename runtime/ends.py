@@ -315,7 +315,7 @@ class Sink(ABC):
     def exact(self) -> bool:
         """Whether a death leaves no trace at the target: `open` gives an `ExactWriter`, or there
         is nothing that could be there twice. If not, the last results before a death may be
-        written again, which the run says once."""
+        written again, which an event `may_repeat` of the report tells."""
         return False
 
     def prepare(self) -> None:  # noqa: B027 - optional

@@ -27,6 +27,11 @@ class Promise:
     keeps_keys: bool
     loses: bool
 
+    @property
+    def repeats(self) -> bool:
+        """Whether what was in work is done again after a death."""
+        return not (self.exact or self.loses)
+
 
 PROMISES: dict[Delivery, Promise] = {
     "effectively-once": Promise(exact=True, keeps_keys=True, loses=False),

@@ -36,6 +36,7 @@ class SinkEnd:
         assert sink is not None
         self.committed = True
         self._instance = instance
+        self._sink = sink
         self._writer = writer = sink.open(instance.context)
         self._puts: Puts | None = None
         if instance.exact and instance.turns is not None and isinstance(writer, ExactWriter):
@@ -49,6 +50,8 @@ class SinkEnd:
         if self._puts is not None:
             self._puts.remember(number, past.lasting.get(RESULTS, {}))
             self.committed = not self._puts.waiting
+        elif self._instance.exact and not self._sink.exact:
+            self._instance.home.note("may_repeat", "the last results before the death")
 
     @property
     def is_exact(self) -> bool:
@@ -60,6 +63,12 @@ class SinkEnd:
         assert isinstance(self._writer, ExactWriter)
         self.committed = False
         data, refused = self._writer.stage(tuples)
+        return self._staged(data, tuples, refused, born)
+
+    def _staged(
+        self, data: bytes, tuples: list[Any], refused: list[DeadLetter], born: float
+    ) -> int:
+        assert self._puts is not None
         self._puts.add(data)
         self._account(tuples, refused, born)
         return len(refused)
@@ -73,18 +82,15 @@ class SinkEnd:
         """Write tuples; `taken` is told how many of them are refused, in the turn to which that
         belongs, and the results with it."""
         if self._puts is None:
-            refused, _ = await self.write(tuples, born)
-            taken(refused)
+            taken((await self.write(tuples, born))[0])
             return
-        assert isinstance(self._writer, ExactWriter)
-        self.committed = False
-        if self._writer.gather is None:
-            data, letters = self._writer.stage(tuples)
+        if self.gather is None:
+            taken(self.stage(tuples, born))
         else:  # so many that others would have to wait
-            data, letters = await asyncio.to_thread(self._writer.stage, tuples)
-        self._puts.add(data)
-        self._account(tuples, letters, born)
-        taken(len(letters))
+            assert isinstance(self._writer, ExactWriter)
+            self.committed = False
+            data, refused = await asyncio.to_thread(self._writer.stage, tuples)
+            taken(self._staged(data, tuples, refused, born))
         await self.put()
 
     async def put(self) -> float:

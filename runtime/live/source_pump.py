@@ -51,9 +51,7 @@ class SourcePump(Pump):
         self._claimed: Claimed | None = None
         """What an earlier life was reading; then what this one reads."""
         self._reader: Reader | None = None
-        self._lags = instance.turns is not None and not (
-            instance.promise.exact or instance.promise.loses
-        )
+        self._lags = instance.turns is not None and instance.promise.repeats
         """Whether a position counts only when what was read before it is safe elsewhere."""
         self._safe: Claimed | None = None
         self._released: Released | None = None

@@ -62,3 +62,21 @@ async def test_a_storm_of_deaths_joins_leaves_and_moves_changes_no_result(
 @pytest.mark.parametrize("kind", STORIES)
 async def test_no_storm_changes_a_result(tmp_path: Path, kind: str, seed: int) -> None:
     await storm(kind, seed, tmp_path)
+
+
+@pytest.mark.parametrize(("idempotent", "told"), [(False, 1), (True, 0)])
+async def test_a_sink_that_may_repeat_results_says_so_after_a_death(
+    tmp_path: Path, idempotent: bool, told: int
+) -> None:
+    pipeline = ab.Pipeline("repeats")
+    sink = ab.foreach(int, idempotent=idempotent)
+    pipeline.source("numbers", ab.generate(lambda n: n, count=200_000)).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (writer,) = network.of("out")
+    (channel,) = [*writer.neighbourhood.from_predecessors]
+    await network.until(lambda: channel.acknowledged > 1)
+    network.kill(writer.me)
+    await network.revive(writer.me)
+    await network.finish()
+    assert network.notes["may_repeat"] == told

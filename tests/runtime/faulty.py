@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import resource
 import shutil
@@ -45,15 +46,26 @@ def folder_of_all() -> Iterator[Path]:
 
 @contextmanager
 def files_left(count: int) -> Iterator[None]:
-    """This process, and those that it makes, can open so many files more."""
+    """This process, and those that it makes, can open so many files more.
+
+    The limit is one on numbers, not on how many are open, and those in use may have gaps.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    first_free = os.open("/dev/null", os.O_RDONLY)
-    os.close(first_free)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free + count, hard))
+    free = (number for number in itertools.count() if not is_open(number))
+    first_refused = next(itertools.islice(free, count, None))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_refused, hard))
     try:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def may_mount() -> bool:

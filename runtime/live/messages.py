@@ -62,6 +62,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """Listen here again: neighbours know it from an earlier life. Empty: choose one."""
     state_dir: str = ""
     """Folder for what must outlive processes; empty if nothing must."""
+    in_vain: list[str] = []
+    """How each of the last lives ended that got nothing done; oldest first."""
 
 
 class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):

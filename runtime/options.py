@@ -42,6 +42,8 @@ class Options:
     removed when it is complete. None: the run outlives its instances, not this process."""
     resume: bool = False
     """Go on with the run in `state` that was killed, was stopped or has failed."""
+    resume_or_begin: bool = False
+    """As `resume` if `state` holds a run; otherwise begin one there."""
     fresh: bool = False
     """Give up the run in `state`, if there is one, and begin anew."""
     hang_s: float | None = None
@@ -59,10 +61,11 @@ class Options:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.hang_s is not None and not self.hang_s > 0:
             raise PipelineError(f"hang_s must be above 0, got {self.hang_s}")
-        if (self.resume or self.fresh) and self.state is None:
-            raise PipelineError("resume and fresh need state, the folder in which the run is kept")
-        if self.resume and self.fresh:
-            raise PipelineError("either resume or fresh, not both")
+        wishes = [w for w in ("resume", "resume_or_begin", "fresh") if getattr(self, w)]
+        if wishes and self.state is None:
+            raise PipelineError(f"{wishes[0]} needs state, the folder in which the run is kept")
+        if len(wishes) > 1:
+            raise PipelineError(f"either {' or '.join(wishes)}, not both")
         if self.warm < 0:
             raise PipelineError(f"warm must be 0 or more, got {self.warm}")
         if self.seed is not None and not -(2**63) <= self.seed < 2**63:

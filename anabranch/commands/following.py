@@ -1,5 +1,8 @@
 """Stays with a run to its end: shows it, and turns Ctrl-C into a clean end.
 
+Ctrl-C ends the input: what was read is finished. A second one stops at once, and so does SIGTERM
+where the run is kept: whoever ends a service, or shuts the host down, wants it to go on later.
+
 The agent works in a thread of its own, so a terminal that takes no output (Ctrl-S, a paused
 pager) holds up the view and not the run.
 """
@@ -25,6 +28,7 @@ OUTPUT_LINES_MAX = 1000
 """Printed by operators between two ticks; older ones are dropped, with a word."""
 ENDING = "finishing what was read; press Ctrl-C again to stop at once"
 STOPPING = "stopping at once; what is on its way is given up"
+KEEPING = "stopping at once; the run is kept"
 
 
 class RunHandle(Protocol):
@@ -45,22 +49,26 @@ class RunHandle(Protocol):
 class Interrupts:
     """Counts signals. Acting on them is the loop's work: a handler may come anywhere."""
 
+    keeps: bool = False
+    """Whether the run can be resumed when it was stopped."""
     received: int = 0
     handled: int = 0
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         self.received += 1
+        if self.keeps and signum != signal.SIGINT:
+            self.received = max(2, self.received)
         if self.received > 2:
             os._exit(INTERRUPTED)  # stopping does not stop: the processes end with this one
 
 
 @contextmanager
-def interrupts() -> Iterator[Interrupts]:
+def interrupts(*, keeps: bool = False) -> Iterator[Interrupts]:
     """Ctrl-C, SIGTERM and a closed terminal are noted while this is open.
 
     Under `nohup` a closed terminal is nothing to note.
     """
-    noted = Interrupts()
+    noted = Interrupts(keeps)
     signals = [signal.SIGINT, signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         signals.append(signal.SIGHUP)
@@ -105,7 +113,7 @@ def follow(run: RunHandle, view: View, noted: Interrupts, output: Output) -> Rep
             if noted.received > noted.handled:
                 noted.handled = noted.received
                 if noted.handled > 1:
-                    view.say(STOPPING)
+                    view.say(KEEPING if noted.keeps else STOPPING)
                     return run.stop()
                 view.say(ENDING)
                 run.end_input()

@@ -30,6 +30,12 @@ class Plan:
     def pipeline(self) -> Pipeline:
         return self.loaded.pipeline
 
+    @property
+    def can_be_resumed(self) -> bool:
+        """What a service has fed it does not feed again."""
+        sources = (operator.source for operator in self.pipeline.operators.values())
+        return all(source is None or source.service is None for source in sources)
+
     def options(self, **chosen: Any) -> Options:
         """Raises `WrongUsage` for values that make no sense."""
         from anabranch.runtime.options import Options

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
@@ -33,8 +34,9 @@ Examples:
 
 \b
 Ctrl-C ends the input and lets everything read so far come out; a second one stops at once.
+SIGTERM does as the first, with --state as the second: the run is kept.
 Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
-2 wrong usage, 130 stopped by a second Ctrl-C.
+2 wrong usage, 130 stopped at once.
 """
 
 
@@ -80,6 +82,11 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
     help="Keep the run in DIR, so that it can be resumed after a power cut or kill -9.",
 )
 @click.option("--resume", is_flag=True, help="Go on with the run in --state DIR.")
+@click.option(
+    "--resume-or-begin",
+    is_flag=True,
+    help="Go on with the run in --state DIR if there is one, otherwise begin one.",
+)
 @click.option("--fresh", is_flag=True, help="Give up the run in --state DIR and begin anew.")
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
@@ -95,11 +102,14 @@ def command(
     warm: int,
     state: Path | None,
     resume: bool,
+    resume_or_begin: bool,
     fresh: bool,
     seed: int | None,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
-    _check_state(state, resume, fresh)
+    _check_state(
+        state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
+    )
     planned = plan(target, settings, scale_script, quiet=as_json)
     if as_json and planned.stdout_sink:
         raise WrongUsage(
@@ -114,6 +124,7 @@ def command(
         warm=warm,
         state=state,
         resume=resume,
+        resume_or_begin=resume_or_begin,
         fresh=fresh,
         seed=seed,
     )
@@ -132,13 +143,17 @@ def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> i
     view = _view(out)
     if sys.stderr.isatty():  # what operators print would tear the table
         options = replace(options, on_output=output.put)
-    with contextlib.closing(view), interrupts() as noted:
+    keeps = options.state is not None and planned.can_be_resumed
+    with contextlib.closing(view), interrupts(keeps=keeps) as noted:
         try:
-            report = follow(launch.start(planned.pipeline, options), view, noted, output)
+            run = launch.start(planned.pipeline, options)
+            if options.state is not None:
+                view.say(_beginning(planned.pipeline.name, run.resumed_from, options.state))
+            report = follow(run, view, noted, output)
         except RunFailed as error:
             report = error.report
         except (ValueError, OSError, SparkUnavailable) as error:
-            raise WrongUsage(str(error)) from None
+            raise WrongUsage(_told(error)) from None
         except Exception as error:
             if not is_about(error, planned.loaded.path):
                 raise
@@ -162,12 +177,30 @@ def _view(out: TextIO) -> View:
     return LiveView(Console(file=out))
 
 
-def _check_state(state: Path | None, resume: bool, fresh: bool) -> None:
-    if (resume or fresh) and state is None:
-        which = "--resume" if resume else "--fresh"
-        raise WrongUsage(f"{which} needs the folder in which the run was kept: --state DIR")
-    if resume and fresh:
-        raise WrongUsage("--resume goes on with a run, --fresh gives it up; use one of them")
+def _check_state(state: Path | None, wishes: dict[str, bool]) -> None:
+    wanted = [option for option, given in wishes.items() if given]
+    if wanted and state is None:
+        raise WrongUsage(f"{wanted[0]} needs the folder in which the run is kept: --state DIR")
+    if len(wanted) > 1:
+        raise WrongUsage(
+            f"{' and '.join(wanted)} exclude each other: --resume goes on with a run, "
+            "--resume-or-begin also begins one if there is none, --fresh gives it up"
+        )
+
+
+def _beginning(name: str, resumed_from: str | None, state: Path) -> str:
+    """Whoever restarts a run wants to see in its log whether it went on."""
+    if resumed_from is None:
+        return f"{name}: begins; kept in {state}"
+    began = datetime.fromisoformat(resumed_from).astimezone()
+    return f"{name}: goes on with the run of {began:%Y-%m-%d %H:%M:%S}; kept in {state}"
+
+
+def _told(error: Exception) -> str:
+    """Without the number of a refusal, which tells nobody anything."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
 
 
 def _conclude(report: Report, planned: Plan, options: Options, out: TextIO, as_json: bool) -> None:
@@ -175,8 +208,9 @@ def _conclude(report: Report, planned: Plan, options: Options, out: TextIO, as_j
     from anabranch.views.summary import summary
 
     lines = summary(report, planned.pipeline.dead_letters_path)
-    if kept_in(options.state):
-        lines.append(f"the run is kept in {options.state}: --resume goes on with it")
+    if kept_in(options.state) and planned.can_be_resumed:
+        how = "the same command" if options.resume_or_begin else "--resume"
+        lines.append(f"the run is kept in {options.state}: {how} goes on with it")
     try:
         with _telling(out):
             click.echo("\n".join(lines), file=out)

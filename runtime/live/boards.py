@@ -27,6 +27,8 @@ from anabranch.runtime.live.agent_journal import (
 from anabranch.runtime.live.messages import SplitAnswer, Splits
 from anabranch.runtime.status import id_from_wire, id_to_wire
 
+INPUT_ADVICE = "put it back as it was, or begin anew with --fresh"
+
 
 class SplitsError(Exception):
     """A source cannot say its next split. The message names the operator."""
@@ -144,7 +146,7 @@ class Boards:
         elif answer.number != number or not _same(answer.split, split):
             raise InputChanged(
                 f"the input of source {holder.operator!r} has changed since: where {split} came, "
-                f"there is {answer.split or 'nothing'} now"
+                f"there is {answer.split or 'nothing'} now; {INPUT_ADVICE}"
             )
 
     def pictures(self) -> Iterator[BoardPicture]:
@@ -171,7 +173,7 @@ class Boards:
         if pulled.count != picture.pulled or (divided and pulled.digest != picture.digest):
             raise InputChanged(
                 f"the input of source {picture.operator!r} has changed since: its first "
-                f"{picture.pulled} parts are not what they were"
+                f"{picture.pulled} parts are not what they were; {INPUT_ADVICE}"
             )
         board.returned.extend(picture.returned)
         board.held = {id_from_wire(h): Held(s, n, p) for h, s, n, p in picture.held}

@@ -101,6 +101,12 @@ class Run:
             atexit.unregister(self._stop_at_exit)
             raise self._error
 
+    @property
+    def resumed_from(self) -> str | None:
+        """When the run began with which this one goes on; None: it has begun by itself."""
+        state = self._prepared.state
+        return None if state is None or state.resumed is None else state.resumed.started_at
+
     def wait(self, timeout_s: float | None = None) -> Report:
         """The report, when the run has ended. Raises `RunFailed`, or `TimeoutError` if it goes on.
 
@@ -264,6 +270,8 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
     state = open_state(pipeline, options)
     try:
         _prepare_ends(pipeline, resumed=state is not None and state.resumed is not None)
+        if state is not None and state.resumed is None:
+            state.clear()  # of what is given up, now that nothing refuses to begin
         parent = fork_parent(pipeline, entry) if way == "fork" else None
     except BaseException:
         if state is not None:

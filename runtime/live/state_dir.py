@@ -114,16 +114,25 @@ class StateDir:
 
 
 def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
-    """Lock the folder of `options.state`; None if there is none. Raises `StateError`."""
+    """Lock the folder of `options.state`; None if there is none. Raises `StateError`.
+
+    A run that is given up is still there: what begins anew may yet be refused by a target.
+    """
     if options.state is None:
         return None
     path = options.state.absolute()
-    if options.resume and not (path / RUN).exists():
+    try:
+        if options.resume and not (path / RUN).exists():
+            raise StateError(
+                f"state folder {str(path)!r} holds no run that could be resumed: none was begun "
+                "there, or it is complete; start without --resume to begin one"
+            )
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = StateDir(path, _locked(path))
+    except OSError as error:
         raise StateError(
-            f"state folder {str(path)!r} holds no run that could be resumed; start without --resume"
-        )
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = StateDir(path, _locked(path))
+            f"state folder {str(path)!r} cannot be used: {error.strerror}; name another folder"
+        ) from None
     try:
         state.resumed = _what_is_resumed(state, pipeline, options)
     except BaseException:
@@ -171,22 +180,18 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
                 "name another folder"
             )
         return None
+    written = _read_ours(path)
     if options.fresh:
-        _check_ours(path)
-        state.clear()
         return None
-    if not options.resume:
+    if not options.resume and not options.resume_or_begin:
         raise StateError(
             f"state folder {str(path)!r} holds a run that has not been completed; go on with it "
             "with --resume, or give it up and begin anew with --fresh (or remove the folder)"
         )
-    run = _read_run(path)
+    run = _run_of(written, path)
     _check_same(run, pipeline, path)
     _wait_for_the_old(path)
-    if not state.is_resumable:  # it was killed before anything was read
-        state.clear()
-        return None
-    return run
+    return run if state.is_resumable else None  # it may have been killed before it read anything
 
 
 def _has_something(path: Path) -> bool:
@@ -194,31 +199,33 @@ def _has_something(path: Path) -> bool:
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
-def _check_ours(path: Path) -> None:
+def _read_ours(path: Path) -> dict[str, Any]:
     """Of whatever version: a file that only has the name of ours is the user's."""
     try:
         run = msgspec.json.decode((path / RUN).read_bytes(), type=dict[str, Any])
-        is_ours = {"format", "version", "pipeline", "operators", "token"} <= run.keys()
     except msgspec.DecodeError:
-        is_ours = False
-    if not is_ours:
+        run = {}
+    if not {"format", "version", "pipeline", "operators", "token"} <= run.keys():
         raise StateError(
             f"state folder {str(path)!r}: its {RUN} is not that of a run, and will not be removed; "
             "name another folder"
         )
+    return run
 
 
-def _read_run(path: Path) -> RunFile:
-    try:
-        run = msgspec.json.decode((path / RUN).read_bytes(), type=RunFile)
-    except msgspec.DecodeError as error:
-        raise StateError(f"state folder {str(path)!r}: {RUN} cannot be read: {error}") from None
-    if (run.format, run.version) != (FORMAT, version()):
+def _run_of(written: dict[str, Any], path: Path) -> RunFile:
+    if (written["format"], written["version"]) != (FORMAT, version()):
         raise StateError(
             f"state folder {str(path)!r} was written by another version of anabranch "
-            f"({run.version}, this is {version()}); finish the run with that one, or use --fresh"
+            f"({written['version']}, this is {version()}); finish the run with that one, or use "
+            "--fresh"
         )
-    return run
+    try:
+        return msgspec.convert(written, RunFile)
+    except msgspec.ValidationError as error:
+        raise StateError(
+            f"state folder {str(path)!r}: {RUN} is damaged: {error}; begin anew with --fresh"
+        ) from None
 
 
 def _check_same(run: RunFile, pipeline: Pipeline, path: Path) -> None:
@@ -283,6 +290,7 @@ def _locked(path: Path) -> io.FileIO:
             raise StateError(
                 f"state folder {str(path)!r} is in use by another run"
                 + (f" (process {holder})" if holder else "")
+                + "; wait until that has ended, or name another folder"
             ) from None
         with suppress(FileNotFoundError):
             if os.fstat(lock.fileno()).st_ino == (path / LOCK).stat().st_ino:

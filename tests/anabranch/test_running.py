@@ -161,4 +161,4 @@ def test_the_folder_of_a_run_to_go_on_with_must_be_named(tmp_path: Path, option:
     with command(tmp_path, option) as refused:
         told = refused.communicate(timeout=60)[0]
     assert refused.returncode == 2
-    assert f"{option} needs the folder in which the run was kept: --state DIR" in told
+    assert f"{option} needs the folder in which the run is kept: --state DIR" in told

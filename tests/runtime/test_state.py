@@ -519,9 +519,9 @@ def reads_many(me: Fake) -> None:
     me.gone(tuples_in=len(numbers), processed=len(numbers))
 
 
-@pytest.mark.parametrize("options", [{"resume": True}, {"fresh": True}])
+@pytest.mark.parametrize("options", [{"resume": True}, {"resume_or_begin": True}, {"fresh": True}])
 def test_resuming_needs_a_folder(options: dict[str, bool]) -> None:
-    with pytest.raises(PipelineError, match="need state"):
+    with pytest.raises(PipelineError, match="needs state"):
         Options(**options)  # type: ignore[arg-type]
 
 

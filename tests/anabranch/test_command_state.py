@@ -1,0 +1,112 @@
+"""`anabranch run --state`: what is said of a run that is kept, and how it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from anabranch.commands.following import KEEPING, Interrupts, Output, follow, interrupts
+from tests.anabranch.fakes import FakeRun, FakeView
+from tests.anabranch.files import write
+from tests.anabranch.test_command_process import TIMEOUT_S, WORDS, read_until, run, start
+
+ENDLESS = """
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("endless")
+    numbers = pipeline.source("numbers", ab.generate(lambda n: n, rate=500))
+    numbers.map("text", str).sink("out", ab.jsonl("numbers.jsonl"))
+"""
+SERVED = """
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("served")
+    pipeline.source("lines", ab.spark.feed("lines")).sink("out", ab.jsonl("lines.jsonl"))
+"""
+AGAIN = ("--state", "kept", "--resume-or-begin")
+
+
+def stopped(path: Path, *arguments: str) -> str:
+    """What a run says that is stopped, by SIGTERM, when it has delivered something."""
+    with start(path, *arguments) as process:
+        said = read_until(process, " read")
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 130
+    return said + rest
+
+
+def test_one_command_begins_a_run_and_goes_on_with_it_after_each_stop(tmp_path: Path) -> None:
+    path = write(tmp_path, ENDLESS)
+    first, second = stopped(path, *AGAIN), stopped(path, *AGAIN)
+    assert first.startswith("endless: begins; kept in kept\n")
+    assert "stopping at once; the run is kept" in first
+    assert first.endswith("the run is kept in kept: the same command goes on with it\n")
+    assert second.startswith("endless: goes on with the run of 20")
+    last = run(path, "--state", "kept", "--resume", "--duration", "0.1")
+    assert last.returncode == 0, last.stdout + last.stderr
+    numbers = [int(line.strip('"')) for line in (tmp_path / "numbers.jsonl").read_text().split()]
+    assert numbers == list(range(len(numbers)))
+    assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_sigterm_stops_a_run_that_is_kept_at_once() -> None:
+    noted, view = Interrupts(keeps=True), FakeView()
+    run = FakeRun(100, lambda n: noted.note(signal.SIGTERM, None) if n == 2 else None)
+    assert follow(run, view, noted, Output()).ended == "stopped"
+    assert run.calls == ["stop"]
+    assert view.said == [KEEPING]
+
+
+def test_ctrl_c_ends_the_input_of_a_run_that_is_kept_too() -> None:
+    noted, view = Interrupts(keeps=True), FakeView()
+    run = FakeRun(100, lambda n: noted.note(signal.SIGINT, None) if n == 2 else None)
+    assert follow(run, view, noted, Output()).ended == "completed"
+    assert run.calls == ["end_input"]
+
+
+def test_ctrl_c_and_then_sigterm_are_two_signals_not_three() -> None:
+    with interrupts(keeps=True) as noted:
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert noted.received == 2
+
+
+def test_a_run_that_a_service_feeds_is_ended_by_sigterm_with_and_without_state(
+    tmp_path: Path,
+) -> None:
+    with start(write(tmp_path, SERVED), "--state", "kept") as process:
+        read_until(process, "begins; kept in kept")
+        process.send_signal(signal.SIGTERM)
+        said, _ = process.communicate(timeout=TIMEOUT_S)
+    assert "finishing what was read" in said
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize("wish", ["--resume", "--resume-or-begin", "--fresh"])
+def test_every_wish_needs_the_folder(tmp_path: Path, wish: str) -> None:
+    done = run(write(tmp_path, WORDS), wish)
+    assert done.returncode == 2
+    assert done.stderr == (
+        f"anabranch: {wish} needs the folder in which the run is kept: --state DIR\n"
+    )
+
+
+def test_wishes_exclude_each_other(tmp_path: Path) -> None:
+    done = run(write(tmp_path, WORDS), "--state", "kept", "--resume-or-begin", "--fresh")
+    assert done.returncode == 2
+    assert done.stderr.startswith("anabranch: --resume-or-begin and --fresh exclude each other: ")
+
+
+def test_what_the_system_refuses_is_told_without_its_number(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="the folder is one of Parquet files")
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words" / "old.parquet").touch()
+    parquet = 'ab.parquet("words", {"value": str})'
+    done = run(write(tmp_path, WORDS.replace('ab.jsonl("words.jsonl")', parquet)))
+    assert done.returncode == 2
+    assert done.stderr.startswith("anabranch: cannot write results: the folder is not empty")
+    assert done.stderr.endswith(": words\n")

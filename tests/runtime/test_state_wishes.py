@@ -1,0 +1,102 @@
+"""What is wished for a folder with a run in it: go on, go on or begin, begin anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.state_dir import StateError
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import finish, start
+from tests.runtime.fake_instance import Endless, three_operators
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+def test_one_wish_begins_a_run_goes_on_with_it_and_begins_the_next(tmp_path: Path) -> None:
+    def begun() -> Run:
+        return start(three_operators(Endless()), state=tmp_path, resume_or_begin=True)
+
+    first = begun()
+    began = first.stop().started_at
+    assert first.resumed_from is None
+    second = begun()
+    assert second.resumed_from is not None
+    second.end_input()
+    assert finish(second).started_at == began
+    third = begun()
+    assert third.stop().started_at > began
+    assert third.resumed_from is None
+
+
+def test_whoever_would_also_begin_is_refused_a_run_of_another_pipeline(tmp_path: Path) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    other = Pipeline("other")
+    other.source("lines", Endless()).sink("out", fake.Nowhere())
+    with pytest.raises(StateError, match="it was 'fake' and is 'other'"):
+        start(other, state=tmp_path, resume_or_begin=True)
+    assert start(three_operators(Endless()), state=tmp_path, resume=True).stop().failure is None
+
+
+class Full(fake.Nowhere):
+    def prepare(self) -> None:
+        raise OSError(17, "the folder is not empty")
+
+    def prepare_to_resume(self) -> None:
+        """What is there is part of the run."""
+
+
+def test_a_run_is_not_given_up_before_the_new_one_may_begin(tmp_path: Path) -> None:
+    pipeline = three_operators(Endless())
+    start(pipeline, state=tmp_path).stop()
+    (out,) = [o for o in pipeline.operators.values() if o.sink is not None]
+    object.__setattr__(out, "sink", Full())
+    with pytest.raises(OSError, match="the folder is not empty"):
+        start(pipeline, state=tmp_path, fresh=True)
+    run = start(pipeline, state=tmp_path, resume=True)
+    assert run.resumed_from is not None
+    run.stop()
+
+
+@pytest.mark.parametrize("wish", ["resume", "resume_or_begin", "fresh"])
+def test_a_file_that_only_has_the_name_of_ours_is_told_apart_at_once(
+    tmp_path: Path, wish: str
+) -> None:
+    (tmp_path / "run.json").write_text('{"mine": true}')
+    with pytest.raises(StateError, match=r"its run\.json is not that of a run.*another folder"):
+        start(three_operators(), state=tmp_path, **{wish: True})
+
+
+def test_a_version_that_wrote_less_is_told_as_another_version(tmp_path: Path) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    path = tmp_path / "run.json"
+    run = msgspec.json.decode(path.read_bytes())
+    del run["limits"]
+    path.write_bytes(msgspec.json.encode(run))
+    with pytest.raises(StateError, match=r"run\.json is damaged: .*`limits`.*--fresh"):
+        start(three_operators(Endless()), state=tmp_path, resume=True)
+    path.write_bytes(msgspec.json.encode({**run, "version": "0.0.1"}))
+    with pytest.raises(StateError, match="written by another version of anabranch"):
+        start(three_operators(Endless()), state=tmp_path, resume=True)
+
+
+@pytest.mark.parametrize("wish", [{}, {"resume": True}, {"fresh": True}])
+def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(
+    tmp_path: Path, wish: dict[str, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, exists = tmp_path / "mine", Path.exists
+
+    def forbidden(path: Path, *_: object, **__: object) -> bool:
+        if path.is_relative_to(mine):
+            raise PermissionError(13, "Permission denied")
+        return exists(path)
+
+    monkeypatch.setattr(Path, "exists" if wish.get("resume") else "mkdir", forbidden)
+    with pytest.raises(
+        StateError, match=r"folder '.*mine' cannot be used: Permission denied; name another folder"
+    ):
+        start(three_operators(), state=mine, **wish)

@@ -1,7 +1,12 @@
 """The work of an instance of a source: board ▶ reader ▶ outbox.
 
+    board ──claim──▶ read ──end recorded──▶ released, the next is claimed
+                                      └──▶ ended ──all of it safe──▶ tidied up, forgotten
+
 It claims splits from the board of the host and reads them. With a journal, every turn has the
-position behind what was read in it, so a later life reads on from there.
+position behind what was read in it, so a later life reads on from there. Where a position counts
+only when what was read before it is safe elsewhere, that takes a while at the end of a split:
+meanwhile the next ones are read, and a later life reads again what was not safe of each.
 """
 
 from __future__ import annotations
@@ -10,11 +15,12 @@ import asyncio
 import contextlib
 import functools
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
-from anabranch.runtime.ends import Reader, Split
+from anabranch.runtime.ends import Chunk, Reader, Split
 from anabranch.runtime.live.pumps import Pump
 
 if TYPE_CHECKING:
@@ -23,14 +29,18 @@ if TYPE_CHECKING:
 
 now = time.monotonic
 
+ENDED_MAX = 128
+"""So many splits may wait for their ends to be safe: the journal has each of them in every turn."""
+
 
 class Claimed(NamedTuple):
     """A split, and the number of the claim that brought it; `rest`: what is left to read of it,
-    None if nothing is."""
+    None if nothing is; `progress`: how far it is read before that."""
 
     number: int
     split: Split
     rest: Split | None
+    progress: float = 0.0
 
 
 class Released(NamedTuple):
@@ -39,8 +49,20 @@ class Released(NamedTuple):
     remainder: Split | None
     progress: float
     number: int
-    read: Split | None
-    """The split, if it was read to its end and the source has not tidied up yet."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """`claimed`: as it was when the reader was opened. `progress`: since then."""
+
+    claimed: Claimed
+    reader: Reader
+    progress: float = 0.0
+
+    def position(self) -> Claimed:
+        """Behind the last chunk: what a reader has read, it has handed out."""
+        progress = self.claimed.progress + self.progress
+        return self.claimed._replace(rest=self.reader.remainder(), progress=progress)
 
 
 class SourcePump(Pump):
@@ -50,20 +72,24 @@ class SourcePump(Pump):
         self._reading: asyncio.Task[None] | None = None
         self._claimed: Claimed | None = None
         """What an earlier life was reading; then what this one reads."""
-        self._reader: Reader | None = None
+        self._present: Reading | None = None
         self._lags = instance.turns is not None and instance.promise.repeats
         """Whether a position counts only when what was read before it is safe elsewhere."""
         self._safe: Claimed | None = None
+        self._ended: dict[int, Claimed] = {}
+        """By number, splits that were read to their ends, and what of them is not safe; without
+        such a rest, the source has not tidied up yet."""
+        self._forgotten = asyncio.Event()
         self._released: Released | None = None
         self._untold = False
         """Whether the end of a claim is to be told, for the first time or again."""
         self._releasing = False
         """Whether it is about to tell the end of a claim, which nothing may keep it from."""
-        self._progress = 0.0
 
     @property
     def drained(self) -> bool:
-        return self._reading is None and self._claimed is None and not self._untold
+        busy = self._reading is not None or self._claimed is not None
+        return not (busy or self._untold or self._ended)
 
     def stop(self) -> None:
         self._stopped = True
@@ -77,33 +103,26 @@ class SourcePump(Pump):
             self.instance.feed(events.InputEnded())
 
     def memory(self) -> dict[str, Any]:
-        """The position is that behind the last chunk: what a reader has read, it has handed out."""
-        claimed = self._safe if self._lags else self._position()
-        here = {"claimed": claimed, "released": self._released, "progress": self._progress}
+        claimed = self._claimed if self._present is None else self._present.position()
+        here = {
+            "claimed": self._safe if self._lags else claimed,
+            "ended": (*self._ended.values(),),
+            "released": self._released,
+        }
         return {**super().memory(), **here}
-
-    def _position(self) -> Claimed | None:
-        claimed = self._claimed
-        if claimed is not None and self._reader is not None:
-            claimed = claimed._replace(rest=self._reader.remainder())
-        return claimed
-
-    def _note_safe(self, position: Claimed | None) -> None:
-        """Everything before this position will not be needed again."""
-        self._safe = position
-        if self.instance.turns is not None:
-            self.instance.turns.want()
 
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
         self._claimed, self._released = memory["claimed"], memory["released"]
+        self._ended = {ended.number: ended for ended in memory["ended"]}
         self._untold = self._released is not None
         self._safe = self._claimed
-        self._progress = memory["progress"]
 
     async def work(self) -> None:
         if self._released is not None:
             self._tell(self._released)
+        for ended in [*self._ended.values()]:
+            await self._finish(ended)
         if self._stopped:
             return await self._stop_at_once()
         self._reading = asyncio.current_task()
@@ -123,83 +142,68 @@ class SourcePump(Pump):
     async def _stop_at_once(self) -> None:
         """It was told so before it began, or in an earlier life."""
         if self._claimed is not None:
-            await self._release(self._claimed.rest)
+            await self._release(self._claimed)
+        self.send()
         self.end_input()
         self.instance.note_outbox()
+
+    # -- splits ----------------------------------------------------------------------------
 
     async def _next_claim(self) -> Claimed | None:
         """First what an earlier life was reading."""
         if self._claimed is None:
+            while len(self._ended) >= ENDED_MAX:
+                self._forgotten.clear()
+                await self._forgotten.wait()
             home = self.instance.home
             split = await home.claim()
             self._claimed = None if split is None else Claimed(home.claim_number, split, split)
             self._safe = self._claimed
-            self._progress = 0.0
         return self._claimed
 
     async def _read(self, claimed: Claimed) -> None:
         """Read one split; give back what is not read if stopped before its end."""
-        source = self.instance.operator.source
-        assert source is not None
         if claimed.rest is None:
-            return await self._release(None)
-        self._reader = reader = source.open(claimed.rest, self.instance.context)
-        remainder: Split | None = claimed.rest
+            return await self._release(claimed)
+        self._present = reading = self._open(claimed, claimed.rest)
+        position = claimed
         try:
-            while (progress := await self._read_chunk(reader)) is not None:
-                self._progress += progress
-            remainder = None
+            await self._read_to_end(reading)
+            position = reading.position()._replace(rest=None)
         except asyncio.CancelledError:
-            remainder = reader.remainder()
+            position = reading.position()
             raise
         finally:
-            self._reader = None
-            reader.close()
-            await self._release(remainder, reader)
+            self._present = None
+            reading.reader.close()
+            await self._release(position, reading.reader)
 
-    async def _release(self, remainder: Split | None, reader: Reader | None = None) -> None:
-        """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
-        assert self._claimed is not None
-        self._releasing = True
-        if self._lags:
-            await self._all_safe()
-        number, whole, _ = self._claimed
-        read = whole if remainder is None else None
-        released = self._released = Released(remainder, self._progress, number, read)
-        self._claimed, self._safe, self._untold = None, None, True
-        if self.instance.turns is not None:
-            await self.instance.turns.committed()
-        self._tell(released, reader)
-        self._releasing = False
+    async def _finish(self, ended: Claimed) -> None:
+        """A split that an earlier life has read to its end. Its claim is released, so nobody else
+        can read what was not safe of it; not even a stop may keep this one from it."""
+        if ended.rest is None:
+            return self._tidy_up(ended.number, None)
+        reading = self._open(ended, ended.rest)
+        try:
+            await self._read_to_end(reading)
+        finally:
+            reading.reader.close()
+        self._await_safe_end(ended.number, reading.reader)
 
-    def _tell(self, released: Released, reader: Reader | None = None) -> None:
-        """It is recorded: let everybody know, the source too, which may tidy up now."""
-        if released.read is not None:
-            self._tidy_up(released.read, reader)
-            self._released = released._replace(read=None)
-            if self.instance.turns is not None:
-                self.instance.turns.want()
-        self.instance.home.release(released.remainder, released.progress, released.number)
-        self._untold = False
-
-    def _tidy_up(self, read: Split, reader: Reader | None) -> None:
-        """An earlier life may have done so, and died before that was recorded."""
+    def _open(self, claimed: Claimed, rest: Split) -> Reading:
         source = self.instance.operator.source
         assert source is not None
-        if reader is None:
-            with contextlib.suppress(FileNotFoundError):
-                reader = source.open(read, self.instance.context)
-        if reader is not None:
-            reader.done()
+        return Reading(claimed, source.open(rest, self.instance.context))
 
-    async def _all_safe(self) -> None:
-        """Return when everything read so far is safe elsewhere."""
-        self.send()
-        done = asyncio.Event()
-        self.instance.safety.after(done.set)
-        await done.wait()
+    async def _read_to_end(self, reading: Reading) -> None:
+        while (chunk := await self._read_chunk(reading.reader)) is not None:
+            reading.progress += chunk.progress
+            if self._lags:
+                safe = functools.partial(self._note_safe, reading.position())
+                self.instance.safety.after(safe)
+            await self.give_turn()
 
-    async def _read_chunk(self, reader: Reader) -> float | None:
+    async def _read_chunk(self, reader: Reader) -> Chunk | None:
         limits, counts = self.instance.limits, self.instance.counts
         began = now()
         chunk = await reader.read(limits.batch_tuples_max, limits.batch_bytes_max)
@@ -214,7 +218,79 @@ class SourcePump(Pump):
             counts.dead_beside += len(chunk.dead)
             self.instance.bury(chunk.dead)
         self.hold(chunk.tuples, now())
+        return chunk
+
+    # -- the ends of claims ----------------------------------------------------------------
+
+    async def _release(self, position: Claimed, reader: Reader | None = None) -> None:
+        """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
+        assert self._claimed is not None
+        self._releasing = True
+        number, remainder = position.number, position.rest
+        if remainder is None:
+            safe = self._safe if self._lags else position
+            assert safe is not None
+            self._ended[number] = safe
+        elif self._lags:  # a later life could not stop where somebody else reads on
+            await self._all_safe()
+        released = self._released = Released(remainder, position.progress, number)
+        self._claimed, self._safe, self._untold = None, None, True
+        if self.instance.turns is not None:
+            await self.instance.turns.committed()
+        self._tell(released)
+        if remainder is None:
+            self._await_safe_end(number, reader)
+        self._releasing = False
+
+    def _tell(self, released: Released) -> None:
+        """It is recorded: let everybody know."""
+        self.instance.home.release(released.remainder, released.progress, released.number)
+        self._untold = False
+
+    async def _all_safe(self) -> None:
+        """Return when everything read so far is safe elsewhere."""
+        self.send()
+        done = asyncio.Event()
+        self.instance.safety.after(done.set)
+        await done.wait()
+
+    def _note_safe(self, position: Claimed) -> None:
+        """Everything before this position will not be needed again."""
+        if position.number in self._ended:
+            self._ended[position.number] = position
+        else:
+            self._safe = position
+        if self.instance.turns is not None:
+            self.instance.turns.want()
+
+    def _await_safe_end(self, number: int, reader: Reader | None) -> None:
+        """A split is read and its claim released: tidy up when nobody will read it again."""
         if self._lags:
-            self.instance.safety.after(functools.partial(self._note_safe, self._position()))
-        await self.give_turn()
-        return chunk.progress
+            self.instance.safety.after(functools.partial(self._end_is_safe, number, reader))
+        else:
+            self._tidy_up(number, reader)
+
+    def _end_is_safe(self, number: int, reader: Reader | None) -> None:
+        self._note_safe(self._ended[number]._replace(rest=None))
+        work = self._tidy_up_when_recorded(number, reader)
+        self.instance.spawn_task(work, f"tidying up after claim {number}")
+
+    async def _tidy_up_when_recorded(self, number: int, reader: Reader | None) -> None:
+        assert self.instance.turns is not None
+        await self.instance.turns.committed()
+        self._tidy_up(number, reader)
+
+    def _tidy_up(self, number: int, reader: Reader | None) -> None:
+        """An earlier life may have done so, and died before that was recorded."""
+        source = self.instance.operator.source
+        assert source is not None
+        if reader is None:
+            with contextlib.suppress(FileNotFoundError):
+                reader = source.open(self._ended[number].split, self.instance.context)
+        if reader is not None:
+            reader.done()
+        del self._ended[number]
+        self._forgotten.set()
+        if self.instance.turns is not None:
+            self.instance.turns.want()
+        self.instance.check_drained()

@@ -82,6 +82,8 @@ class ServiceContext(ABC):
     started_s: float
     limits: Limits
     token: bytes
+    former_address: str = ""
+    """Where this service has listened before its process died; others may look for it there."""
 
     @abstractmethod
     def address(self, text: str) -> None:
@@ -89,11 +91,16 @@ class ServiceContext(ABC):
 
     @abstractmethod
     async def publish(self, operator: str, splits: list[Split]) -> None:
-        """Add splits to the board of a source."""
+        """Add splits to the board of a source.
+
+        A split may have a `number`, which grows with each one for the source. Then it may be
+        published again, as by a service that does not know what the last process of it has said:
+        a number that is not above the highest so far is passed over.
+        """
 
     @abstractmethod
     async def ended(self, operator: str) -> None:
-        """No more splits will be published for this source."""
+        """No more splits will be published for this source. May be repeated."""
 
     @property
     @abstractmethod
@@ -119,7 +126,8 @@ class Service(ABC):
     async def serve(self, context: ServiceContext) -> None:
         """Work until `closing`, and until the service finds that nobody needs it any more.
 
-        Must call `context.address` within the start deadline. An exception fails the run.
+        Must call `context.address` within the start deadline. An exception fails the run. If the
+        process dies, a new one serves in its place, from the beginning.
         """
 
 

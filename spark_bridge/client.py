@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import time
 from types import TracebackType
 
@@ -33,6 +34,7 @@ from anabranch.spark_bridge.wire import (
     sizes,
 )
 
+_AT_ONCE = struct.pack("ii", 1, 0)
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_MAX_S = 120.0
 """A gateway that says nothing for so long, not even `Wait`, is taken for dead."""
@@ -119,6 +121,21 @@ class Link:
         return bytes(buffer)
 
 
+def reach(place: Place, patience_s: float) -> Link:
+    """A connection to the gateway, which may be about to come back. Raises `GatewayLost` when none
+    has answered for `patience_s`."""
+    deadline = time.monotonic() + patience_s
+    pause_s = 0.05
+    while True:
+        try:
+            return Link(place.again())
+        except GatewayLost:
+            if time.monotonic() + pause_s > deadline:
+                raise
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, 1.0)
+
+
 class Caller:
     """Asks over a connection that it keeps, and over a new one if that breaks.
 
@@ -168,7 +185,15 @@ def _connect(place: Place, timeout_s: float) -> socket.socket:
     problems = []
     for address in place.addresses:
         try:
-            return socket.create_connection(split_address(address), timeout=timeout_s)
+            link = socket.create_connection(split_address(address), timeout=timeout_s)
         except OSError as error:
             problems.append(f"{address}: {error}")
+            continue
+        if link.getsockname() != link.getpeername():
+            return link
+        # While nobody listens on this host, the system may join a socket to itself. Closed in the
+        # usual way, it would keep the gateway from its port for a minute.
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        link.close()
+        problems.append(f"{address}: nobody listens")
     raise GatewayLost(f"no gateway answers at {'; '.join(problems)}. Is the pipeline running?")

@@ -35,7 +35,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from anabranch.spark_bridge.admission import RowRange, admit, plan
-from anabranch.spark_bridge.client import Caller, GatewayLost, Link
+from anabranch.spark_bridge.client import Caller, GatewayLost, Link, reach
 from anabranch.spark_bridge.messages import (
     Abort,
     Ack,
@@ -276,7 +276,7 @@ def _fetch(options: Options, schema: StructType, share: InputPartition) -> Itera
     if not isinstance(share, Share):
         return  # Spark's stand-in for a table without rows
     wanted = to_arrow_schema(schema, timezone="UTC")
-    with Link(options.place.again()) as link:
+    with reach(options.place, options.patience_s) as link:
         for part, start, end in share.ranges:
             request = Fetch(
                 stream=options.stream,

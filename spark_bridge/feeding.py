@@ -2,8 +2,9 @@
 
 A part is received beside the others, made durable and noted as staged. The commit is one record
 in the journal; from then on its files are splits of the stream, and they are published until
-publishing has succeeded, also by a gateway that was restarted in between. Split ids never change
-and never come twice for different rows: whoever keeps the board drops an id that it has seen.
+publishing has succeeded, also by a gateway that was restarted in between. Splits are numbered in
+the order of their commits, and published in that order: whoever keeps the board passes over a
+number that it has seen.
 """
 
 from __future__ import annotations
@@ -241,7 +242,8 @@ class Feed:
 
     def _split(self, stream: str, number: int, file: File) -> Split:
         path = str((self._folder / file.path).absolute())
-        return {"id": f"{stream}:{number}", "path": path, "at": 0, "skip": 0, "rows": file.rows}
+        split = {"id": f"{stream}:{number}", "number": number, "path": path}
+        return {**split, "at": 0, "skip": 0, "rows": file.rows}
 
     async def _flush(self, stream: str) -> None:
         """Publish what is pending, in order. If that fails it stays, and Spark's commit fails."""

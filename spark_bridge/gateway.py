@@ -8,8 +8,8 @@ any time; the streams of Spark and the instances go on where they were.
 What the gateway needs from the rest of a run are two callbacks:
 
 - `publish(stream, splits)`: put these on the board, in this order. It may be called again with
-  splits that were published before, after an error or a restart: whoever keeps the board drops
-  a split whose `id` it has seen.
+  splits that were published before, after an error or a restart: whoever keeps the board passes
+  over a split whose `number` it has seen.
 - `ended(stream)`: no more splits will come for the stream. May be called more than once.
 """
 

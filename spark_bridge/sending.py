@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from anabranch.spark_bridge.client import Link
+from anabranch.spark_bridge.client import reach
 from anabranch.spark_bridge.messages import Ok, Rows, Skip, Stage, Staged
 from anabranch.spark_bridge.options import Options
 from anabranch.spark_bridge.wire import BODY_BYTES_MAX, WireError
@@ -68,7 +68,7 @@ def send(options: Options, batch: Batch, batches: Iterator[pa.RecordBatch]) -> S
         token=token,
         shape=options.rows,
     )
-    with Link(options.place.again()) as link:
+    with reach(options.place, options.patience_s) as link:
         answer, _ = link.ask(stage, memoryview(schema))
         if isinstance(answer, Skip):
             for _ in batches:

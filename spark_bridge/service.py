@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import logging
+from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.ends import Service, ServiceContext, Split
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.places import state_dir, write_place
+from anabranch.spark_bridge.places import split_address, state_dir, write_place
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +40,11 @@ class GatewayService(Service):
             collects=needs.collects,
             pipeline_run=f"{context.run_dir} {context.started_s}",
         )
-        address = await gateway.start(needs.host, needs.port, needs.state, publish, context.token)
+
+        async def start(port: int) -> str:
+            return await gateway.start(needs.host, port, needs.state, publish, context.token)
+
+        address = await _where_it_was(start, needs.port, context.former_address)
         try:
             if needs.state != state_dir(context.run_dir).absolute():
                 write_place(context.run_dir, address, context.token.hex())
@@ -49,6 +55,23 @@ class GatewayService(Service):
                 _log.warning("not all results were collected by Spark; they lie in %s", needs.state)
         finally:
             await gateway.close()
+
+
+async def _where_it_was(
+    start: Callable[[int], Awaitable[str]], wanted: int, former_address: str
+) -> str:
+    """Start it at the port where Spark's side knows it; if somebody else has that one now, at any,
+    unless the user has named it. Spark's side then finds it through the run's folder."""
+    port = wanted
+    if former_address:
+        port = split_address(former_address)[1]
+    try:
+        return await start(port)
+    except OSError as error:
+        if wanted or not port or error.errno != errno.EADDRINUSE:
+            raise
+        _log.warning("port %d of the gateway was taken while it was down; it takes another", port)
+        return await start(0)
 
 
 GATEWAY = GatewayService()

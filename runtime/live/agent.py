@@ -110,9 +110,7 @@ class Agent:
         self.spawner = Spawner(self)
         self.hearing = Hearing(self)
         self.suspicion = Suspicion(self)
-        self.services = Attendants(
-            pipeline, self.boards, self.starter, self.forker, self.tasks, self.fail
-        )
+        self.services = Attendants(self)
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._late_failure: Failure | None = None
         self._ending = False
@@ -272,6 +270,7 @@ class Agent:
         self._ending = True
         self.phase = "ended"
         self.started.cancel()
+        self.services.give_up()
         self.pool.close()
         async with AsyncExitStack() as endings:
             # From the last to the first, and each of them even if another one fails.

@@ -159,10 +159,10 @@ class Lives:
             member.deaths.clear()
         if self._was_idle(member, now):
             return
-        member.deaths = [d for d in member.deaths if now - d.at_s <= RESUMES_WINDOW_S]
+        member.deaths = recent(member.deaths, now)
         member.deaths.append(Death(now, how, done))
         if len(member.deaths) > RESUMES_MAX:
-            self._agent.fail(Failure(_in_vain(member), failure.detail))
+            self._agent.fail(Failure(in_vain(member.who, member.deaths), failure.detail))
 
     def _was_idle(self, member: Member, now: float) -> bool:
         status = self._agent.recorder.statuses.get(member.text)
@@ -181,13 +181,17 @@ class Lives:
         self._agent.hearing.write(member, kind, detail, time.monotonic())
 
 
-def _in_vain(member: Member) -> str:
+def recent(deaths: list[Death], now: float) -> list[Death]:
+    """Those that count together with one at `now`."""
+    return [d for d in deaths if now - d.at_s <= RESUMES_WINDOW_S]
+
+
+def in_vain(who: str, deaths: list[Death]) -> str:
     """Why it is not resumed once more, and what may be the matter."""
-    deaths = member.deaths
     ways = Counter(d.how for d in deaths)
     told = "; ".join(how if n == 1 else f"{how} ({n} times)" for how, n in ways.items())
     passed_s = deaths[-1].at_s - deaths[0].at_s
     return (
-        f"{member.who} died {len(deaths)} times within {passed_s:.1f} s and got nothing done in "
+        f"{who} died {len(deaths)} times within {passed_s:.1f} s and got nothing done in "
         f"between: {told}. Perhaps a tuple ends its process, or the host is out of memory"
     )

@@ -77,6 +77,8 @@ class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
     started_s: float
     token: bytes
     limits: dict[str, Any]
+    former_address: Address = ""
+    """Where an earlier life of it has listened."""
 
 
 class Spawned(Message, frozen=True, kw_only=True, tag="spawned"):

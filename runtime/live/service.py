@@ -75,6 +75,7 @@ class _Context(ServiceContext):
         self.started_s = order.started_s
         self.limits = Limits(**order.limits)
         self.token = order.token
+        self.former_address = order.former_address
         self.link: Link
         self._closing = asyncio.Event()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -173,15 +172,6 @@ class Busy(Publisher):
     async def serve(self, context: ServiceContext) -> None:
         context.address(f"pid:{os.getpid()}")
         await context.closed()
-
-
-def test_a_service_that_is_killed_fails_the_run() -> None:
-    run = start(served(Busy()))
-    pid = int(run.service_address("lines").removeprefix("pid:"))
-    os.kill(pid, signal.SIGKILL)
-    with pytest.raises(RunFailed, match=rf"service publisher \(process {pid}\) was killed by SIGK"):
-        run.wait(TIMEOUT_S)
-    assert still_alive_after(run.snapshot().pids, 1) == []
 
 
 def test_the_end_of_the_input_ends_a_source_whose_service_goes_on() -> None:

@@ -1,0 +1,215 @@
+"""The process of a service may die at any time; another one serves in its place."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.ends import Service, ServiceContext
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live import launch, lives
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.options import Options
+from anabranch.runtime.report import Report
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import failure_of, finish, until
+from tests.runtime.fake_instance import Nowhere, Numbers
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+class Mortal(Service):
+    """Counts its lives in a file, and tells where it listens. What each life does is overridden."""
+
+    name = "mortal"
+    linger_s = 10.0
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    async def serve(self, context: ServiceContext) -> None:
+        life = len(list(self.folder.glob("life.*"))) + 1
+        (self.folder / f"life.{life}").write_text(f"{os.getpid()} {context.former_address}")
+        await self.live(life, context)
+
+    async def live(self, life: int, context: ServiceContext) -> None:
+        context.address("here")
+        await context.closed()
+
+    def pid(self, life: int) -> int:
+        """Of that life; waits until it has begun."""
+        path = self.folder / f"life.{life}"
+        until(lambda: path.exists() and path.read_text())
+        return int(path.read_text().split()[0])
+
+    def former_address(self, life: int) -> str:
+        return (self.folder / f"life.{life}").read_text().partition(" ")[2]
+
+
+def start(service: Service, **options: Any) -> Run:
+    """lines -> out; the source is served."""
+    pipeline = Pipeline("fake")
+    source = Numbers(0)
+    source.service = service
+    pipeline.source("lines", source).sink("out", Nowhere())
+    return launch.start(pipeline, Options(**options), entry=fake.ENTRY)
+
+
+def told(report: Report) -> list[str]:
+    """What happened to the service, without how long it took."""
+    events = [e for e in report.events if e.instance == "service mortal"]
+    return [f"{e.operator} {e.kind} {e.detail.partition(' after')[0]}" for e in events]
+
+
+def kill_life(service: Mortal, life: int) -> None:
+    os.kill(service.pid(life), signal.SIGKILL)
+
+
+def number_of(n: int) -> dict[str, int]:
+    return {"n": n, "number": n}
+
+
+class Repeating(Mortal):
+    """Each life publishes what the earlier ones have published, and one split more."""
+
+    async def live(self, life: int, context: ServiceContext) -> None:
+        context.address("here")
+        await context.publish("lines", [number_of(n) for n in range(2 + life)])
+        if life == 3:
+            await context.ended("lines")
+        (self.folder / f"published.{life}").touch()
+        await context.closed()
+
+
+def test_a_service_that_is_killed_goes_on_and_its_splits_count_once(tmp_path: Path) -> None:
+    service = Repeating(tmp_path)
+    run = start(service)
+    for life in (1, 2):
+        until((tmp_path / f"published.{life}").exists)
+        kill_life(service, life)
+    report = finish(run)
+    assert (report.ok, report.ledger.tuples_in) == (True, 5)
+    died = "lines died was killed by SIGKILL"
+    assert told(report) == [died, "lines resumed life 2", died, "lines resumed life 3"]
+    assert [service.former_address(n) for n in (1, 2, 3)] == ["", "here", "here"]
+
+
+class Repentant(Mortal):
+    """Says in its first life that the input has ended, and says it all again in the second."""
+
+    async def live(self, life: int, context: ServiceContext) -> None:
+        context.address("here")
+        await context.publish("lines", [number_of(0), number_of(1)])
+        await context.ended("lines")
+        if life == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await context.closed()
+
+
+def test_an_input_that_is_ended_twice_has_ended(tmp_path: Path) -> None:
+    report = finish(start(Repentant(tmp_path)))
+    assert (report.ok, report.ledger.tuples_in) == (True, 2)
+
+
+class Stillborn(Mortal):
+    """Two lives end before they have said where they listen."""
+
+    async def live(self, life: int, context: ServiceContext) -> None:
+        if life <= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        await super().live(life, context)
+
+
+def test_a_service_that_is_killed_while_it_starts_starts_again(tmp_path: Path) -> None:
+    run = start(Stillborn(tmp_path))
+    assert run.service_address("lines") == "here"
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert len(told(report)) == 3
+
+
+class Lingering(Mortal):
+    """Stays after the end until its second life has been told of it, too."""
+
+    async def live(self, life: int, context: ServiceContext) -> None:
+        context.address("here")
+        await context.closed()
+        (self.folder / f"closed.{life}").touch()
+        if life == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_service_that_is_killed_while_it_lingers_is_resumed_and_told_of_the_end(
+    tmp_path: Path,
+) -> None:
+    run = start(Lingering(tmp_path))
+    run.end_input()
+    assert finish(run).ok
+    assert (tmp_path / "closed.2").exists()
+
+
+def test_a_service_that_always_dies_fails_the_run(tmp_path: Path) -> None:
+    class Hopeless(Mortal):
+        async def live(self, life: int, context: ServiceContext) -> None:
+            context.address("here")
+            if life == 1:
+                await context.publish("lines", [{"n": 0}])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    service = Hopeless(tmp_path)
+    # The run may fail before it has begun.
+    with pytest.raises(RunFailed) as failed:
+        start(service).wait(20)
+    message = str(failed.value)
+    assert f"service mortal died {lives.RESUMES_MAX + 1} times within" in message
+    assert len(list(tmp_path.glob("life.*"))) == lives.RESUMES_MAX + 1
+
+
+def test_a_later_life_that_says_why_it_cannot_go_on_fails_the_run(tmp_path: Path) -> None:
+    class Refused(Mortal):
+        async def live(self, life: int, context: ServiceContext) -> None:
+            if life == 2:
+                raise OSError("port 7077 is taken")
+            await super().live(life, context)
+
+    service = Refused(tmp_path)
+    run = start(service)
+    kill_life(service, 1)
+    failure = failure_of(run).failure
+    assert failure.message == "service mortal failed: OSError: port 7077 is taken"
+
+
+def test_a_later_life_that_returns_too_early_fails_the_run(tmp_path: Path) -> None:
+    class Hasty(Mortal):
+        async def live(self, life: int, context: ServiceContext) -> None:
+            context.address("here")
+            if life == 1:
+                await context.closed()
+
+    service = Hasty(tmp_path)
+    run = start(service)
+    kill_life(service, 1)
+    failure = failure_of(run).failure
+    assert failure.message == "service mortal returned before it ended lines"
+
+
+def test_a_service_that_returns_before_it_said_where_it_listens_is_named(tmp_path: Path) -> None:
+    class Mute(Mortal):
+        async def live(self, life: int, context: ServiceContext) -> None:
+            return
+
+    with pytest.raises(RunFailed, match="returned before it said where it listens"):
+        start(Mute(tmp_path))
+
+
+def test_a_run_that_is_stopped_does_not_resume_its_services(tmp_path: Path) -> None:
+    run = start(Mortal(tmp_path))
+    report = run.stop()
+    assert told(report) == []
+    assert len(list(tmp_path.glob("life.*"))) == 1

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
+import subprocess
+import sys
+import textwrap
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -302,3 +307,52 @@ async def test_a_heap_of_small_splits_outlives_many_deaths(tmp_path: Path, seed:
     assert network.deaths
     assert set(world.sink.tuples) == set(range(200 * PER_SPLIT))
     assert world.heap.left == 0
+
+
+SLOW = """
+    import time
+    import anabranch as ab
+
+    def wait(line):
+        time.sleep(0.001)
+        return int(line)
+
+    pipeline = ab.Pipeline("slow", delivery="at-least-once")
+    lines = pipeline.source("lines", ab.files("in.txt", split_bytes=100))
+    numbers = lines.map("wait", wait, scale=ab.Scale(min_instances=2))
+    numbers.sink("out", ab.jsonl("out.jsonl"))
+"""
+LINES = 3000
+
+
+def test_a_run_that_is_killed_whole_goes_on_with_all_its_splits_that_were_not_safe(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
+    (tmp_path / "in.txt").write_text("".join(f"{n}\n" for n in range(LINES)))
+    for part in range(2):
+        with command(tmp_path, *["--resume"] * part) as killed:
+            wait_until_lines(tmp_path / "out.jsonl", 500 * (part + 1))
+            killed.kill()
+    with command(tmp_path, "--resume") as resumed:
+        told = resumed.communicate(timeout=120)[0]
+    assert resumed.returncode == 0, told
+    results = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert set(results) == set(range(LINES))
+
+
+def command(folder: Path, *options: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "anabranch.cli", "run", "slow.py", "--state", "kept", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def wait_until_lines(file: Path, count: int) -> None:
+    deadline = time.monotonic() + 60
+    while not file.exists() or file.read_bytes().count(b"\n") < count:
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)

@@ -17,6 +17,8 @@ A `Processor` takes batches and hands out `Part`s, in the order of the tuples:
   again with its whole batch first; then the batch is halved until the guilty tuples are alone.
 - **Cancelling** `run` or `drain` loses nothing: what has not been emitted is still inside, and the
   next `run` or `drain` goes on with it. Functions may be called again for a slice in work.
+- **Wary** (`before` is set): one tuple at a time, also of functions with `batch=True`. `before` is
+  awaited ahead of each with the tag of its batch, and may say why not to work on it.
 - **Classes** whose objects can be called are made into one object per instance, in its process.
 
 `SystemExit` out of a function is a failure of its tuple as any other exception; only
@@ -38,6 +40,7 @@ from anabranch.runtime.steps import Chain, Part, StepCount, StepError
 __all__ = ["AsyncProcessor", "Part", "Processor", "SyncProcessor", "make_processor"]
 
 Turn = Callable[[], Awaitable[None]]
+Before = Callable[[Any], Awaitable[str]]
 Clock = Callable[[], float]
 
 SLICE_TUPLES_FIRST = 64
@@ -49,6 +52,7 @@ class Processor(ABC):
 
     def __init__(self, chain: Chain, emit: Callable[[Part], None], clock: Clock) -> None:
         self.open = 0
+        self.before: Before | None = None
         self._chain = chain
         self._emit = emit
         self._clock = clock
@@ -102,13 +106,17 @@ class SyncProcessor(Processor):
         pending = self._pending
         while pending:
             tuples, tag = pending[0]
-            n = self._slice_tuples
+            n, refused = self._slice_tuples, ""
+            if self.before is not None and tuples:
+                n, refused = 1, await self.before(tag)
             began = self._clock()
+            if refused:
+                part = self._chain.refuse(tuples[0], refused)
+            else:
+                part = await self._chain.apply(tuples if len(tuples) <= n else tuples[:n])
             if len(tuples) <= n:
-                part = await self._chain.apply(tuples)
                 pending.popleft()
             else:
-                part = await self._chain.apply(tuples[:n])
                 pending[0] = (tuples[n:], tag)
             ended = self._clock()
             busy_s = ended - began - part.waited_s
@@ -143,15 +151,18 @@ class AsyncProcessor(Processor):
 
     async def run(self, tuples: list[Any], tag: Any = None) -> None:
         last = len(tuples) - 1
-        if last < 0 or self._chain.takes_batches:
+        if last < 0 or (self._chain.takes_batches and self.before is None):
             self._waiting.append((tuples, tag, True))
         else:
             self._waiting.extend(([one], tag, i == last) for i, one in enumerate(tuples))
         self.open += len(tuples)
+        await self._one_by_one()
         self._start()
         await self._until(lambda: not self._waiting)
 
     async def drain(self) -> None:
+        await self._one_by_one()
+        self._start()
         await self._until(lambda: not self._waiting and not self._tasks)
 
     async def close(self) -> None:
@@ -170,13 +181,30 @@ class AsyncProcessor(Processor):
         if self._broken is not None:
             raise self._broken
 
+    async def _one_by_one(self) -> None:
+        """Wary: return when all that waits has been started, each behind the end of the last."""
+        while self._waiting and self.before is not None:
+            await self._until(lambda: not self._tasks)
+            unit, tag, last = self._waiting[0]
+            refused = await self.before(tag) if unit else ""
+            if refused:
+                self._waiting.popleft()
+                self._done(self._chain.refuse(unit[0], refused), tag, last, 0.0)
+            else:
+                self._note_busy()
+                self._open_next()
+
     def _start(self) -> None:
         self._note_busy()
-        while self._waiting and len(self._tasks) < self._in_flight:
-            unit, tag, last = self._waiting.popleft()
-            task = asyncio.get_running_loop().create_task(self._chain.apply(unit), name=self._name)
-            self._tasks.append((task, tag, last))
-            task.add_done_callback(self._ended)
+        if self.before is None:
+            while self._waiting and len(self._tasks) < self._in_flight:
+                self._open_next()
+
+    def _open_next(self) -> None:
+        unit, tag, last = self._waiting.popleft()
+        task = asyncio.get_running_loop().create_task(self._chain.apply(unit), name=self._name)
+        self._tasks.append((task, tag, last))
+        task.add_done_callback(self._ended)
 
     def _ended(self, _task: asyncio.Task[Part]) -> None:
         """Emit the finished calls up to the oldest open one, then open others."""
@@ -195,7 +223,7 @@ class AsyncProcessor(Processor):
             busy_s, self._busy_s = self._busy_s, 0.0
             self._done(task.result(), tag, last, busy_s)
         self._start()
-        if not self._waiting or self._broken is not None:
+        if not (self._waiting and self._tasks) or self._broken is not None:
             self._moved.set()
 
     def _note_busy(self) -> None:

@@ -116,6 +116,21 @@ class Chain:
         part.results = tuples
         return part
 
+    def refuse(self, one: Any, reason: str) -> Part:
+        """What becomes of a tuple that nobody works on."""
+        part = Part(1)
+        part.dead = 1
+        part.per_step.append((1, 1, 0))
+        part.letters.append(DeadLetter(reason, one, *self._place()))
+        return part
+
+    def _place(self) -> tuple[str, str]:
+        """Where to look, and the step, as far as that is known of a tuple that was refused."""
+        if len(self._stages) == 1:
+            return where_defined(self._stages[0].fn), self._stages[0].step.name
+        names = ", ".join(repr(stage.step.name) for stage in self._stages)
+        return f"in one of the steps {names}", ""
+
     def count(self, part: Part) -> None:
         for count, (received, dead, produced) in zip(self.counts, part.per_step, strict=False):
             count.received += received

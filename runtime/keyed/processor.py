@@ -11,6 +11,8 @@ groups are frozen, or what was kept for one is worked off, are tuples sorted by 
   along with the state goes before what was kept here. Each is judged by the watermark it met.
 - **Failure**: as in `anabranch.runtime.operators`, but a tuple is tried again at once, before
   others, which may be of the same key. A timer that fails becomes a dead letter too.
+- **Wary** (`before` is set): one tuple at a time. `before` is awaited ahead of each, with the tag
+  of its batch or, if it was kept, with its group, and may say why not to work on it.
 - **Cancelling** `run` loses nothing: what has not been processed goes on with the next `run`.
 - **Journaled**: whatever changes is told as bytes, with the part that it belongs to
   (`Part.changes`) or at once (`changed`). At no await is anything changed that was not told: a
@@ -80,6 +82,7 @@ class KeyedProcessor(Keeping):
         self._slice_s = slice_s
         self._slice_tuples = SLICE_TUPLES_FIRST
         self._turn_at = clock()
+        self.before: Callable[[Any], Awaitable[str]] | None = None
         self._batches: deque[tuple[list[Any], list[Any], int, Any]] = deque()
 
     def heat(self) -> list[float]:
@@ -122,11 +125,25 @@ class KeyedProcessor(Keeping):
     async def drain(self) -> None:
         """Work off what a cancelled `run` has left."""
         while self._batches:
-            await self._slice(*self._batches[0])
+            _, tuples, _, tag = self._batches[0]
+            refused = await self.before(tag) if self.before is not None and tuples else ""
+            if refused:
+                self._refuse(refused)
+            else:
+                await self._slice(*self._batches[0])
             await self._give_turn()
 
+    def _refuse(self, reason: str) -> None:
+        """Do not work on the first tuple of the first batch."""
+        part, began = Part(0), self._clock()
+        keys, tuples, side, tag = self._batches[0]
+        self._worker.refuse(keys[0], tuples[0], reason, part)
+        self._go_on_with(keys[1:], tuples[1:], side, tag)
+        self._done_of_batch(part, began, tag, last=len(tuples) == 1)
+
     async def _slice(self, keys: list[Any], tuples: list[Any], side: int, tag: Any) -> None:
-        n, began, part = self._slice_tuples, self._clock(), Part(0)
+        n = self._slice_tuples if self.before is None else 1
+        began, part = self._clock(), Part(0)
         later_keys, later = keys[n:], tuples[n:]
         if later:
             keys, tuples = keys[:n], tuples[:n]
@@ -286,7 +303,13 @@ class KeyedProcessor(Keeping):
     async def _catch_up(self, group: int) -> None:
         held = self._held
         while kept := held.kept.get(group):
-            await self._work_off(group, kept)
+            refused = await self.before(group) if self.before is not None else ""
+            if refused:
+                part, began = Part(0), self._clock()
+                self._worker.refuse(kept[0].key, kept[0].item, refused, part)
+                self._worked_off(group, 1, part, began)
+            else:
+                await self._work_off(group, kept)
             await self._give_turn()
         held.caught_up(group)
         self._store.wake(group)
@@ -295,7 +318,7 @@ class KeyedProcessor(Keeping):
     async def _work_off(self, group: int, kept: deque[Kept]) -> None:
         part, began, done, failed = Part(0), self._clock(), 0, None
         try:
-            for one in kept:
+            for one in kept if self.before is None else islice(kept, 1):
                 failed = self._worker.one(one, part)
                 if failed is not None:
                     break

@@ -304,6 +304,12 @@ class Worker:
         part.dead += 1
         part.letters.append(DeadLetter(describe(error), kept.item, _where(error, kept.key)))
 
+    def refuse(self, key: Any, item: Any, reason: str, part: Part) -> None:
+        """What becomes of a tuple that nobody works on."""
+        part.taken += 1
+        part.dead += 1
+        part.letters.append(DeadLetter(reason, item, f"key {_shown(key)}"))
+
     def open(self, keys: list[Any], groups: frozenset[int]) -> bool:
         """Whether all keys are keys, and of these groups."""
         try:

@@ -14,7 +14,7 @@ import math
 import random
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -72,8 +72,11 @@ class Instance:
         scaling: bool,
         heritage: dict[str, float] | None = None,
         journal: Path | None = None,
+        in_vain: Sequence[str] = (),
     ) -> None:
+        """`in_vain`: how the last lives ended that got nothing done, as the agent has seen it."""
         self.me = me
+        self.in_vain = in_vain
         self.pipeline = pipeline
         self.operator: Operator = pipeline.operators[me.operator]
         self.limits = limits = context.limits

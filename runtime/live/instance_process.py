@@ -75,6 +75,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             scaling=task.scaling,
             heritage=task.heritage,
             journal=Path(task.journal) if task.journal else None,
+            in_vain=task.in_vain,
         )
         _wire(home, instance)
         # Whoever ends single processes politely wants this one to leave; a keeper stays.

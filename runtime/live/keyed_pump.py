@@ -25,6 +25,7 @@ from anabranch.runtime.keyed.payload import decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.intake import Queued
 from anabranch.runtime.live.pumps import QueuePump
+from anabranch.runtime.live.wary import Place, place_of
 from anabranch.runtime.steps import Part
 
 if TYPE_CHECKING:
@@ -286,7 +287,9 @@ class KeyedPump(QueuePump):
         self.results(part.results, item)
         if self._keeps_keys:
             self._changed(part.changes)
-        if item is not None:
+        if item is None:
+            self.wary.done()
+        else:
             self._advance(item, part.taken + part.pended, last=part.last)
             if part.last:
                 self._done(item)
@@ -298,6 +301,18 @@ class KeyedPump(QueuePump):
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
         self.processor.restore(past.added.get(KEYED, []))
+        if self.wary.on:
+            self.processor.before = self._before
+
+    async def _before(self, which: Queued | Group) -> str:
+        """Wary: the next tuple of this batch, or that was kept for this group."""
+        if not self.wary.on:
+            self.processor.before = None
+            return ""
+        place: Place = ("kept", which)
+        if isinstance(which, Queued):
+            place = place_of(which, which.done)
+        return await self.wary.before(place)
 
     def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
         yield from super().pictures(pieces)

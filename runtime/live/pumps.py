@@ -20,6 +20,7 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.burial import LETTERS
 from anabranch.runtime.live.intake import Queued, Said
+from anabranch.runtime.live.wary import Wary, place_of
 from anabranch.runtime.operators import Part, make_processor
 from anabranch.runtime.salvage import decode_batch
 
@@ -158,6 +159,7 @@ class QueuePump(Pump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self._working = False
+        self.wary = Wary(instance)
 
     @property
     def drained(self) -> bool:
@@ -203,6 +205,7 @@ class QueuePump(Pump):
             self._bury_unreadable(item.letters)
             item.letters = []
         item.done += tuples
+        self.wary.done()
         channel = item.channel
         if last:
             self.instance.settle(channel, item.number, item.tuples, len(item.payload))
@@ -221,6 +224,18 @@ class QueuePump(Pump):
         if instance.gate.value > before:
             self.advance(instance.gate.value)
         instance.watermarks.pass_on()
+
+    def memory(self) -> dict[str, Any]:
+        return {**super().memory(), "wary": self.wary.memory()}
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        super().remember(memory, past)
+        self.wary.remember(memory.get("wary"), past, self.gathered)
+
+    @property
+    def gathered(self) -> int:
+        """How many tuples may be in work whose credit has gone back already."""
+        return 0
 
     async def before_next(self) -> None:
         """Between two batches."""
@@ -282,6 +297,18 @@ class OperatorPump(QueuePump):
             emit=self._emit,
             turn=self._turn,
         )
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        super().remember(memory, past)
+        if self.wary.on:
+            self._processor.before = self._before
+
+    async def _before(self, item: Queued) -> str:
+        """Wary: the next tuple of this batch."""
+        if not self.wary.on:
+            self._processor.before = None
+            return ""
+        return await self.wary.before(place_of(item, item.done))
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         await self._processor.run(tuples, item)

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import itertools
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.runtime.ends import DeadLetter, ExactWriter
 from anabranch.runtime.live.intake import Queued
 from anabranch.runtime.live.keyed_pump import KeyedPump
 from anabranch.runtime.live.pumps import QueuePump
 from anabranch.runtime.live.puts import Puts
+from anabranch.runtime.live.wary import place_of
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 now = time.monotonic
 
 RESULTS = "results"
+READY = ("ready",)
+"""Place of the first tuple that a keyed sink has to write."""
 
 
 class SinkEnd:
@@ -93,6 +97,11 @@ class SinkEnd:
             taken(self._staged(data, tuples, refused, born))
         await self.put()
 
+    def probe(self, one: Any) -> None:
+        """Do with a tuple what could end the process, and nothing else."""
+        assert isinstance(self._writer, ExactWriter)
+        self._writer.stage([one])
+
     async def put(self) -> float:
         """Put at the target what is staged; how long that took, in seconds."""
         began = now()
@@ -132,6 +141,14 @@ class SinkEnd:
         await self._writer.close()
 
 
+class Gathered(NamedTuple):
+    """Tuples of one batch; `last`: up to its end."""
+
+    item: Queued
+    tuples: list[Any]
+    last: bool
+
+
 class SinkPump(QueuePump):
     """A writer for whom tuples are to be gathered gets many at a time. Until then they are not
     worked off: their senders keep them, and repeat them after a death."""
@@ -139,7 +156,7 @@ class SinkPump(QueuePump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self._end = SinkEnd(instance)
-        self._gathered: list[tuple[Queued, list[Any]]] = []
+        self._gathered: list[Gathered] = []
         self._rows = 0
         self._timer: asyncio.TimerHandle | None = None
         self._due = False
@@ -152,8 +169,49 @@ class SinkPump(QueuePump):
         await self._end.put()
         await super().work()
 
+    @property
+    def gathered(self) -> int:
+        return self._end.gather[0] if self._end.gather is not None else 0
+
     async def take(self, item: Queued, tuples: list[Any]) -> None:
-        self._gathered.append((item, tuples))
+        if self.wary.on and tuples:
+            await self._take_alone(item, tuples)
+        else:
+            await self._gather(item, tuples)
+        self.instance.intake.done(item)
+
+    async def _take_alone(self, item: Queued, tuples: list[Any]) -> None:
+        """Wary: one tuple at a time. Where many are written at once, each is tried before."""
+        tried: list[Any] = []
+        first, many = item.done, self._end.gather is not None
+        for i, one in enumerate(tuples):
+            last, place = i == len(tuples) - 1, place_of(item, first + i)
+            if self.wary.condemns(place):  # behind all before it
+                if tried:
+                    await self._gather(item, tried, last=False)
+                await self._write()
+                tried = []
+            refused = await self.wary.before(place) if self.wary.on else ""
+            if refused:
+                self._bury(item, one, refused, last=last)
+            elif many:
+                self._end.probe(one)
+                self.wary.done()
+                tried.append(one)
+            else:
+                await self._gather(item, [one], last=last)
+        if tried:
+            await self._gather(item, tried)
+
+    def _bury(self, item: Queued, one: Any, reason: str, *, last: bool) -> None:
+        counts = self.instance.counts
+        counts.tuples_in += 1
+        counts.dead += 1
+        self.instance.bury([DeadLetter(reason, one)])
+        self._advance(item, 1, last=last)
+
+    async def _gather(self, item: Queued, tuples: list[Any], *, last: bool = True) -> None:
+        self._gathered.append(Gathered(item, tuples, last))
         self._rows += len(tuples)
         gather = self._end.gather
         if gather is None or self._rows >= gather[0]:
@@ -161,7 +219,6 @@ class SinkPump(QueuePump):
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(gather[1], self._time_is_up)
-        self.instance.intake.done(item)
 
     def _time_is_up(self) -> None:
         self._due = True
@@ -180,18 +237,19 @@ class SinkPump(QueuePump):
         if not gathered:
             return
         began = now()
-        tuples = gathered[0][1] if len(gathered) == 1 else [t for _, ts in gathered for t in ts]
-        await self._end.take(tuples, gathered[0][0].born, lambda n: self._taken(gathered, n))
+        only, *others = (part.tuples for part in gathered)
+        tuples = [*only, *itertools.chain.from_iterable(others)] if others else only
+        await self._end.take(tuples, gathered[0].item.born, lambda n: self._taken(gathered, n))
         self.instance.scaling.meter.processed(len(tuples), now() - began)
 
-    def _taken(self, gathered: list[tuple[Queued, list[Any]]], refused: int) -> None:
+    def _taken(self, gathered: list[Gathered], refused: int) -> None:
         counts = self.instance.counts
         counts.dead += refused
         counts.processed -= refused
-        for item, tuples in gathered:
+        for item, tuples, last in gathered:
             counts.tuples_in += len(tuples)
             counts.processed += len(tuples)
-            self._advance(item, len(tuples), last=True)
+            self._advance(item, len(tuples), last=last)
 
     async def commit(self) -> None:
         await self._write()
@@ -253,12 +311,36 @@ class KeyedSinkPump(KeyedPump):
                 return
             seconds = await self._end.put()
         elif self._ready:
-            tuples, self._ready = self._ready, []
-            refused, seconds = await self._end.write(tuples, self._born)
-            self._count_refused(refused)
+            seconds = await self._write_ready()
         else:
             return
         self.instance.scaling.meter.processed(0, seconds)
+
+    async def _write_ready(self) -> float:
+        """How long that took, in seconds. What is not written stays: a death would lose it. Where
+        it may be lost, and not come twice, it goes."""
+        passed_s = 0.0
+        while self._ready:
+            refused = await self.wary.before(READY) if self.wary.on else ""
+            tuples = self._ready[:1] if self.wary.on else self._ready
+            if self.instance.promise.loses:
+                self._ready = []
+            if refused:
+                self.instance.bury([DeadLetter(refused, tuples[0])])
+                self._count_refused(1)
+            else:
+                dead, seconds = await self._end.write(tuples, self._born)
+                self._count_refused(dead)
+                passed_s += seconds
+            self._ready = self._ready[len(tuples) :]
+            self.wary.done()
+        return passed_s
+
+    async def _before(self, which: Queued | int) -> str:
+        """What came of the last tuple is written before the next one is tried."""
+        if self.wary.on:
+            await self._write()
+        return await super()._before(which)
 
     def _count_refused(self, refused: int) -> None:
         self.instance.counts.processed -= refused

@@ -1,0 +1,174 @@
+"""How an instance finds the tuple that ends its process, and goes on without it.
+
+A library that crashes, a call of `os._exit`, a tuple that needs more memory than there is: whatever
+ends the process comes again in the next life, for nothing of it was recorded. So after two lives
+that got nothing done the next one is *wary*:
+
+    which tuple it will try ──▶ journal      one at a time, the next one when this is worked off
+    it dies                 ──▶ its next life reads there: this tuple was tried once more, alone
+    tried twice in vain     ──▶ a dead letter, and the stream goes on
+
+One death may come from outside while a tuple happens to be tried; two on the same tuple, alone, are
+taken as proof. Deaths that no tuple can be the reason of do not count: a disk that fails, a process
+that somebody stopped, all processes killed at once.
+
+A life is wary for as many tuples as may have been in work when the last one died and some more. One
+that is not wary asks one question per slice.
+
+Not found so: what crashes before it is a tuple (while its batch is unpacked) or after (while a
+result is put at its target), timers, and sources, which cannot leave out what they have not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.runtime.steps import StepError
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.instance import Instance
+    from anabranch.runtime.live.intake import Queued
+    from anabranch.runtime.live.recovery import Past
+
+DEATHS = 2
+"""So many with nothing done make the next life wary."""
+TRIES = 2
+"""So often may a tuple end its process when it is alone, before it is buried."""
+WARY_TUPLES = 1_000
+"""How long a life is wary beyond what may have been in work when the last one died."""
+DOUBLINGS_MAX = 10
+IN_A_ROW_MAX = 10
+"""After so many burials with no tuple worked off in between it is not the tuples' fault."""
+
+_OWN_FAULT = ("was killed by", "ended with exit code", "hung for", "has run out of memory")
+"""Beginnings of what the agent says of a death for which a tuple can be the reason."""
+
+Place = tuple[Any, ...]
+"""Of a tuple: what kind of queue it is in, which one, and where there."""
+FRAME = "frame"
+Mark = tuple[tuple[str, int, tuple[int, int]], ...]
+
+
+def place_of(item: Queued, index: int) -> Place:
+    """`index`: among the tuples of its batch that can be read."""
+    return FRAME, str(item.channel.peer), item.number, index
+
+
+class Wary:
+    """`on`: whether to ask before each tuple."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.on = False
+        self._instance = instance
+        self._left = 0
+        self._began_at: Mark = ()
+        """How far the input was worked off when this life began."""
+        self._vain = 0
+        """How many lives, the last of them the one before this, got nothing done."""
+        self._deaths: dict[Place, int] = {}
+        """How often each of these tuples was being tried alone when the process ended."""
+        self._trying: Place | None = None
+        self._burying = ""
+        self._in_a_row = 0
+
+    # -- over deaths ---------------------------------------------------------------------------
+
+    def memory(self) -> tuple[Any, ...]:
+        deaths = tuple(self._deaths.items())
+        return self._began_at, self._vain, deaths, self._trying, self._in_a_row
+
+    def remember(self, memory: tuple[Any, ...] | None, past: Past, gathered: int = 0) -> None:
+        """`gathered`: how many tuples may have been in work beside those that came on credit."""
+        instance = self._instance
+        self._began_at = _mark(past)
+        if memory is None or not instance.in_vain or instance.promise.loses:
+            return  # the whole run was resumed, maybe with other functions; or nothing comes again
+        began_at, vain, deaths, trying, self._in_a_row = memory
+        self._vain = vain + 1 if began_at == self._began_at else 0
+        self._deaths = dict(deaths)
+        if trying is not None and instance.in_vain[-1].startswith(_OWN_FAULT):
+            self._deaths[trying] = self._deaths.get(trying, 0) + 1
+        settled = {str(c.peer): c.row.settled for c in past.channels.values() if c.row}
+        self._forget(p for p in self._deaths if _is_settled(p, settled))
+        if len(instance.in_vain) >= DEATHS or self._vain + 1 >= DEATHS or self._deaths:
+            self.on = True
+            in_work = len(settled) * instance.limits.credit_tuples + gathered
+            self._left = (in_work + WARY_TUPLES) * 2 ** min(self._vain, DOUBLINGS_MAX)
+
+    def _forget(self, places: Iterable[Place]) -> None:
+        for place in list(places):
+            del self._deaths[place]
+
+    # -- before and after each tuple -----------------------------------------------------------
+
+    def condemns(self, place: Place) -> bool:
+        """Whether this tuple is to be buried."""
+        return self.on and self._deaths.get(place, 0) >= TRIES
+
+    async def before(self, place: Place) -> str:
+        """Why not to work on this tuple; empty: it is recorded that it is tried. What becomes of
+        it has to be told by `done`."""
+        if self.condemns(place):
+            self._burying = self._why()
+            return self._burying
+        turns = self._instance.turns
+        assert turns is not None
+        self._trying = place
+        await turns.committed()
+        return ""
+
+    def done(self) -> None:
+        """It is worked off, or buried: in the same turn as what became of it."""
+        if self._burying:
+            self._buried()
+        elif self._trying is not None:
+            self._deaths.pop(self._trying, None)
+            self._trying, self._in_a_row = None, 0
+        else:
+            return
+        assert self._instance.turns is not None
+        self._instance.turns.want()
+        self._left -= 1
+        if self._left <= 0:
+            self._relax()
+
+    def _buried(self) -> None:
+        reason, self._burying = self._burying, ""
+        self._in_a_row += 1
+        self._left = min(self._left, WARY_TUPLES)
+        # Neither a kept tuple nor one that is ready has a number: another is in its place now.
+        self._forget(p for p, n in self._deaths.items() if n >= TRIES and p[0] != FRAME)
+        self._instance.home.note("buried", f"a tuple that {reason}")
+        self._instance.scaling.tell_now()
+
+    def _why(self) -> str:
+        ends = dict.fromkeys(self._instance.in_vain[-TRIES:])
+        reason = "ended its process: " + ", then ".join(ends)
+        if self._in_a_row >= IN_A_ROW_MAX:
+            raise StepError(
+                f"more than {IN_A_ROW_MAX} tuples one after the other, each of them alone, have "
+                f"{reason}. It seems to be the function rather than the tuples: try it on one of "
+                f"those in {str(self._instance.dead_letters.path)!r}"
+            )
+        return reason
+
+    def _relax(self) -> None:
+        """Work as usual. Where whole batches come again, those that were buried may be in them."""
+        self.on = False
+        exact = self._instance.exact
+        kept = {p: n for p, n in self._deaths.items() if n >= TRIES and p[0] == FRAME}
+        self._deaths = {} if exact else kept
+
+
+def _is_settled(place: Place, settled: dict[str, int]) -> bool:
+    """Whether it does not come again. `settled`: by peer, the first frame that is not."""
+    if place[0] != FRAME:
+        return False
+    _, peer, number, _ = place
+    return peer not in settled or number < settled[peer]
+
+
+def _mark(past: Past) -> Mark:
+    rows = ((str(c.peer), c.row) for c in past.channels.values() if c.row is not None)
+    return tuple(sorted((peer, row.tuples_settled, row.partial) for peer, row in rows))

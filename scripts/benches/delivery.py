@@ -24,6 +24,7 @@ EXACT, LEAST, MOST = "effectively-once", "at-least-once", "at-most-once"
 DELIVERIES = (MOST, LEAST, EXACT)
 SHAPES = {
     "chain": "chain, three hops",
+    "small": "chain, small splits",
     "file": "chain, into a file",
     "keyed": "words counted by key",
 }

@@ -10,14 +10,19 @@ import sys
 
 import anabranch as ab
 from anabranch.runtime.graph import Delivery
+from anabranch.runtime.sources.files import SPLIT_BYTES
 from benches.chain_functions import long_enough, upper, with_length
 from benches.chain_ours import cpu_s
 from benches.keyed_functions import itself, one_more
 
+SMALL_BYTES = 2**16
+"""Of a split, where many are wanted: a source must not wait at the end of each."""
+
 
 def pipeline_of(file: str, shape: str, delivery: Delivery) -> ab.Pipeline:
     pipeline = ab.Pipeline("delivery", dead_letters="delivery.dead.jsonl", delivery=delivery)
-    lines = pipeline.source("lines", ab.files(file))
+    split_bytes = SMALL_BYTES if shape == "small" else SPLIT_BYTES
+    lines = pipeline.source("lines", ab.files(file, split_bytes=split_bytes))
     if shape == "keyed":
         words = lines.flat_map("split", str.split)
         results = words.key_by(itself).fold("count", 0, one_more)

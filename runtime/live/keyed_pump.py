@@ -301,18 +301,19 @@ class KeyedPump(QueuePump):
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
         self.processor.restore(past.added.get(KEYED, []))
-        if self.wary.on:
-            self.processor.before = self._before
+
+    def be_wary(self) -> None:
+        self.processor.before = self._before
 
     async def _before(self, which: Queued | Group) -> str:
-        """Wary: the next tuple of this batch, or that was kept for this group."""
-        if not self.wary.on:
-            self.processor.before = None
-            return ""
+        """About the next tuple of this batch, or that was kept for this group."""
         place: Place = ("kept", which)
         if isinstance(which, Queued):
             place = place_of(which, which.done)
-        return await self.wary.before(place)
+        refused = await self.wary.before(place)
+        if not self.wary.on:
+            self.processor.before = None
+        return refused
 
     def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
         yield from super().pictures(pieces)

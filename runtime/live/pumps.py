@@ -171,6 +171,8 @@ class QueuePump(Pump):
 
     async def work(self) -> None:
         intake = self.instance.intake
+        if self.wary.on:
+            self.be_wary()
         while True:
             await self.before_next()
             item = intake.pop()
@@ -237,6 +239,9 @@ class QueuePump(Pump):
         """How many tuples may be in work whose credit has gone back already."""
         return 0
 
+    def be_wary(self) -> None:
+        """Have somebody ask before each tuple."""
+
     async def before_next(self) -> None:
         """Between two batches."""
 
@@ -298,17 +303,15 @@ class OperatorPump(QueuePump):
             turn=self._turn,
         )
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        super().remember(memory, past)
-        if self.wary.on:
-            self._processor.before = self._before
+    def be_wary(self) -> None:
+        self._processor.before = self._before
 
     async def _before(self, item: Queued) -> str:
-        """Wary: the next tuple of this batch."""
+        """About the next tuple of this batch."""
+        refused = await self.wary.before(place_of(item, item.done))
         if not self.wary.on:
             self._processor.before = None
-            return ""
-        return await self.wary.before(place_of(item, item.done))
+        return refused
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         await self._processor.run(tuples, item)

@@ -21,6 +21,7 @@ result is put at its target), timers, and sources, which cannot leave out what t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -59,18 +60,20 @@ class Wary:
     """`on`: whether to ask before each tuple."""
 
     def __init__(self, instance: Instance) -> None:
-        self.on = False
         self._instance = instance
+        self.on = False
         self._left = 0
         self._began_at: Mark = ()
         """How far the input was worked off when this life began."""
         self._vain = 0
         """How many lives, the last of them the one before this, got nothing done."""
-        self._deaths: dict[Place, int] = {}
-        """How often each of these tuples was being tried alone when the process ended."""
+        self._deaths: dict[Place, tuple[str, ...]] = {}
+        """How the process ended, each time that one of these tuples was being tried alone."""
         self._trying: Place | None = None
         self._burying = ""
         self._in_a_row = 0
+        if instance.turns is not None and not instance.promise.loses:  # else nothing comes again
+            self._consider(senders=1)
 
     # -- over deaths ---------------------------------------------------------------------------
 
@@ -83,17 +86,22 @@ class Wary:
         instance = self._instance
         self._began_at = _mark(past)
         if memory is None or not instance.in_vain or instance.promise.loses:
-            return  # the whole run was resumed, maybe with other functions; or nothing comes again
+            return  # the whole run was resumed, maybe with other functions
         began_at, vain, deaths, trying, self._in_a_row = memory
         self._vain = vain + 1 if began_at == self._began_at else 0
         self._deaths = dict(deaths)
-        if trying is not None and instance.in_vain[-1].startswith(_OWN_FAULT):
-            self._deaths[trying] = self._deaths.get(trying, 0) + 1
-        settled = {str(c.peer): c.row.settled for c in past.channels.values() if c.row}
-        self._forget(p for p in self._deaths if _is_settled(p, settled))
-        if len(instance.in_vain) >= DEATHS or self._vain + 1 >= DEATHS or self._deaths:
+        how = instance.in_vain[-1]
+        if trying is not None and how.startswith(_OWN_FAULT):
+            self._deaths[trying] = (*self._deaths.get(trying, ()), how)
+        settled: dict[str, float] = {totals.peer: math.inf for totals in past.totals}
+        settled |= {str(c.peer): c.row.settled for c in past.channels.values() if c.row}
+        self._forget(p for p in self._deaths if p[0] == FRAME and p[2] < settled.get(p[1], 0))
+        self._consider(max(1, len(past.channels)), gathered)
+
+    def _consider(self, senders: int, gathered: int = 0) -> None:
+        if len(self._instance.in_vain) >= DEATHS or self._vain + 1 >= DEATHS or self._deaths:
             self.on = True
-            in_work = len(settled) * instance.limits.credit_tuples + gathered
+            in_work = senders * self._instance.limits.credit_tuples + gathered
             self._left = (in_work + WARY_TUPLES) * 2 ** min(self._vain, DOUBLINGS_MAX)
 
     def _forget(self, places: Iterable[Place]) -> None:
@@ -104,18 +112,20 @@ class Wary:
 
     def condemns(self, place: Place) -> bool:
         """Whether this tuple is to be buried."""
-        return self.on and self._deaths.get(place, 0) >= TRIES
+        return self.on and len(self._deaths.get(place, ())) >= TRIES
 
     async def before(self, place: Place) -> str:
-        """Why not to work on this tuple; empty: it is recorded that it is tried. What becomes of
-        it has to be told by `done`."""
+        """Why not to work on this tuple; empty: it is recorded that it is tried, or it is not `on`
+        any more. What becomes of it has to be told by `done`."""
         if self.condemns(place):
-            self._burying = self._why()
+            self._burying = self._why(self._deaths[place])
             return self._burying
         turns = self._instance.turns
         assert turns is not None
-        self._trying = place
+        self._trying = place if self._left > 0 else None
         await turns.committed()
+        if self._trying is None:
+            self._relax()
         return ""
 
     def done(self) -> None:
@@ -130,21 +140,18 @@ class Wary:
         assert self._instance.turns is not None
         self._instance.turns.want()
         self._left -= 1
-        if self._left <= 0:
-            self._relax()
 
     def _buried(self) -> None:
         reason, self._burying = self._burying, ""
         self._in_a_row += 1
         self._left = min(self._left, WARY_TUPLES)
         # Neither a kept tuple nor one that is ready has a number: another is in its place now.
-        self._forget(p for p, n in self._deaths.items() if n >= TRIES and p[0] != FRAME)
+        self._forget(p for p, ends in self._deaths.items() if len(ends) >= TRIES and p[0] != FRAME)
         self._instance.home.note("buried", f"a tuple that {reason}")
         self._instance.scaling.tell_now()
 
-    def _why(self) -> str:
-        ends = dict.fromkeys(self._instance.in_vain[-TRIES:])
-        reason = "ended its process: " + ", then ".join(ends)
+    def _why(self, ends: tuple[str, ...]) -> str:
+        reason = "ended its process: " + ", then ".join(dict.fromkeys(ends))
         if self._in_a_row >= IN_A_ROW_MAX:
             raise StepError(
                 f"more than {IN_A_ROW_MAX} tuples one after the other, each of them alone, have "
@@ -157,16 +164,8 @@ class Wary:
         """Work as usual. Where whole batches come again, those that were buried may be in them."""
         self.on = False
         exact = self._instance.exact
-        kept = {p: n for p, n in self._deaths.items() if n >= TRIES and p[0] == FRAME}
-        self._deaths = {} if exact else kept
-
-
-def _is_settled(place: Place, settled: dict[str, int]) -> bool:
-    """Whether it does not come again. `settled`: by peer, the first frame that is not."""
-    if place[0] != FRAME:
-        return False
-    _, peer, number, _ = place
-    return peer not in settled or number < settled[peer]
+        proven = {p: e for p, e in self._deaths.items() if len(e) >= TRIES and p[0] == FRAME}
+        self._deaths = {} if exact else proven
 
 
 def _mark(past: Past) -> Mark:

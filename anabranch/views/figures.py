@@ -52,6 +52,12 @@ def plural(n: int, one: str, many: str | None = None) -> str:
     return f"{n:,} {one if n == 1 else many or one + 's'}"
 
 
+def died(n: int) -> str:
+    """Of processes: what became of their instances belongs to it, or it would sound like a loss."""
+    on = "a new one" if n == 1 else "new ones"
+    return f"{plural(n, 'process', 'processes')} died and went on in {on}"
+
+
 def table(rows: list[list[str]], left: int = 1) -> list[str]:
     """Lines of aligned columns; the first `left` columns to the left, the others to the right."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
-from anabranch.views.figures import bar, count, duration, milliseconds, plural, rate, share
+from anabranch.views.figures import bar, count, died, duration, milliseconds, plural, rate, share
 from anabranch.views.view import culprits, held_up
 
 BAR = 8
@@ -72,8 +72,7 @@ def _title(snapshot: RunSnapshot) -> list[Text]:
     text.append(f"  {plural(instances, 'instance')}, {snapshot.idle} warm", style="not bold dim")
     deaths = sum(o.deaths for o in snapshot.operators)
     if deaths:
-        died = plural(deaths, "process", "processes")
-        text.append(f"  {died} died and went on in new ones", style="not bold yellow")
+        text.append(f"  {died(deaths)}", style="not bold yellow")
     lines = [_line(text)]
     if snapshot.phase == "ending":
         lines.append(Text("finishing what was read; Ctrl-C stops at once", style="yellow"))

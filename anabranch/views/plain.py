@@ -7,7 +7,7 @@ import sys
 from typing import TextIO
 
 from anabranch.runtime.snapshot import RunSnapshot
-from anabranch.views.figures import count, duration, plural, rate, share
+from anabranch.views.figures import count, died, duration, plural, rate, share
 from anabranch.views.view import culprits
 
 FIRST_S = 2.0
@@ -60,7 +60,7 @@ def line_of(snapshot: RunSnapshot) -> str:
         parts.append(plural(dead, "dead letter"))
     deaths = sum(o.deaths for o in snapshot.operators)
     if deaths:
-        parts.append(f"{plural(deaths, 'process', 'processes')} died and went on in new ones")
+        parts.append(died(deaths))
     slow = sorted(culprits(snapshot))
     if slow:
         parts.append(f"held up by {', '.join(slow)}")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anabranch.runtime.ledger import Ledger
 from anabranch.runtime.report import OperatorReport, Report
-from anabranch.views.figures import count, duration, milliseconds, plural, rate, table
+from anabranch.views.figures import count, died, duration, milliseconds, plural, rate, table
 
 REASONS_SHOWN = 5
 FAULTS_SHOWN = 10
@@ -85,12 +85,11 @@ def _ledger(report: Report) -> list[str]:
 
 def _deaths(report: Report) -> list[str]:
     """Nothing is lost by them, but they should be seen."""
-    died = [(o.name, o.deaths) for o in report.operators if o.deaths]
-    if not died:
+    deaths = [(o.name, o.deaths) for o in report.operators if o.deaths]
+    if not deaths:
         return []
-    total = sum(n for _, n in died)
-    where = ", ".join(f"{name} {count(n)}" for name, n in died)
-    return [f"{plural(total, 'process', 'processes')} died and went on in new ones: {where}"]
+    where = ", ".join(f"{name} {count(n)}" for name, n in deaths)
+    return [f"{died(sum(n for _, n in deaths))}: {where}"]
 
 
 FATES = {"bury": "dead letters", "emit": "told as ab.Late", "drop": "dropped"}

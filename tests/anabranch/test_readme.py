@@ -16,6 +16,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
+from anabranch.commands.failing import INTERRUPTED, WRONG_USAGE
+from anabranch.commands.run import command
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.graph import DELIVERIES
 from anabranch.runtime.live import lives, suspicion
@@ -133,6 +135,16 @@ def test_the_bill_is_right_although_all_its_processes_die_at_once(bill: ab.Pipel
     assert b"balanced: every tuple is accounted for" in second.stdout
     assert rows() == expected_rows()
     assert [*Path("bill.state").iterdir()] == []
+
+
+def test_the_unit_for_systemd_knows_options_and_exit_codes() -> None:
+    unit = dict(re.findall(r"^    (\w+)=(.*)$", section(BREAKS), re.MULTILINE))
+    _, _, arguments = unit["ExecStart"].partition(" run ")
+    values = command.make_context("run", arguments.split()).params
+    assert values["resume_or_begin"]
+    assert values["state"] == Path("bill.state")
+    assert int(unit["RestartPreventExitStatus"]) == WRONG_USAGE
+    assert int(unit["SuccessExitStatus"]) == INTERRUPTED
 
 
 def test_every_kind_of_delivery_is_told() -> None:

@@ -267,5 +267,5 @@ def test_processes_that_died_are_seen_everywhere() -> None:
     assert words in line_of(died)
     assert words in shown(died)
     lines = summary(report(operators=[operator_report("work", deaths=1)]), DEAD)
-    assert lines[-1] == "1 process died and went on in new ones: work 1"
+    assert lines[-1] == "1 process died and went on in a new one: work 1"
     assert "died" not in line_of(snapshot())

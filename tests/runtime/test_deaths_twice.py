@@ -222,3 +222,29 @@ async def die_with_open_calls(network: Network, sink: Kept) -> None:
     assert instance.watermarks._stated[0] < 7, f"life {instance.context.life}"
     network.kill(instance.me)
     await network.revive(instance.me)
+
+
+async def test_what_a_keyed_sink_had_not_written_is_written_by_its_next_life(
+    tmp_path: Path,
+) -> None:
+    begun, never, found = asyncio.Event(), asyncio.Event(), set[int]()
+
+    async def write(n: int) -> None:
+        if n >= 50 and not network.deaths:
+            begun.set()
+            await never.wait()
+        found.add(n)
+
+    pipeline = ab.Pipeline("keyed")
+    numbers = pipeline.source("numbers", ab.items(range(100)))
+    numbers.key_by(lambda n: n % 7).sink("out", ab.foreach(write, idempotent=True))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (sink,) = network.of("out")
+    await begun.wait()
+    assert sink.turns is not None
+    await sink.turns.committed()
+    network.kill(sink.me)
+    await network.revive(sink.me)
+    await network.finish()
+    assert found == set(range(100))

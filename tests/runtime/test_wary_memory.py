@@ -1,0 +1,191 @@
+"""Which deaths count against a tuple, and for how long."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live import wary
+from anabranch.runtime.live.channel import Row
+from anabranch.runtime.live.neighbourhood import Totals
+from anabranch.runtime.live.promise import PROMISES
+from anabranch.runtime.live.recovery import Past, PastChannel
+from anabranch.runtime.live.wary import TRIES, WARY_TUPLES, Place, Wary
+from anabranch.runtime.steps import StepError
+
+PEER = InstanceId(OperatorName("numbers"), 0)
+KILLED = "was killed by SIGKILL"
+PLACE: Place = ("frame", str(PEER), 5, 17)
+LIMITS = Limits(credit_tuples=10)
+
+
+class Turns:
+    """Counts commits, and says what each would have written of the tuple that is tried."""
+
+    def __init__(self) -> None:
+        self.of: Wary
+        self.tried: list[Place | None] = []
+
+    async def committed(self) -> None:
+        self.tried.append(self.of.memory()[3])
+
+    def want(self) -> None: ...
+
+
+def life(*in_vain: str, delivery: Any = "effectively-once") -> Wary:
+    instance = SimpleNamespace(
+        in_vain=in_vain,
+        turns=Turns(),
+        promise=PROMISES[delivery],
+        exact=delivery == "effectively-once",
+        limits=LIMITS,
+        home=SimpleNamespace(note=lambda *_: None),
+        scaling=SimpleNamespace(tell_now=lambda: None),
+        dead_letters=SimpleNamespace(path="dead.jsonl"),
+    )
+    made = Wary(cast(Any, instance))
+    instance.turns.of = made
+    return made
+
+
+def past(settled: int = 5, tuples: int = 100) -> Past:
+    row = Row(1, 1, settled, (), (0, 0), 0, 0, 0, tuples, 0, 1)
+    return Past(channels={0: PastChannel(dialing=False, peer=PEER, row=row)})
+
+
+def next_life(
+    before: Wary, *in_vain: str, at: Past | None = None, delivery: Any = "effectively-once"
+) -> Wary:
+    after = life(*in_vain, delivery=delivery)
+    after.remember(before.memory(), at or past())
+    return after
+
+
+async def dies_of(place: Place, times: int, how: str = KILLED) -> Wary:
+    """The life after so many in which the tuple was being tried."""
+    now = life(how, how)
+    for _ in range(times):
+        await now.before(place)
+        now = next_life(now, how)
+    return now
+
+
+@pytest.mark.parametrize(
+    ("in_vain", "on"), [((), False), ((KILLED,), False), ((KILLED,) * 2, True)]
+)
+def test_two_lives_that_got_nothing_done_make_the_next_one_wary(
+    in_vain: tuple[str, ...], on: bool
+) -> None:
+    assert life(*in_vain).on is on
+
+
+def test_where_what_was_in_work_is_lost_nobody_needs_to_be_wary() -> None:
+    before = life(KILLED, KILLED, delivery="at-most-once")
+    assert not before.on
+    assert not next_life(before, KILLED, KILLED, delivery="at-most-once").on
+
+
+def test_work_that_is_done_again_and_again_is_none() -> None:
+    """At least once, the agent takes tuples that come again for new ones."""
+    first = next_life(life(), KILLED)
+    assert not first.on
+    assert not next_life(first, KILLED, at=past(settled=6, tuples=200)).on
+    assert next_life(first, KILLED).on
+
+
+async def test_it_is_written_down_which_tuple_is_tried_until_it_is_worked_off() -> None:
+    now = life(KILLED, KILLED)
+    assert await now.before(PLACE) == ""
+    assert cast(Any, now._instance.turns).tried == [PLACE]
+    now.done()
+    assert now.memory()[3] is None
+
+
+async def test_a_tuple_is_condemned_by_the_second_death_and_no_other_tuple_is() -> None:
+    once, twice = await dies_of(PLACE, 1), await dies_of(PLACE, 2)
+    assert once.on
+    assert not once.condemns(PLACE)
+    assert twice.condemns(PLACE)
+    assert not twice.condemns((*PLACE[:-1], 18))
+    assert await twice.before(PLACE) == f"ended its process: {KILLED}"
+    assert cast(Any, twice._instance.turns).tried == []
+
+
+async def test_a_tuple_that_is_worked_off_once_is_acquitted() -> None:
+    now = await dies_of(PLACE, TRIES - 1)
+    await now.before(PLACE)
+    now.done()
+    await now.before(PLACE)
+    assert not next_life(now, KILLED).condemns(PLACE)
+
+
+@pytest.mark.parametrize("how", ["was stopped (SIGSTOP)", "cannot sync the journal: EIO"])
+async def test_deaths_for_other_reasons_do_not_count(how: str) -> None:
+    assert not (await dies_of(PLACE, TRIES + 1, how)).condemns(PLACE)
+
+
+async def test_the_reason_tells_all_ways_in_which_it_ended() -> None:
+    first = await dies_of(PLACE, 1)
+    await first.before(PLACE)
+    second = next_life(first, "ended with exit code 3")
+    assert await second.before(PLACE) == (
+        f"ended its process: {KILLED}, then ended with exit code 3"
+    )
+
+
+async def test_a_run_that_is_resumed_as_a_whole_holds_nothing_against_tuples() -> None:
+    """All its processes were killed, and its functions may have been mended."""
+    now = next_life(await dies_of(PLACE, TRIES))
+    assert not now.on
+    assert not now.condemns(PLACE)
+
+
+@pytest.mark.parametrize(
+    "at", [past(settled=6), Past(totals=[Totals(str(PEER), 0, 100, 0)])], ids=["settled", "closed"]
+)
+async def test_what_does_not_come_again_is_forgotten(at: Past) -> None:
+    now = next_life(await dies_of(PLACE, TRIES), KILLED, at=at)
+    assert now.memory()[2] == ()
+
+
+@pytest.mark.parametrize(("delivery", "kept"), [("effectively-once", 0), ("at-least-once", 1)])
+async def test_wariness_ends_and_what_was_buried_is_known_as_long_as_it_may_come_again(
+    delivery: str, kept: int
+) -> None:
+    now = next_life(await dies_of(PLACE, TRIES), KILLED, delivery=delivery)
+    await now.before(PLACE)
+    now.done()
+    for i in range(WARY_TUPLES - 1):
+        await now.before((*PLACE[:-1], 100 + i))
+        now.done()
+    assert now.on
+    assert await now.before((*PLACE[:-1], 50)) == ""
+    assert not now.on
+    assert cast(Any, now._instance.turns).tried[-1] is None  # written before it works as usual
+    assert len(now.memory()[2]) == kept
+
+
+async def test_what_has_no_number_is_another_tuple_when_the_first_is_buried() -> None:
+    place = ("kept", 3)
+    now = await dies_of(place, TRIES)
+    assert await now.before(place)
+    now.done()
+    assert await now.before(place) == ""
+
+
+async def test_many_burials_with_nothing_worked_off_between_them_are_the_functions_fault() -> None:
+    places: list[Place] = [(*PLACE[:-1], i) for i in range(wary.IN_A_ROW_MAX + 1)]
+    now = life(KILLED, KILLED)
+    for place in places:
+        for _ in range(TRIES):
+            await now.before(place)
+            now = next_life(now, KILLED)
+        if place is not places[-1]:
+            assert await now.before(place)
+            now.done()
+    with pytest.raises(StepError, match=r"more than 10 tuples .* try it on one of those"):
+        await now.before(places[-1])

@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.states import Idle
 
-IDLE = "idle"
+IDLE = Idle.__name__
 """The state of an instance that listens and has not been started yet."""
 
 

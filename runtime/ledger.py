@@ -3,7 +3,8 @@
 Pure: from the final counts of all instances to a verdict. Four statements must hold, each of
 which would be broken by one way of losing or doubling a tuple:
 
-- per channel, sent = received;
+- per channel, sent = received; where an end no longer knows its channels one by one, the same of
+  all channels between two operators, by their sum and by a proof (`anabranch.runtime.carried`);
 - per instance, received + handed in = processed + dead + queued + handed out (and for a sink,
   processed = accepted); tuples are handed from sibling to sibling with their key groups;
 - per operator, handed out = handed in;
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from anabranch.runtime.carried import Carried, carried
 from anabranch.runtime.status import FinalCount, Status, operator_of
 
 FAULTS_MAX = 100
@@ -34,6 +36,16 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     queued: int
     balanced: bool
+
+
+class Summed(msgspec.Struct, frozen=True, kw_only=True):
+    """What instances of one operator did together, when there were too many to be kept one by one.
+    Each of them was looked at before."""
+
+    count: FinalCount
+    lost: int = 0
+    duplicated: int = 0
+    faults: list[str] = msgspec.field(default_factory=list)
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +69,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Faults:
+class Faults:
     lost: int = 0
     duplicated: int = 0
     in_flight: int = 0
@@ -75,75 +87,194 @@ class _Faults:
             self.words.append(words)
 
 
+class Accounts:
+    """The final counts that a ledger is made of. `latest`: by id, one by one; `summed`: of all
+    others, by operator. `missing`: the last status of those that have given no account."""
+
+    def __init__(
+        self,
+        latest: Iterable[FinalCount],
+        summed: Mapping[str, Summed],
+        missing: Mapping[str, Status | None],
+    ) -> None:
+        self.latest = {final.id: final for final in latest}
+        self.summed = summed
+        self.missing = missing
+
+    @property
+    def rows(self) -> list[FinalCount]:
+        return [*(one.count for one in self.summed.values()), *self.latest.values()]
+
+    def lacks(self, operator: str) -> bool:
+        """Whether an instance of it has given no account."""
+        return any(operator_of(instance) == operator for instance in self.missing)
+
+    def sent(self, sender: str, receiver: str) -> int | None:
+        """As the sender has it; None if it does not know, or not any more."""
+        if sender not in self.latest:
+            return self._without_account(sender)
+        final = self.latest[sender]
+        unknown = operator_of(receiver) in final.sent_before
+        return final.sent.get(receiver, None if unknown else 0)
+
+    def received(self, sender: str, receiver: str) -> int | None:
+        if receiver not in self.latest:
+            return self._without_account(receiver)
+        final = self.latest[receiver]
+        unknown = operator_of(sender) in final.received_before
+        return final.received.get(sender, None if unknown else 0)
+
+    def _without_account(self, instance: str) -> int | None:
+        unknown = instance in self.missing or operator_of(instance) in self.summed
+        return None if unknown else 0
+
+
 def settle(
     finals: Iterable[FinalCount],
     edges: Iterable[tuple[str, str]],
     operators: Sequence[str],
     unaccounted: Mapping[str, Status | None] | None = None,
     *,
+    summed: Mapping[str, Summed] | None = None,
     excused: bool = False,
 ) -> Ledger:
     """The ledger of a run of `operators` joined by `edges` (upstream, downstream).
 
     `unaccounted`: ids of instances that ended without a final count, with their last status;
-    a run that has any never balances. `excused`: processes have died, and delivery is not exact.
+    a run that has any never balances. `summed`: more final counts, by operator. `excused`:
+    processes have died, and delivery is not exact.
     """
-    counts = {final.id: final for final in finals}
-    missing = dict(unaccounted or {})
-    downstream: defaultdict[str, list[str]] = defaultdict(list)
-    for above, below in edges:
-        downstream[above].append(below)
-    sources = set(operators) - {name for many in downstream.values() for name in many}
-    faults = _Faults()
-    channels = _compare_channels(counts, missing, faults)
-    for final in counts.values():
-        _compare_within(final, downstream[final.operator], final.operator in sources, faults)
+    accounts = Accounts(finals, summed or {}, unaccounted or {})
+    downstream = downstream_of(edges)
+    sources = sources_of(operators, downstream)
+    faults = Faults()
+    for one in accounts.summed.values():
+        faults.lost += one.lost
+        faults.duplicated += one.duplicated
+        faults.words += one.faults
+    channels = _compare_channels(accounts, faults)
+    for final in accounts.latest.values():
+        compare_within(final, downstream[final.operator], final.operator in sources, faults)
     for name in operators:
-        _compare_handed(name, counts.values(), missing, faults)
-    for instance in missing:
+        _compare_handed(name, accounts, faults)
+    for instance in accounts.missing:
         faults.say(f"{instance} ended without an account of its tuples")
-    rows: list[FinalCount | Status] = list(counts.values())
+    return _ledger(accounts, operators, downstream, channels, faults, excused)
+
+
+def downstream_of(edges: Iterable[tuple[str, str]]) -> defaultdict[str, list[str]]:
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for above, below in edges:
+        found[above].append(below)
+    return found
+
+
+def sources_of(operators: Iterable[str], downstream: Mapping[str, Sequence[str]]) -> set[str]:
+    return set(operators) - {name for many in downstream.values() for name in many}
+
+
+def _ledger(
+    accounts: Accounts,
+    operators: Sequence[str],
+    downstream: Mapping[str, Sequence[str]],
+    channels: int,
+    faults: Faults,
+    excused: bool,
+) -> Ledger:
+    counts, missing = accounts.rows, accounts.missing
+    rows: list[FinalCount | Status] = [*counts]
     rows += [status for status in missing.values() if status is not None]
-    queued = sum(final.queued for final in counts.values())
-    in_flight = faults.in_flight + queued
+    sources = sources_of(operators, downstream)
+    in_flight = faults.in_flight + sum(final.queued for final in counts)
     balanced = not (faults.lost or faults.duplicated or in_flight or missing)
     return Ledger(
         tuples_in=sum(row.tuples_in for row in rows if row.operator in sources),
-        tuples_out=sum(row.tuples_out for row in rows if not downstream[row.operator]),
+        tuples_out=sum(row.tuples_out for row in rows if not downstream.get(row.operator)),
         lost=faults.lost,
         duplicated=faults.duplicated,
-        dead_letters=sum(row.dead for row in rows) + sum(c.dead_upstream for c in counts.values()),
+        dead_letters=sum(row.dead for row in rows) + sum(c.dead_upstream for c in counts),
         in_flight=in_flight,
         balanced=balanced,
         excused=excused and not balanced and not missing,
         channels=channels,
-        operators=[_balance(name, counts.values()) for name in operators],
-        faults=faults.words,
+        operators=[_balance(name, counts) for name in operators],
+        faults=faults.words[:FAULTS_MAX],
     )
 
 
-def _compare_channels(
-    counts: Mapping[str, FinalCount], missing: Mapping[str, Status | None], faults: _Faults
-) -> int:
-    pairs = {(f.id, peer) for f in counts.values() for peer in f.sent}
-    pairs |= {(peer, f.id) for f in counts.values() for peer in f.received}
+@dataclass(slots=True)
+class _Edge:
+    """Channels of which an end does not know any more which one it was."""
+
+    sent: Carried = field(default_factory=Carried)
+    received: Carried = field(default_factory=Carried)
+
+
+def _compare_channels(accounts: Accounts, faults: Faults) -> int:
+    """Returns how many there were."""
+    latest, missing = accounts.latest, accounts.missing
+    pairs = {(f.id, peer) for f in latest.values() for peer in f.sent}
+    pairs |= {(peer, f.id) for f in latest.values() for peer in f.received}
+    together = _summed_channels(accounts)
+    channels = 0
     for sender, receiver in sorted(pairs):
-        sent = counts[sender].sent.get(receiver, 0) if sender in counts else None
-        received = counts[receiver].received.get(sender, 0) if receiver in counts else None
-        if received is None and receiver in missing:
+        sent, received = accounts.sent(sender, receiver), accounts.received(sender, receiver)
+        if receiver in missing:
             faults.in_flight += sent or 0
-        elif sent is None and sender in missing:
+        elif sent is not None and received is not None:
+            words = f"{sender} sent {sent:,} to {receiver}, which received {received:,}"
+            faults.compare(sent, received, words)
+        elif sender not in missing:
+            edge = together[operator_of(sender), operator_of(receiver)]
+            edge.sent += carried(sender, receiver, sent or 0)
+            edge.received += carried(sender, receiver, received or 0)
             continue
-        else:
-            words = f"{sender} sent {sent or 0:,} to {receiver}, which received {received or 0:,}"
-            faults.compare(sent or 0, received or 0, words)
-    return len(pairs)
+        channels += 1
+    for (above, below), edge in sorted(together.items()):
+        _compare_together(above, below, edge, accounts, faults)
+        channels += max(edge.sent.channels, edge.received.channels)
+    return channels
 
 
-def _compare_within(
-    final: FinalCount, downstream: Sequence[str], is_source: bool, faults: _Faults
+def _summed_channels(accounts: Accounts) -> defaultdict[tuple[str, str], _Edge]:
+    found: defaultdict[tuple[str, str], _Edge] = defaultdict(_Edge)
+    for final in accounts.rows:
+        for below, sent in final.sent_before.items():
+            found[final.operator, below].sent += sent
+        for above, received in final.received_before.items():
+            found[above, final.operator].received += received
+    return found
+
+
+def _compare_together(
+    above: str, below: str, edge: _Edge, accounts: Accounts, faults: Faults
 ) -> None:
+    """Where an instance gave no account, what the others say of it is not on the other side: more
+    was sent if it was a receiver, more was received if it was a sender."""
+    sent, received = edge.sent, edge.received
+    surplus = sent.tuples - received.tuples
+    if accounts.lacks(below):
+        faults.in_flight += max(0, surplus)
+    elif accounts.lacks(above):
+        return
+    elif surplus:
+        words = f"instances of {above} sent {sent.tuples:,} to instances of {below}, which received"
+        faults.compare(sent.tuples, received.tuples, f"{words} {received.tuples:,}")
+    elif sent.proof != received.proof:
+        faults.lost += 1
+        faults.duplicated += 1
+        faults.say(
+            f"instances of {below} received as much as those of {above} sent, {sent.tuples:,}, but "
+            "not each of them from each: at least one tuple is lost, and one doubled"
+        )
+
+
+def compare_within(
+    final: FinalCount, downstream: Sequence[str], is_source: bool, faults: Faults
+) -> None:
+    """What one instance says must fit together."""
     received = sum(final.received.values())
+    received += sum(one.tuples for one in final.received_before.values())
     if not is_source:
         words = f"{final.id} counts {final.tuples_in:,} in, its channels {received:,}"
         faults.compare(received, final.tuples_in, words)
@@ -157,23 +288,20 @@ def _compare_within(
     sent: defaultdict[str, int] = defaultdict(int)
     for peer, tuples in final.sent.items():
         sent[operator_of(peer)] += tuples
+    for name, one in final.sent_before.items():
+        sent[name] += one.tuples
     for name in downstream:
         words = f"{final.id} made {final.tuples_out:,} results, sent {sent[name]:,} to {name}"
         faults.compare(final.tuples_out, sent[name], words)
 
 
-def _compare_handed(
-    name: str,
-    finals: Iterable[FinalCount],
-    missing: Mapping[str, Status | None],
-    faults: _Faults,
-) -> None:
+def _compare_handed(name: str, accounts: Accounts, faults: Faults) -> None:
     """What siblings hand each other stays within their operator. Where one of them gives no account
     it may have taken what others handed out, or handed out what they have taken: nothing is wrong.
     """
-    own = [final for final in finals if final.operator == name]
+    own = [final for final in accounts.rows if final.operator == name]
     out, taken = sum(f.handed_out for f in own), sum(f.handed_in for f in own)
-    if any(operator_of(instance) == name for instance in missing):
+    if accounts.lacks(name):
         faults.in_flight += max(0, out - taken)
     else:
         words = f"instances of {name} handed {out:,} to siblings, which took over {taken:,}"

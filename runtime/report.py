@@ -86,8 +86,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     operators: list[OperatorReport]
     events: list[Event]
+    """In their order; see `events_dropped`."""
     events_dropped: int
-    """Older events that were not kept."""
+    """How many events were left out because there were too many: between the first ones and the
+    last ones of `events`."""
     latency_ms: dict[str, float]
     """Of all sinks together: p50, p90, p99, p100; empty without tuples."""
     dead_reasons: dict[str, int]

@@ -12,6 +12,7 @@ import msgspec
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.states import Idle
+from anabranch.runtime.carried import ByOperator
 
 IDLE = Idle.__name__
 """The state of an instance that listens and has not been started yet."""
@@ -70,6 +71,10 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """Dead before they were tuples, such as bad bytes; not part of `tuples_in`."""
     sent: dict[str, int] = msgspec.field(default_factory=dict)
     received: dict[str, int] = msgspec.field(default_factory=dict)
+    """By the other end, while it is there and for some time after that."""
+    sent_before: ByOperator = msgspec.field(default_factory=dict)
+    received_before: ByOperator = msgspec.field(default_factory=dict)
+    """On channels that were closed so long ago that they are summed; not part of the above."""
     queued: int = 0
     handed_out: int = 0
     """Received, and passed on unprocessed to a sibling with the key groups that they belong to."""

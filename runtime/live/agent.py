@@ -31,7 +31,7 @@ from typing import Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline, PipelineError, edges
 from anabranch.runtime.live.agent_journal import Begun, Listens
 from anabranch.runtime.live.attendants import Attendants
 from anabranch.runtime.live.beginning import found, orders_of, resume
@@ -97,7 +97,9 @@ class Agent:
         self.chronicle = Chronicle(self, state)
         self.log = self.chronicle.log
         self.roster = Roster(pipeline, self.log)
-        self.recorder = Recorder(pipeline.operators, options.limits.status_period_s)
+        self.recorder = Recorder(
+            pipeline.operators, options.limits.status_period_s, edges(pipeline.operators.values())
+        )
         self.boards = Boards(pipeline, self.send, self.log)
         self.tasks = Tasks(self._crashed)
         self.say = options.on_output or _show
@@ -288,6 +290,7 @@ class Agent:
 
     async def _sample(self) -> None:
         while True:
+            self.recorder.forget_all_but({member.text for member in self.roster.living()})
             self.recorder.sample(time.monotonic() - self.started_s, self.instances())
             self._check_folders()
             await asyncio.sleep(self.options.limits.status_period_s)

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.ends import Split
+from anabranch.runtime.ledger import Summed
 from anabranch.runtime.live.messages import Genesis
 from anabranch.runtime.status import FinalCount, WireId
 
@@ -83,6 +84,12 @@ class Died(Record, frozen=True, kw_only=True, tag="died"):
 
 class Final(Record, frozen=True, kw_only=True, tag="final"):
     count: FinalCount
+
+
+class Sum(Record, frozen=True, kw_only=True, tag="sum"):
+    """In a shortened file: of instances that ended so long ago that their accounts are summed."""
+
+    summed: Summed
 
 
 class Claimed(Record, frozen=True, kw_only=True, tag="claimed"):
@@ -151,6 +158,7 @@ AnyRecord = (
     | Keeper
     | Died
     | Final
+    | Sum
     | Claimed
     | Released
     | EndedEarly

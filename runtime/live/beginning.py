@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.live.ended import ended_dir, leave_mark
+from anabranch.runtime.live.ended import ended_dir, mark_all
 from anabranch.runtime.live.genesis import genesis_of, waves
 from anabranch.runtime.live.roster import Member
 from anabranch.runtime.live.starter import Orders
@@ -65,8 +65,9 @@ async def _found_one(agent: Agent, member: Member, founders: Mapping[str, list[M
 async def resume(agent: Agent) -> None:
     """All that lived go on at once: they know their neighbours, and wait for them."""
     agent.chronicle.go_on()
-    for count in agent.recorder.finals:  # marks are not synced, the account is
-        leave_mark(ended_dir(agent.chronicle.ends), count.id)
+    for operator, below in agent.roster.next_number.items():  # marks are not synced, accounts are
+        living = [member.id.number for member in agent.roster.living(operator)]
+        mark_all(ended_dir(agent.chronicle.ends), operator, below, living)
     assert agent.chronicle.resumed is not None
     for name, why in agent.chronicle.resumed.gone.items():
         agent.say(name, f"source {name!r}: {why}")

@@ -44,6 +44,7 @@ from anabranch.runtime.report import Event
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
+    from anabranch.runtime.live.roster import Member
     from anabranch.runtime.live.starter import Orders
 
 TIME_PERIOD_S = 1.0
@@ -86,11 +87,17 @@ class Chronicle:
         place = list(map(str, self._agent.pipeline.operators)).index(operator)
         return self.path / JOURNALS / f"{place}.{number}.journal"
 
-    async def forget_journal(self, operator: str, number: int) -> None:
-        """Remove the journal of an instance that has ended, once that itself is written."""
+    async def forget(self, member: Member) -> None:
+        """Remove the files of an instance that has ended, once that itself is written."""
         await self.caught_up()
-        with suppress(OSError):  # it goes with the folder
-            remove_journal(self.journal_of(operator, number))
+        self._remove_files(member)
+
+    def _remove_files(self, member: Member) -> None:
+        kind, _, place = member.address.partition(":")
+        with suppress(OSError):  # they go with the folders
+            remove_journal(self.journal_of(member.id.operator, member.id.number))
+            if kind == "unix":  # one that has ended by itself has removed it
+                Path(place).unlink(missing_ok=True)
 
     def begin(self, orders: Orders) -> None:
         """A new run."""

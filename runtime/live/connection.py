@@ -90,6 +90,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
         self._transport = None
+        self._expect = _nothing  # no cycle: the collector seldom comes by
         if not self.lost.done():
             self.lost.set_result(None)
         if self.channel is not None:
@@ -226,3 +227,7 @@ class Connection(asyncio.Protocol):
         self._cancel_deadline()
         self.established = True
         cast(Channel, self.channel).attach(self, expected, acknowledged)
+
+
+def _nothing(_fields: list[Any]) -> None:
+    """Of a connection that is lost."""

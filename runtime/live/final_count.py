@@ -24,6 +24,8 @@ def final_count(instance: Instance) -> FinalCount:
         dead_upstream=counts.dead_beside,
         sent=neighbourhood.sent,
         received=neighbourhood.received,
+        sent_before=neighbourhood.closed.summed.sent,
+        received_before=neighbourhood.closed.summed.received,
         queued=instance.intake.tuples + (keyed.pended if keyed else 0),
         # As the processor counts them, for several transfers may be under way at once.
         handed_in=keyed.pended_in if keyed else 0,

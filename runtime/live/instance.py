@@ -42,13 +42,14 @@ from anabranch.runtime.live.intake import Intake, Said
 from anabranch.runtime.live.keyed_pump import KeyedPump
 from anabranch.runtime.live.listening import Listening
 from anabranch.runtime.live.memory import Memory
-from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
+from anabranch.runtime.live.neighbourhood import Neighbourhood
 from anabranch.runtime.live.outbox import Outbox
 from anabranch.runtime.live.promise import PROMISES
 from anabranch.runtime.live.pumps import Pump, make_pump
 from anabranch.runtime.live.repeats import Repeats
 from anabranch.runtime.live.safety import Safety
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
+from anabranch.runtime.live.totals import Totals
 from anabranch.runtime.live.watermarks import Watermarks
 from anabranch.runtime.patience import Patience
 
@@ -263,8 +264,7 @@ class Instance:
             case effects.ExpectState(sender=sender):
                 self._expect_state(sender)
             case effects.StateComplete(sender=sender, groups=groups):
-                token = self._expected[sender].popleft()
-                self.groups.complete(groups, lambda: self._state_is_in(token))
+                self._state_complete(sender, groups)
             case _:
                 assert_never(effect)
 
@@ -303,6 +303,13 @@ class Instance:
         self._expectations += 1
         self._expected[sender].append(self._expectations)
         self.gate.hold(self._expectations)  # W3
+
+    def _state_complete(self, sender: InstanceId, groups: frozenset[int]) -> None:
+        tokens = self._expected[sender]
+        token = tokens.popleft()
+        if not tokens:
+            del self._expected[sender]
+        self.groups.complete(groups, lambda: self._state_is_in(token))
 
     def _state_is_in(self, token: int) -> None:
         self.gate.release(token)

@@ -221,12 +221,10 @@ def remove_journal(path: Path) -> None:
 
 def segments(path: Path) -> list[tuple[int, Path]]:
     """The segments of a journal, oldest first."""
-    found = []
-    for segment in path.parent.glob(f"{path.name}.*"):
-        number = segment.name[len(path.name) + 1 :]
-        if number.isdecimal():
-            found.append((int(number), segment))
-    return sorted(found)
+    before = f"{path.name}."
+    names = os.listdir(path.parent) if path.parent.is_dir() else []
+    numbers = [name.removeprefix(before) for name in names if name.startswith(before)]
+    return [(n, _name(path, n)) for n in sorted(int(n) for n in numbers if n.isdecimal())]
 
 
 def _records(segment: Path, power: bool) -> Iterator[Record]:

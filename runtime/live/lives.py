@@ -113,8 +113,9 @@ class Lives:
             self._agent.fail(failure)
         self._led.discard(member.id)
         self._agent.check_complete()
-        if member.phase is Phase.GONE:
-            await self._agent.chronicle.forget_journal(member.id.operator, member.id.number)
+        self._ended.pop(member.id, None)
+        if member.phase in (Phase.GONE, Phase.DISCARDED):
+            await self._agent.chronicle.forget(member)
 
     async def _begin_next_life(self, member: Member) -> None:
         """Return when it is ready, or is not wanted any more."""

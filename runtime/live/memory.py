@@ -68,7 +68,8 @@ class Memory:
         neighbourhood = self._instance.neighbourhood
         yield ("owner", str(self._instance.me))
         yield ("book", dict(neighbourhood.book))
-        for totals in neighbourhood.past:
+        yield ("summed", neighbourhood.closed.summed)
+        for totals in neighbourhood.closed.latest:
             yield ("past", totals)
         if self.parted:
             yield ("parted",)
@@ -95,7 +96,7 @@ class Memory:
     def _restore_channels(self, past: Past) -> None:
         neighbourhood = self._instance.neighbourhood
         neighbourhood.book.update(past.book)
-        neighbourhood.past += past.totals
+        neighbourhood.closed.restore(past.summed, past.totals)
         for old in past.channels.values():
             if old.row is not None:
                 channel = neighbourhood.remake(old.peer, dialing=old.dialing)

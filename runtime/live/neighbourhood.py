@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import os
 import random
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.limits import Limits
@@ -22,6 +23,7 @@ from anabranch.runtime.live.channel import Channel, ChannelUser, Keeper
 from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.ended import has_mark, leave_mark
 from anabranch.runtime.live.frames import Addresses
+from anabranch.runtime.live.totals import Closed, totals_of
 
 log = logging.getLogger("anabranch.neighbourhood")
 
@@ -37,30 +39,9 @@ LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
 
 
-class Totals(NamedTuple):
-    """What one channel has carried, kept when it is closed."""
-
-    peer: str
-    sent: int
-    received: int
-    messages: int
-
-
-def _totals(channel: Channel) -> Totals:
-    counts = channel.tuples_sent, channel.tuples_received, channel.messages_sent
-    return Totals(str(channel.peer), *counts)
-
-
 def _is_open(channel: Channel) -> bool:
     """Whether something is left to say before the end."""
     return not channel.session.settled or (channel.dialing and not channel.connected)
-
-
-def _sums(pairs: Iterable[tuple[str, int]]) -> dict[str, int]:
-    sums: Counter[str] = Counter()
-    for peer, n in pairs:
-        sums[peer] += n
-    return dict(+sums)
 
 
 class Neighbourhood:
@@ -99,8 +80,7 @@ class Neighbourhood:
         self._related = related
         self._dialled: dict[InstanceId, Channel] = {}
         self._accepted: dict[InstanceId, Channel] = {}
-        self.past: list[Totals] = []
-        """Of channels that are closed."""
+        self.closed = Closed(str(me))
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
@@ -130,20 +110,17 @@ class Neighbourhood:
     @property
     def messages_sent(self) -> int:
         """Control messages sent on all channels, the closed ones included."""
-        return sum(t.messages for t in self._all_totals())
+        return self.closed.messages(self.channels)
 
     @property
     def sent(self) -> dict[str, int]:
-        """Tuples sent, by the text of the receiver's id."""
-        return _sums((t.peer, t.sent) for t in self._all_totals())
+        """Tuples sent, by the text of the receiver's id; `closed.summed` has the others."""
+        return self.closed.sent(self.channels)
 
     @property
     def received(self) -> dict[str, int]:
-        """Tuples received, by the text of the sender's id."""
-        return _sums((t.peer, t.received) for t in self._all_totals())
-
-    def _all_totals(self) -> list[Totals]:
-        return [*self.past, *map(_totals, self.channels)]
+        """Tuples received, by the text of the sender's id; `closed.summed` has the others."""
+        return self.closed.received(self.channels)
 
     def channel_to(self, peer: InstanceId) -> Channel:
         """The channel on which I speak to this peer; made, and dialled if need be, on first use."""
@@ -189,8 +166,8 @@ class Neighbourhood:
             del side[channel.peer]
             if self._ended_dir is not None:
                 self.book.pop(channel.peer, None)  # it has ended, and ids are never used again
-            totals = _totals(channel)
-            self.past.append(totals)
+            totals = totals_of(channel)
+            self.closed.add(totals)
             self._user.channel_closed(channel, totals)
         channel.detach()
         self._changed.set()
@@ -249,12 +226,16 @@ class Neighbourhood:
         will be back: who keeps a journal leaves a mark in the folder of the ended."""
         if self._ended_dir is None:
             return not self._related(peer)
-        return has_mark(self._ended_dir, str(peer))
+        return has_mark(self._ended_dir, peer)
 
     async def note_ended(self) -> None:
         """Leave the mark: nobody has to wait for me any more. Raises `OSError`."""
         if self._ended_dir is not None:
-            leave_mark(self._ended_dir, str(self.me))
+            leave_mark(self._ended_dir, self.me)
+        kind, _, place = self.address.partition(":")
+        if kind == "unix":
+            with suppress(OSError):  # it goes with the folder
+                os.unlink(place)
 
     async def _dial(self, channel: Channel) -> Connection:
         loop = asyncio.get_running_loop()

@@ -6,16 +6,21 @@ No clock here: times are arguments, in seconds since the run began.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 from statistics import median
 
 from anabranch.runtime.latency import LatencyCounts, merged
+from anabranch.runtime.ledger import Summed
+from anabranch.runtime.live.finals import Finals
 from anabranch.runtime.report import Event, Samples, rates
 from anabranch.runtime.status import IDLE, FinalCount, Status
 
-EVENTS_MAX = 20_000
+EVENTS_FIRST = 2_000
+EVENTS_LAST = 8_000
+CAPACITIES_MAX = 256
+"""Of each operator: enough for a median."""
 ROWS_MAX = 2_400
 """Ten minutes of samples at four a second; longer runs are kept at half the rate, and so on."""
 RECENT_S = 1.2
@@ -40,16 +45,22 @@ Tick = tuple[float, dict[str, Row]]
 
 
 class Recorder:
-    def __init__(self, operators: Iterable[str], period_s: float) -> None:
+    """`edges`: (upstream, downstream)."""
+
+    def __init__(
+        self, operators: Iterable[str], period_s: float, edges: Iterable[tuple[str, str]] = ()
+    ) -> None:
         operators = tuple(operators)
         self.period_s = period_s
-        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        self._first_events: list[Event] = []
+        self._last_events: deque[Event] = deque(maxlen=EVENTS_LAST)
         self.events_dropped = 0
-        self.finals: list[FinalCount] = []
+        self.finals = Finals(operators, edges)
         self.statuses: dict[str, Status] = {}
         """The latest of every instance that has not ended."""
         self.capacities: dict[str, dict[str, float]] = {name: {} for name in operators}
-        """By operator and instance, ended ones too: tuples per busy second, where known."""
+        """By operator and instance, tuples per busy second, where known: of those that live, and
+        of some that have ended."""
         self.joins = dict.fromkeys(operators, 0)
         self.leaves = dict.fromkeys(operators, 0)
         self.deaths = dict.fromkeys(operators, 0)
@@ -60,23 +71,53 @@ class Recorder:
         self._ended = {name: Row(0, 0.0, 0, 0, 0, 0, 0) for name in self.joins}
 
     def note(self, event: Event) -> None:
-        self.events_dropped += len(self.events) == EVENTS_MAX
-        self.events.append(event)
+        if len(self._first_events) < EVENTS_FIRST:
+            self._first_events.append(event)
+            return
+        self.events_dropped += len(self._last_events) == EVENTS_LAST
+        self._last_events.append(event)
+
+    @property
+    def events(self) -> list[Event]:
+        """Oldest first; of very many the first and the last ones."""
+        return [*self._first_events, *self._last_events]
 
     def last_events(self, most: int) -> list[Event]:
         """Oldest first."""
-        return list(islice(reversed(self.events), most))[::-1]
+        newest_first = chain(reversed(self._last_events), reversed(self._first_events))
+        return list(islice(newest_first, most))[::-1]
 
     def note_status(self, status: Status) -> None:
         self.statuses[status.id] = status
         if status.capacity > 0:
-            self.capacities[status.operator][status.id] = status.capacity
+            self._note_capacity(self.capacities[status.operator], status)
         self._latency[status.operator].add(status.latency)
         self._tick_latency[status.operator].add(status.latency)
 
+    def _note_capacity(self, capacities: dict[str, float], status: Status) -> None:
+        """The latest word of each; whoever was silent for longest gives way."""
+        capacities.pop(status.id, None)
+        capacities[status.id] = status.capacity
+        if len(capacities) > CAPACITIES_MAX:
+            del capacities[next(iter(capacities))]
+
+    def forget_all_but(self, living: Container[str]) -> None:
+        """What the others have said last is of no use: they took no part."""
+        for instance in [*self.statuses]:
+            if instance not in living:
+                del self.statuses[instance]
+
     def note_final(self, final: FinalCount) -> None:
         self.statuses.pop(final.id, None)
-        self.finals.append(final)
+        self.finals.add(final)
+        self._count(final)
+
+    def restore(self, summed: Summed) -> None:
+        """Accounts of an earlier part of the run."""
+        self.finals.restore(summed)
+        self._count(summed.count)
+
+    def _count(self, final: FinalCount) -> None:
         ended = self._ended[final.operator]
         ended.tuples_in += final.tuples_in
         ended.tuples_out += final.tuples_out

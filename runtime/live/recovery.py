@@ -10,7 +10,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel import Row
 from anabranch.runtime.live.frames import Addresses, Pieces
 from anabranch.runtime.live.journal import JournalError, Record, read_journal, segments
-from anabranch.runtime.live.neighbourhood import Totals
+from anabranch.runtime.live.totals import Summed, Totals
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class Past:
 
     channels: dict[int, PastChannel] = field(default_factory=dict)
     totals: list[Totals] = field(default_factory=list)
+    summed: Summed | None = None
     book: Addresses = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
     lasting: dict[str, dict[int, bytes]] = field(default_factory=dict)
@@ -65,7 +66,9 @@ class Past:
                 case "closed":
                     del self.channels[rest[0]]
                 case "past":
-                    self.totals += rest
+                    self._note_closed(*rest)
+                case "summed":
+                    (self.summed,) = rest
                 case "book":
                     self.book.update(rest[0])
                 case "added":
@@ -88,10 +91,17 @@ class Past:
                 case _:
                     raise JournalError(f"a journal with an unknown entry {kind!r}")
 
+    def _note_closed(self, totals: Totals) -> None:
+        """The peer has ended, so nobody needs its address."""
+        self.totals.append(totals)
+        for peer in [peer for peer in self.book if str(peer) == totals.peer]:
+            del self.book[peer]
+
     def _begin_anew(self) -> None:
         """All but what is told by changes, which is drawn piece by piece over what was before."""
         self.channels.clear()
         self.totals.clear()
+        self.summed = None
         self.book.clear()
         self.parts.clear()
         self.lasting.clear()

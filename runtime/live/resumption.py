@@ -26,6 +26,8 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
             case log.Final(count=count):
                 agent.recorder.note_final(count)
                 _end(agent, count)
+            case log.Sum(summed=summed):
+                agent.recorder.restore(summed)
             case log.Counters():
                 _counters(agent, record)
             case log.Founded():
@@ -50,7 +52,9 @@ def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:
     """Records that say what all so far have said."""
     yield log.Founded()
     yield log.Passed(seconds=passed_s)
-    for count in agent.recorder.finals:
+    for summed in agent.recorder.finals.summed.values():
+        yield log.Sum(summed=summed)
+    for count in agent.recorder.finals.latest:
         yield log.Final(count=count)
     for member in agent.roster.living():
         yield from _told_of(member)
@@ -102,7 +106,10 @@ def _to_roster(agent: Agent, record: Any) -> None:
         made = agent.roster.restore(id_from_wire(wire), record.founder)
         made.heritage = record.heritage
         return
-    member = agent.roster.get(id_from_wire(wire))
+    instance = id_from_wire(wire)
+    if agent.roster.has_ended(instance):
+        return
+    member = agent.roster.get(instance)
     assert member is not None, f"{wire} was never made"
     match record:
         case log.Begun(life=life, genesis=genesis):

@@ -100,6 +100,7 @@ class Roster:
         self._log = log
         self.next_number = dict.fromkeys(pipeline.operators, 0)
         self._members: dict[InstanceId, Member] = {}
+        """Those that live."""
         self._living: dict[str, list[Member]] = {name: [] for name in pipeline.operators}
         self.peaks = dict.fromkeys(pipeline.operators, 0)
         self.ever = dict.fromkeys(pipeline.operators, 0)
@@ -132,7 +133,13 @@ class Roster:
         return members, "" if len(members) == n else f"at most {most} instances of {operator.name}"
 
     def get(self, instance: InstanceId) -> Member | None:
+        """None if it does not live (any more)."""
         return self._members.get(instance)
+
+    def has_ended(self, instance: InstanceId) -> bool:
+        """Whether there was such a member, and is not any more. Ids are never used again."""
+        number = self.next_number.get(instance.operator, 0)
+        return instance.number < number and instance not in self._members
 
     def living(self, operator: str | None = None) -> list[Member]:
         names = self._living if operator is None else (operator,)
@@ -173,6 +180,7 @@ class Roster:
         member.phase = phase
         self._log(Over(id=id_to_wire(member.id), discarded=phase is Phase.DISCARDED))
         self._living[member.id.operator].remove(member)
+        del self._members[member.id]
         return True
 
     def crown(self, member: Member) -> None:

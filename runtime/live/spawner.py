@@ -32,9 +32,9 @@ class Spawner:
 
     def discard(self, child: InstanceId) -> None:
         """A child that nobody will ever start."""
-        member = self._agent.roster.get(child)
-        if member is not None and member.phase is Phase.DISCARDED:
+        if self._agent.roster.has_ended(child):
             return  # an earlier life of its creator has said so before
+        member = self._agent.roster.get(child)
         if member is None or member.phase is not Phase.LISTENING:
             raise ValueError(f"{child} cannot be discarded")
         self.end_unused(member, "discarded")

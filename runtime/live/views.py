@@ -35,7 +35,7 @@ def snapshot_of(agent: Agent) -> RunSnapshot:
 def report_of(agent: Agent, outcome: Outcome) -> Report:
     """To be called after the run has ended."""
     pipeline, recorder = agent.pipeline, agent.recorder
-    finals = recorder.finals
+    finals = recorder.finals.rows()
     unaccounted = {m.text: recorder.statuses.get(m.text) for m in agent.roster.unaccounted()}
     return Report(
         pipeline=pipeline.name,
@@ -45,15 +45,16 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
         failure_detail="" if outcome.failure is None else outcome.failure.detail,
         started_at=agent.started_at.isoformat(timespec="milliseconds"),
         ledger=settle(
-            finals,
+            recorder.finals.latest,
             edges(pipeline.operators.values()),
             list(pipeline.operators),
             unaccounted,
+            summed=recorder.finals.summed,
             excused=pipeline.delivery != "effectively-once"
             and (agent.options.resume or any(recorder.deaths.values())),
         ),
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
-        events=list(recorder.events),
+        events=recorder.events,
         events_dropped=recorder.events_dropped,
         latency_ms=percentiles(merged(f.latency for f in finals)),
         dead_reasons=dict(sum((Counter(f.dead_reasons) for f in finals), Counter())),
@@ -65,7 +66,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
 
 def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
     recorder, name = agent.recorder, operator.name
-    finals = [f for f in recorder.finals if f.operator == name]
+    finals = recorder.finals.rows(name)
     rows: list[FinalCount | Status] = [*finals]
     rows += [s for s in recorder.statuses.values() if s.operator == name]
     return OperatorReport(

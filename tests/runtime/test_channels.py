@@ -18,7 +18,8 @@ from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.connection import HANDSHAKE_BYTES_MAX
 from anabranch.runtime.live.frames import Addresses
-from anabranch.runtime.live.neighbourhood import Neighbourhood, Totals
+from anabranch.runtime.live.neighbourhood import Neighbourhood
+from anabranch.runtime.live.totals import Totals
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
 TOPOLOGY = Topology.of([("up", "down")])

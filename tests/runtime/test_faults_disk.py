@@ -22,7 +22,7 @@ import anabranch as ab
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime import patience
 from anabranch.runtime.failure import LifeOver, RunFailed
-from anabranch.runtime.live import journal, puts
+from anabranch.runtime.live import ended, journal, puts
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.report import Event
 from anabranch.runtime.sinks.stdout import Stdout
@@ -399,16 +399,16 @@ async def test_an_instance_that_cannot_leave_its_mark_waits_with_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(patience, "RETRY_MAX_S", 0.1)
-    refused, full, real = 0, True, Path.touch
+    refused, full, real = 0, True, os.pwrite
 
-    def touch(path: Path, *args: Any, **settings: Any) -> None:
+    def pwrite(fd: int, data: bytes, at: int) -> int:
         nonlocal refused
-        if full and path.parent.name == "ended":
+        if full and data == ended.MARK:
             refused += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        real(path, *args, **settings)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return real(fd, data, at)
 
-    monkeypatch.setattr(Path, "touch", touch)
+    monkeypatch.setattr(os, "pwrite", pwrite)
     out, pipeline = tmp_path / "out.jsonl", ab.Pipeline("chain")
     pipeline.source("numbers", Numbers(1_000)).sink("out", ab.jsonl(out))
     network = Network(pipeline, tmp_path, journals=True)

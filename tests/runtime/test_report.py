@@ -167,14 +167,20 @@ def test_a_long_run_keeps_fewer_samples_and_loses_no_latency(
     assert all(r == pytest.approx(4.0) for r in samples.rate_in[1:])
 
 
-def test_old_events_give_way_and_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder_module, "EVENTS_MAX", 3)
+def test_of_very_many_events_the_first_and_the_last_are_kept_and_the_others_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder_module, "EVENTS_FIRST", 2)
+    monkeypatch.setattr(recorder_module, "EVENTS_LAST", 3)
     recorder = Recorder(["work"], 0.25)
-    for n in range(5):
+    for n in range(9):
         recorder.note(Event(t=n, operator="work", kind="joined", instances=n))
-    assert [e.t for e in recorder.events] == [2, 3, 4]
-    assert recorder.events_dropped == 2
-    assert [e.t for e in recorder.last_events(2)] == [3, 4]
+        if n == 3:
+            assert [e.t for e in recorder.last_events(3)] == [1, 2, 3]
+            assert recorder.events_dropped == 0
+    assert [e.t for e in recorder.events] == [0, 1, 6, 7, 8]
+    assert recorder.events_dropped == 4
+    assert [e.t for e in recorder.last_events(2)] == [7, 8]
 
 
 @given(st.lists(st.floats(0.0, 1e7), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live.agent_journal import AgentJournal, Final, Over, Record, read_records
-from anabranch.runtime.live.ended import ended_dir
+from anabranch.runtime.live.ended import ended_dir, has_mark
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until, wait_for
@@ -82,7 +83,8 @@ def test_who_has_ended_is_marked_again_when_marks_are_lost(tmp_path: Path) -> No
     def look(me: Fake) -> None:  # these instances leave no marks
         if me.assign.life == 2:
             folder = ended_dir(Path(me.assign.state_dir))
-            me.note("marks", " ".join(p.name for p in folder.iterdir()))
+            ids = [InstanceId(OperatorName("work"), number) for number in range(3)]
+            me.note("marks", " ".join(str(one) for one in ids if has_mark(folder, one)))
 
     fake.BEHAVIOUR["out"] = look
     report = resumed_without_one(tmp_path)

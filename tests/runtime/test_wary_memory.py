@@ -11,9 +11,9 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live import wary
 from anabranch.runtime.live.channel import Row
-from anabranch.runtime.live.neighbourhood import Totals
 from anabranch.runtime.live.promise import PROMISES
 from anabranch.runtime.live.recovery import Past, PastChannel
+from anabranch.runtime.live.totals import Totals
 from anabranch.runtime.live.wary import TRIES, WARY_TUPLES, Place, Wary
 from anabranch.runtime.steps import StepError
 

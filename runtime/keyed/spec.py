@@ -32,6 +32,9 @@ class Keyed:
     late: LateRule = "bury"
     makes_windows: bool = False
     """Whether its results are `WindowResult`s."""
+    holds_back: bool = True
+    """False: all that comes of a tuple comes when it is worked off. Otherwise it may be in results
+    of later tuples, of timers, or of the end of a window."""
 
 
 @dataclass(frozen=True, slots=True)

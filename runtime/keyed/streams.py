@@ -49,7 +49,7 @@ class KeyedStream:
         `fn` had changed it in place.
         """
         check_function(f"fold {name!r}", fn)
-        keyed = Keyed(f"fold {_called(fn)}", partial(Folding, initial, fn))
+        keyed = Keyed(f"fold {_called(fn)}", partial(Folding, initial, fn), holds_back=False)
         return self.operator(name, keyed, scale=scale, retry=retry)
 
     def reduce(
@@ -63,7 +63,7 @@ class KeyedStream:
         """`value = fn(value, tuple)` for each key, whose first tuple is its first value;
         (key, value) goes on with every tuple."""
         check_function(f"reduce {name!r}", fn)
-        keyed = Keyed(f"reduce {_called(fn)}", partial(Reducing, fn))
+        keyed = Keyed(f"reduce {_called(fn)}", partial(Reducing, fn), holds_back=False)
         return self.operator(name, keyed, scale=scale, retry=retry)
 
     def process(
@@ -95,7 +95,7 @@ class KeyedStream:
             raise PipelineError(
                 f"sink {name!r}: expected a sink such as ab.jsonl('out.jsonl'), got {sink!r}"
             )
-        self.operator(name, Keyed("sink", Passing), sink=sink, scale=scale)
+        self.operator(name, Keyed("sink", Passing, holds_back=False), sink=sink, scale=scale)
 
     def window(self, window: Any, **options: Any) -> WindowedStream:
         """The tuples of each key by windows: `ab.tumbling(60.0)`, `ab.sliding(60.0, every=10.0)`,

@@ -215,7 +215,7 @@ class EnrichedStream:
     ) -> Stream:
         """One result `fn(key, tuple, latest)` for each tuple; `latest` is None before the first."""
         check_function(f"enrich {name!r}", fn)
-        keyed = Keyed("enrich", partial(Enriching, fn))
+        keyed = Keyed("enrich", partial(Enriching, fn), holds_back=False)
         return self.left.operator(name, keyed, right=self.side, scale=scale, retry=retry)
 
 

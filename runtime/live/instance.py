@@ -44,7 +44,7 @@ from anabranch.runtime.live.listening import Listening
 from anabranch.runtime.live.memory import Memory
 from anabranch.runtime.live.neighbourhood import Neighbourhood
 from anabranch.runtime.live.outbox import Outbox
-from anabranch.runtime.live.promise import PROMISES
+from anabranch.runtime.live.promise import promise_of
 from anabranch.runtime.live.pumps import Pump, make_pump
 from anabranch.runtime.live.repeats import Repeats
 from anabranch.runtime.live.safety import Safety
@@ -88,7 +88,7 @@ class Instance:
         self.core = Core(me, topology, trace_rows_max=limits.trace_rows_max)
         self.counts = Counts(me)
         self.patience = Patience(str(me), home.note)
-        self.promise = PROMISES[pipeline.delivery]
+        self.promise = promise_of(pipeline)
         self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Fails if something does that after the end."""

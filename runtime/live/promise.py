@@ -4,6 +4,9 @@
   input is acknowledged when what was made of it is recorded.
 - **at-least-once**: batches are not in the journal. An input is acknowledged when all that was made
   of it is acknowledged, so after a death it comes again, and what was sent on of it goes out twice.
+  Where results come later than what they are made of, as those of windows do, there may be nothing
+  that comes again, and what was before a watermark would come again after it. Then all instances
+  do as for effectively-once, which promises more.
 - **at-most-once**: an input is acknowledged when it comes in. What an instance has when it dies is
   lost, the state of its keys included.
 
@@ -15,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.runtime.graph import Delivery
+from anabranch.runtime.graph import Delivery, Pipeline
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +41,10 @@ PROMISES: dict[Delivery, Promise] = {
     "at-least-once": Promise(exact=False, keeps_keys=True, loses=False),
     "at-most-once": Promise(exact=False, keeps_keys=False, loses=True),
 }
+
+
+def promise_of(pipeline: Pipeline) -> Promise:
+    keyed = (o.keyed for o in pipeline.operators.values() if o.keyed is not None)
+    if pipeline.delivery == "at-least-once" and any(k.holds_back for k in keyed):
+        return PROMISES["effectively-once"]
+    return PROMISES[pipeline.delivery]

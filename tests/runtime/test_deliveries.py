@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from tests.runtime.network import Network
+from tests.runtime.network import Kept, Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -62,6 +62,46 @@ async def test_at_least_once_loses_nothing(tmp_path: Path, seed: int) -> None:
     found = await results_of(network, out)
     assert not EXPECTED - found
     assert network.deaths
+
+
+def windows(sink: Kept) -> ab.Pipeline:
+    pipeline = ab.Pipeline("windows", delivery="at-least-once")
+    numbers = pipeline.source("numbers", ab.items(range(20_000))).event_time(float)
+    keyed = numbers.map("same", lambda n: n).key_by(lambda n: n % 7)
+    keyed.window(ab.tumbling(100.0), time=float).aggregate("count", ab.tally()).sink("out", sink)
+    return pipeline
+
+
+WHOLE_WINDOWS = Counter((n % 7, float(n // 100 * 100)) for n in range(20_000))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("how_many", ["one", "all"])
+async def test_at_least_once_leaves_nothing_out_of_windows(
+    tmp_path: Path, seed: int, how_many: str
+) -> None:
+    """A window is made of tuples that are long acknowledged: nobody sends them again."""
+    sink = Kept()
+    network = Network(windows(sink), tmp_path, journals=True)
+    network.rng.seed(seed)
+    await network.start()
+    for death in range(6):
+        await network.until(lambda n=death: len(sink.tuples) > 100 * n or not network.mortals())
+        mortals = network.mortals()
+        for me in mortals if how_many == "all" else network.rng.choices(mortals):
+            network.kill(me)
+            if how_many == "one":
+                await network.revive(me)
+        if how_many == "all":
+            for me in mortals:
+                await network.revive(me)
+    await network.finish(60)
+    assert network.deaths >= 6
+    largest = Counter[tuple[int, float]]()
+    for result in sink.tuples:
+        window = result.key, result.start
+        largest[window] = max(largest[window], result.value)
+    assert not WHOLE_WINDOWS - largest
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,8 +86,12 @@ async def test_at_least_once_leaves_nothing_out_of_windows(
     network = Network(windows(sink), tmp_path, journals=True)
     network.rng.seed(seed)
     await network.start()
-    for death in range(6):
-        await network.until(lambda n=death: len(sink.tuples) > 100 * n or not network.mortals())
+
+    def got_on(deaths: int) -> bool:
+        return len(sink.tuples) > 100 * deaths or not network.mortals()
+
+    for deaths in range(6):
+        await network.until(partial(got_on, deaths))
         mortals = network.mortals()
         for me in mortals if how_many == "all" else network.rng.choices(mortals):
             network.kill(me)

@@ -11,6 +11,7 @@ from collections import Counter
 import anabranch as ab
 from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.report import Report
+from benches.churned import measure_churn
 from benches.result import Result, Settings
 from benches.traced import Check, Origin, Verdict, Via, verdict
 
@@ -41,6 +42,7 @@ def measure(settings: Settings) -> Result:
     result.add("storm", "tuples/s", storm_rates)
     shares = [stormy / calm for stormy, calm in zip(storm_rates, calm_rates, strict=True)]
     result.add("storm/calm", "x", shares)
+    measure_churn(settings, seconds, result)
     return result
 
 

@@ -51,6 +51,10 @@ async def churn(network: Network, gone: int) -> None:
             await network.until(network.at_rest)
 
 
+def sockets(folder: Path) -> list[Path]:
+    return [path for path in folder.iterdir() if path.is_socket()]
+
+
 def plain(pipeline: ab.Pipeline) -> None:
     numbers = pipeline.source("numbers", ab.generate(itself, rate=2_000, duration_s=600))
     numbers.map("work", itself, scale=ab.Scale(max_instances=8)).sink("out", Kept())
@@ -109,6 +113,7 @@ async def test_a_life_that_goes_on_knows_the_sums_of_the_one_before(tmp_path: Pa
     found = settle(network.final, [("numbers", "work"), ("work", "out")], [*pipeline.operators])
     assert found.balanced, found.faults
     assert any(final.sent_before for final in network.final)
+    assert sockets(tmp_path) == []
 
 
 @pytest.mark.usefixtures("usual_behaviour", "few_kept")

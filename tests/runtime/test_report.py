@@ -25,7 +25,7 @@ from anabranch.runtime.report import (
     read_report,
     write_report,
 )
-from anabranch.runtime.status import FinalCount, Status
+from anabranch.runtime.status import IDLE, FinalCount, Status
 
 WANTED = {"pipeline", "seconds", "ledger", "operators", "events"}
 LEDGER = {
@@ -181,6 +181,14 @@ def test_of_very_many_events_the_first_and_the_last_are_kept_and_the_others_coun
     assert [e.t for e in recorder.events] == [0, 1, 6, 7, 8]
     assert recorder.events_dropped == 4
     assert [e.t for e in recorder.last_events(2)] == [7, 8]
+
+
+def test_what_one_said_that_took_no_part_is_forgotten_and_what_the_living_said_is_not() -> None:
+    recorder = Recorder(["work"], 0.25)
+    for number in range(3):
+        recorder.note_status(status(f"work.{number}", state=IDLE))
+    recorder.forget_all_but({"work.1"})
+    assert [*recorder.statuses] == ["work.1"]
 
 
 @given(st.lists(st.floats(0.0, 1e7), min_size=1), st.sampled_from([0.5, 0.9, 0.99, 1.0]))

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Final, Over, Record, read_records
 from anabranch.runtime.live.ended import ended_dir, has_mark
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
-from tests.runtime.agent_runs import finish, start, until, wait_for
+from tests.runtime.agent_runs import finish, pause, start, until, wait_for
 from tests.runtime.fake_instance import Endless, Fake, three_operators
 
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
@@ -103,3 +106,32 @@ def test_the_journal_of_an_instance_that_has_ended_is_removed(tmp_path: Path) ->
     until(lambda: [p.name for p in (tmp_path / "journals").iterdir()] == ["1.0.journal.1"])
     run.end_input()
     assert finish(run).ok
+
+
+def test_the_files_of_an_instance_that_has_taken_no_part_are_removed(tmp_path: Path) -> None:
+    def touches(me: Fake) -> None:
+        if me.assign.genesis is None:
+            Path(f"{me.assign.journal}.1").touch()
+            (me.run_dir / f"{os.getpid()}.s").touch()  # its address, as it is about to say
+
+    def discards(me: Fake) -> None:
+        if me.assign.genesis is None:
+            pause(60)
+        me.status()
+        me.say(msg.Spawn(request=1, n=1))
+        children = me.expect(msg.Spawned).children
+        me.note("there", " ".join(str(p.exists()) for p in files(me, children)))
+        me.say(msg.Discard(children=[child for child, _ in children]))
+        until(lambda: not any(p.exists() for p in files(me, children)))
+        me.note("removed")
+
+    def files(me: Fake, children: list[tuple[Any, str]]) -> list[Path]:
+        journal = Path(me.assign.journal).with_name("1.1.journal.1")
+        return [journal, *(Path(address.removeprefix("unix:")) for _, address in children)]
+
+    fake.BEFORE_READY["work"] = touches
+    fake.BEHAVIOUR["work"] = discards
+    report = finish(start(three_operators(), state=tmp_path))
+    assert [e.detail for e in report.events if e.kind == "there"] == ["True True"]
+    assert [e.kind for e in report.events if e.kind == "removed"] == ["removed"]
+    assert report.ok

@@ -96,6 +96,7 @@ def test_a_storm_is_counted_by_the_ledger_and_by_the_numbers() -> None:
     assert not serious(result)
     verdicts = [note for note in result["notes"] if "0 lost, 0 doubled, 0 out of order" in note]
     assert len(verdicts) == 2
+    assert [note for note in result["notes"] if note.startswith("memory: ")]
 
 
 def test_a_slow_sink_gets_everything(tmp_path: Path) -> None:

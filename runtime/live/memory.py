@@ -18,6 +18,7 @@ from anabranch.runtime.live.journal import Entry, Journal
 from anabranch.runtime.live.messages import Resumed
 from anabranch.runtime.live.recovery import Past, read_past
 from anabranch.runtime.live.turns import Turns
+from anabranch.runtime.live.wary import WARY
 from anabranch.runtime.status import id_to_wire
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Memory:
         part("children", lambda: tuple(instance.announced))
         if instance.promise.exact:
             part("held", instance.outbox.memory)
+        part(WARY, instance.pump.wary.memory)
         part("pump", instance.pump.memory)
         self.turns.begin()
 

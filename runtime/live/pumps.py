@@ -47,6 +47,7 @@ class Pump(ABC):
         self._listened_s = 0.0
         """How long somebody could have been heard: silence for lack of room is none."""
         self._noted = False
+        self.wary = Wary(instance)
 
     @property
     @abstractmethod
@@ -159,7 +160,6 @@ class QueuePump(Pump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self._working = False
-        self.wary = Wary(instance)
 
     @property
     def drained(self) -> bool:
@@ -227,12 +227,9 @@ class QueuePump(Pump):
             self.advance(instance.gate.value)
         instance.watermarks.pass_on()
 
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "wary": self.wary.memory()}
-
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
-        self.wary.remember(memory.get("wary"), past, self.gathered)
+        self.wary.remember(past, self.gathered)
 
     @property
     def gathered(self) -> int:

@@ -200,6 +200,7 @@ class SinkPump(QueuePump):
                 tried.append(one)
             else:
                 await self._gather(item, [one], last=last)
+            await self.give_turn()
         if tried:
             await self._gather(item, tried)
 

@@ -74,6 +74,7 @@ class Turns:
         self.closed = False
         self._begun = False
         self._whole = True
+        self._trying_again = False
 
     # -- what belongs to a turn --------------------------------------------------------------
 
@@ -147,6 +148,20 @@ class Turns:
         self.want(now=True)
         await done
 
+    async def write_down(self, name: str) -> None:
+        """Return when a part is in the journal as it is now, ahead of its turn: it outlives this
+        process. For what means the same whether or not the rest of the turn is recorded."""
+        if self._whole or self._trying_again or self.closed:
+            await self.committed()
+            return
+        value = self._parts[name]()
+        try:
+            self._journal.append(Record([("part", name, value)], []))
+        except OSError:
+            await self.committed()  # which knows how to wait
+        else:
+            self._written[name] = value
+
     # -- the commit ----------------------------------------------------------------------------
 
     def _commit(self) -> None:
@@ -167,6 +182,7 @@ class Turns:
         try:
             self._append(record)
         except OSError as error:
+            self._trying_again = True  # nothing newer may be written before it
             self._pause(self._try_again(record, channels, waiting, error))
             return
         if self._journal.power:
@@ -221,6 +237,7 @@ class Turns:
             self._append(record)
 
         await self._patience.outlast(again, error)
+        self._trying_again = False
         if self._journal.power:
             await self._sync(channels, waiting)
         else:

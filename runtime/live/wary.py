@@ -48,6 +48,8 @@ _OWN_FAULT = ("was killed by", "ended with exit code", "hung for", "has run out 
 Place = tuple[Any, ...]
 """Of a tuple: what kind of queue it is in, which one, and where there."""
 FRAME = "frame"
+WARY = "wary"
+"""Name of what is written of this."""
 Mark = tuple[tuple[str, int, tuple[int, int]], ...]
 
 
@@ -71,6 +73,7 @@ class Wary:
         """How the process ended, each time that one of these tuples was being tried alone."""
         self._trying: Place | None = None
         self._burying = ""
+        self._has_buried = False
         self._in_a_row = 0
         if instance.turns is not None and not instance.promise.loses:  # else nothing comes again
             self._consider(senders=1)
@@ -81,13 +84,13 @@ class Wary:
         deaths = tuple(self._deaths.items())
         return self._began_at, self._vain, deaths, self._trying, self._in_a_row
 
-    def remember(self, memory: tuple[Any, ...] | None, past: Past, gathered: int = 0) -> None:
+    def remember(self, past: Past, gathered: int = 0) -> None:
         """`gathered`: how many tuples may have been in work beside those that came on credit."""
         instance = self._instance
         self._began_at = _mark(past)
-        if memory is None or not instance.in_vain or instance.promise.loses:
+        if WARY not in past.parts or not instance.in_vain or instance.promise.loses:
             return  # the whole run was resumed, maybe with other functions
-        began_at, vain, deaths, trying, self._in_a_row = memory
+        began_at, vain, deaths, trying, self._in_a_row = past.parts[WARY]
         self._vain = vain + 1 if began_at == self._began_at else 0
         self._deaths = dict(deaths)
         how = instance.in_vain[-1]
@@ -99,7 +102,7 @@ class Wary:
         self._consider(max(1, len(past.channels)), gathered)
 
     def _consider(self, senders: int, gathered: int = 0) -> None:
-        if len(self._instance.in_vain) >= DEATHS or self._vain + 1 >= DEATHS or self._deaths:
+        if max(len(self._instance.in_vain), self._vain) >= DEATHS or self._deaths:
             self.on = True
             in_work = senders * self._instance.limits.credit_tuples + gathered
             self._left = (in_work + WARY_TUPLES) * 2 ** min(self._vain, DOUBLINGS_MAX)
@@ -123,9 +126,14 @@ class Wary:
         turns = self._instance.turns
         assert turns is not None
         self._trying = place if self._left > 0 else None
-        await turns.committed()
         if self._trying is None:
+            await turns.committed()
             self._relax()
+        elif place[0] == FRAME and not self._has_buried:
+            await turns.write_down(WARY)
+        else:  # other places mean another tuple before and after each turn
+            await turns.committed()
+        self._has_buried = False
         return ""
 
     def done(self) -> None:
@@ -144,6 +152,7 @@ class Wary:
     def _buried(self) -> None:
         reason, self._burying = self._burying, ""
         self._in_a_row += 1
+        self._has_buried = True
         self._left = min(self._left, WARY_TUPLES)
         # Neither a kept tuple nor one that is ready has a number: another is in its place now.
         self._forget(p for p, ends in self._deaths.items() if len(ends) >= TRIES and p[0] != FRAME)

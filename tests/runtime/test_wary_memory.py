@@ -89,6 +89,12 @@ def test_two_lives_that_got_nothing_done_make_the_next_one_wary(
     assert life(*in_vain).on is on
 
 
+def test_one_death_of_a_life_that_had_got_nothing_done_yet_is_no_reason() -> None:
+    """As of a sink that gathers for some seconds."""
+    first = life()
+    assert not next_life(first, KILLED, at=Past()).on
+
+
 def test_where_what_was_in_work_is_lost_nobody_needs_to_be_wary() -> None:
     before = life(KILLED, KILLED, delivery="at-most-once")
     assert not before.on

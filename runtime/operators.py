@@ -43,8 +43,11 @@ Turn = Callable[[], Awaitable[None]]
 Before = Callable[[Any], Awaitable[str]]
 Clock = Callable[[], float]
 
-SLICE_TUPLES_FIRST = 64
-"""Tuples of the first slice, while their cost is unknown; slices at most double."""
+SLICE_TUPLES_FIRST = 1
+"""Tuples of the first slice, while their cost is unknown; slices at most double. They may take a
+second each, and what was done of a slice when its process dies is done again."""
+BATCH_TUPLES_FIRST = 64
+"""The same where a function takes many at once, which is to make them cheaper."""
 
 
 class Processor(ABC):
@@ -94,7 +97,7 @@ class SyncProcessor(Processor):
         self._slice_s = slice_s
         self._turn = turn
         self._pending: deque[tuple[list[Any], Any]] = deque()
-        self._slice_tuples = SLICE_TUPLES_FIRST
+        self._slice_tuples = BATCH_TUPLES_FIRST if chain.has_batches else SLICE_TUPLES_FIRST
         self._turn_at = clock()
 
     async def run(self, tuples: list[Any], tag: Any = None) -> None:

@@ -94,6 +94,11 @@ class Chain:
         return any(is_async(stage.fn) for stage in self._stages)
 
     @property
+    def has_batches(self) -> bool:
+        """Whether any step wants batches."""
+        return any(stage.is_batch for stage in self._stages)
+
+    @property
     def takes_batches(self) -> bool:
         """Whether all asynchronous steps want batches; else the unit of work is one tuple."""
         return all(stage.is_batch for stage in self._stages if is_async(stage.fn))

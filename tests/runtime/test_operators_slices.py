@@ -31,6 +31,19 @@ async def test_work_is_cut_into_slices_by_its_measured_cost() -> None:
     assert sum(p.busy_s for p in run.parts) == pytest.approx(0.5)
 
 
+async def test_nothing_is_done_with_slow_ones_before_the_cost_of_one_is_known() -> None:
+    now = 0.0
+
+    def slow(n: int) -> int:
+        nonlocal now
+        now += 1.0
+        return n
+
+    run = Run(mapping(slow), clock=lambda: now)
+    await run.over(list(range(5)))
+    assert [p.taken for p in run.parts] == [1] * 5
+
+
 async def test_a_cheap_function_takes_whole_batches() -> None:
     now = 0.0
 

@@ -104,7 +104,7 @@ class Agent:
         self.tasks = Tasks(self._crashed)
         self.say = options.on_output or _show
         """What instances print, and what the agent has to tell the user."""
-        self.forker = Forker(parent, self.say, self._parent_lost)
+        self.forker = Forker(parent, self.say, self._parent_lost, self._parent_followed)
         self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
         deadline_s = options.limits.start_deadline_s
         self.lives = Lives(self)
@@ -208,6 +208,7 @@ class Agent:
             self.forker.guard(self.run_dir.path)
             self._set_the_clock()
             self.pool.refill()
+            self.forker.keep_heir()
             await self.services.start(self._orders)
             await (found(self) if self.chronicle.resumed is None else resume(self))
         except (ForkError, StartError, InputChanged, SplitsError) as error:
@@ -308,6 +309,10 @@ class Agent:
 
     def instances(self) -> dict[str, int]:
         return {name: len(self.roster.active(name)) for name in self.pipeline.operators}
+
+    def _parent_followed(self) -> None:
+        """All instances and services have died; their next lives come from another parent."""
+        self.pool.renew()
 
     def _parent_lost(self, message: str) -> None:
         self.fail(Failure(message))

@@ -1,7 +1,7 @@
 """What the agent and the preloaded parent say to each other, framed as on a link.
 
 With every `Fork` travel two file descriptors: the child's end of its link, and the pipe that
-becomes its standard error.
+becomes its standard error. With `MakeHeir` travels one, the control socket of the heir.
 """
 
 from __future__ import annotations
@@ -41,6 +41,14 @@ class Fork(Control, frozen=True, kw_only=True, tag="fork"):
     key: int
 
 
+class MakeHeir(Control, frozen=True, kw_only=True, tag="make_heir"):
+    """Fork a copy of yourself that waits on a control socket of its own."""
+
+
+class TakeOver(Control, frozen=True, kw_only=True, tag="take_over"):
+    """First command to an heir whose parent has gone: be the preloaded parent."""
+
+
 class Kill(Control, frozen=True, kw_only=True, tag="kill"):
     pid: int
 
@@ -67,11 +75,19 @@ class ForkFailed(Control, frozen=True, kw_only=True, tag="fork_failed"):
     reason: str
 
 
+class HeirMade(Control, frozen=True, kw_only=True, tag="heir_made"):
+    pid: int
+
+
+class HeirFailed(Control, frozen=True, kw_only=True, tag="heir_failed"):
+    reason: str
+
+
 class Exited(Control, frozen=True, kw_only=True, tag="exited"):
     pid: int
     code: int
     """Exit code; minus the number of the signal that killed it."""
 
 
-ToParent = Load | Guard | Fork | Kill | Stop
-FromParent = Loaded | LoadFailed | Forked | ForkFailed | Exited
+ToParent = Load | Guard | Fork | MakeHeir | TakeOver | Kill | Stop
+FromParent = Loaded | LoadFailed | Forked | ForkFailed | HeirMade | HeirFailed | Exited

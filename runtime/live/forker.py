@@ -1,11 +1,16 @@
-"""The agent's side of the control socket: asks the preloaded parent to fork, hears of exits."""
+"""The agent's side of the control socket: asks the preloaded parent to fork, hears of exits.
+
+If the parent is killed, and all its children with it, its heir takes over (`heirs`), as if
+nothing had happened but that they have died. Without one the run is lost.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,8 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.live import control as msg
+from anabranch.runtime.live.bereft import until_gone
+from anabranch.runtime.live.heirs import Heirs
 from anabranch.runtime.live.link import FrameBuffer, encode
 from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.live.process import OnOutput, Process
@@ -30,6 +37,10 @@ class ForkError(Exception):
     """A process could not be made. The message says why."""
 
 
+class _Orphaned(ForkError):
+    """The parent was lost before it had answered; its heir may do it."""
+
+
 @dataclass(slots=True)
 class _Request:
     process: Process
@@ -42,14 +53,21 @@ class _Request:
 
 
 class Forker:
-    """`on_parent_lost` is called once if the parent ends without having been told to."""
+    """If the parent ends without having been told to, one of these is called: `on_parent_lost`,
+    once, if that is the end, and `on_taken_over`, as often as an heir has taken its place."""
 
     def __init__(
-        self, parent: ParentProcess, on_output: OnOutput, on_parent_lost: Callable[[str], None]
+        self,
+        parent: ParentProcess,
+        on_output: OnOutput,
+        on_parent_lost: Callable[[str], None],
+        on_taken_over: Callable[[], None] = lambda: None,
     ) -> None:
         self._parent = parent
         self._on_output = on_output
         self._on_parent_lost = on_parent_lost
+        self._on_taken_over = on_taken_over
+        self._heirs = Heirs(self._send_with)
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[None] = self._loop.create_future()
         self._lost: asyncio.Future[None] = self._loop.create_future()
@@ -61,10 +79,21 @@ class Forker:
         self._open: set[Process] = set()
         """Processes whose files here are open, those of ended ones included."""
         self._frames = FrameBuffer()
+        self._burials: set[asyncio.Task[None]] = set()
 
     @property
     def parent_pid(self) -> int:
         return self._parent.pid
+
+    @property
+    def heir_pid(self) -> int | None:
+        return self._heirs.pid
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of the parent, its heir, and all others."""
+        heir = () if self.heir_pid is None else (self.heir_pid,)
+        return (self.parent_pid, *heir, *(p.pid for p in self.alive if p.pid))
 
     @property
     def alive(self) -> list[Process]:
@@ -83,27 +112,41 @@ class Forker:
 
     def guard(self, folder: Path) -> None:
         """Have `folder` removed if this process is killed."""
-        self._send(msg.Guard(folder=str(folder)))
+        order = msg.Guard(folder=str(folder))
+        self._heirs.first_order = encode(order)
+        self._send(order)
+
+    def keep_heir(self) -> None:
+        """From now on the run outlives its parent, where the system allows for that."""
+        self._heirs.keep()
 
     async def fork(self) -> Process:
         """A new idle process. Raises `ForkError`."""
         async with self._places:
-            if self._lost.done() or self._stopping:
-                raise ForkError(PARENT_ENDED)
-            process = Process(self._next_key, self._on_output)
-            self._next_key += 1
-            try:
-                await self._send_request(process)
-            except (BrokenPipeError, ConnectionResetError):
-                raise ForkError(PARENT_ENDED) from None
-            except OSError as error:
-                raise ForkError(f"no process could be made: {error}") from error
-            await process.forked
-            return process
+            while True:
+                try:
+                    return await self._fork()
+                except _Orphaned:
+                    continue
+
+    async def _fork(self) -> Process:
+        if self._lost.done() or self._stopping:
+            raise ForkError(PARENT_ENDED)
+        process = Process(self._next_key, self._on_output)
+        self._next_key += 1
+        try:
+            await self._send_request(process)
+        except (BrokenPipeError, ConnectionResetError):
+            self._lose()
+            raise _Orphaned(PARENT_ENDED) from None
+        except OSError as error:
+            raise ForkError(f"no process could be made: {error}") from error
+        await process.forked
+        return process
 
     def kill(self, process: Process) -> None:
         """SIGKILL, by the parent: it knows whether the pid is still that process."""
-        if process.exit_code is None and process.pid:
+        if process.exit_code is None and process.pid and not process.bereft:
             self._send(msg.Kill(pid=process.pid))
 
     async def stop(self) -> None:
@@ -114,17 +157,20 @@ class Forker:
             self._parent.kill()
         elif not self._lost.done():
             self._send(msg.Stop())
-        if not await self._parent_ended(STOP_TIMEOUT_S):
+        if not await self._has_ended(self._parent, STOP_TIMEOUT_S):
             self._parent.kill()
-            await self._parent_ended(KILL_TIMEOUT_S)
+            await self._has_ended(self._parent, KILL_TIMEOUT_S)
         self._lose()
+        self._heirs.close()
         self._parent.close()
+        if self._burials:
+            await asyncio.wait(self._burials, timeout=KILL_TIMEOUT_S)
         await asyncio.gather(*(process.closed() for process in self._open))
 
-    async def _parent_ended(self, timeout_s: float) -> bool:
+    async def _has_ended(self, parent: ParentProcess, timeout_s: float) -> bool:
         deadline = self._loop.time() + timeout_s
         pause_s = 0.001
-        while not self._parent.ended():
+        while not parent.ended():
             if self._loop.time() > deadline:
                 return False
             await asyncio.sleep(pause_s)
@@ -145,12 +191,15 @@ class Forker:
         self._alive[process.key] = process
         self._open = {p for p in self._open if not p.is_closed} | {process}
         try:
-            fds = [theirs.fileno(), stderr]
-            socket.send_fds(self._parent.control, [encode(msg.Fork(key=process.key))], fds)
+            self._send_with(msg.Fork(key=process.key), [theirs.fileno(), stderr])
         except OSError:
             self._forget(process.key)
             process.close()
             raise
+
+    def _send_with(self, message: msg.ToParent, fds: list[int]) -> None:
+        """Raises `OSError`."""
+        socket.send_fds(self._parent.control, [encode(message)], fds)
 
     def _send(self, message: msg.ToParent) -> None:
         try:
@@ -177,6 +226,10 @@ class Forker:
 
     def _note(self, message: msg.FromParent) -> None:
         match message:
+            case msg.HeirMade(pid=pid):
+                self._heirs.note_made(self._parent, pid)
+            case msg.HeirFailed():
+                self._heirs.note_failed()
             case msg.Loaded():
                 self._loaded.set_result(None)
             case msg.LoadFailed(message=text):
@@ -191,10 +244,14 @@ class Forker:
                 process.close()
                 _fail(process.forked, ForkError(f"no process could be made: {reason}"))
             case msg.Exited(pid=pid, code=code):
+                self._heirs.note_exited(pid)
                 for process in self.alive:
-                    if process.pid == pid:
-                        del self._alive[process.key]
-                        process.note_exited(code)
+                    if process.pid == pid and not process.bereft:
+                        self._note_exited(process, code)
+
+    def _note_exited(self, process: Process, code: int) -> None:
+        del self._alive[process.key]
+        process.note_exited(code)
 
     def _forget(self, key: int) -> Process:
         request = self._requests.pop(key)
@@ -202,20 +259,52 @@ class Forker:
         return self._alive.pop(key)
 
     def _lose(self) -> None:
-        """The parent is gone: nobody can be forked, and no exit will be told any more."""
+        """The parent is gone: no exit of its children will be told any more."""
         if self._lost.done():
             return
-        self._lost.set_result(None)
         self._loop.remove_reader(self._parent.control.fileno())
-        error = ForkError(PARENT_ENDED)
+        was_loaded = self._loaded.done() and not self._loaded.exception()
+        heir = None if self._stopping else self._heirs.take()
         for key in list(self._requests):
             process = self._forget(key)
             process.close()
-            _fail(process.forked, error)
-        was_loaded = self._loaded.done() and not self._loaded.exception()
-        _fail(self._loaded, error)
+            _fail(process.forked, ForkError(PARENT_ENDED) if heir is None else _Orphaned())
+        if heir is not None:
+            self._follow(heir)
+            return
+        self._lost.set_result(None)
+        _fail(self._loaded, ForkError(PARENT_ENDED))
         if was_loaded and not self._stopping:
             self._on_parent_lost("the process that all others are forked from is gone")
+
+    def _follow(self, heir: ParentProcess) -> None:
+        """`heir` is the parent from now on. The children of the last one die with it."""
+        former, self._parent = self._parent, heir
+        self._frames = FrameBuffer()
+        self._loop.add_reader(heir.control.fileno(), self._read)
+        self._send(msg.TakeOver())
+        self._heirs.keep()
+        self._bury(self._see_off(former))
+        for process in self.alive:
+            if not process.bereft:
+                process.bereft = True
+                self._bury(self._see_to(process))
+        self._on_taken_over()
+
+    def _bury(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="burial")
+        self._burials.add(task)
+        task.add_done_callback(self._burials.discard)
+
+    async def _see_off(self, parent: ParentProcess) -> None:
+        """Mostly it has ended; one that only did not listen any more is ended."""
+        parent.kill()
+        await self._has_ended(parent, KILL_TIMEOUT_S)
+        parent.let_go()
+
+    async def _see_to(self, process: Process) -> None:
+        await until_gone(process)
+        self._note_exited(process, -signal.SIGKILL)
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

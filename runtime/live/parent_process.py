@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from anabranch.runtime.graph import Pipeline, PipelineError
@@ -42,17 +43,33 @@ class ParentProcess:
     control: socket.socket
     lifeline: io.FileIO
     _popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    _handle: io.FileIO | None = field(default=None, repr=False)
+    """Stands for the process if that is no child of ours, so that no other one is taken for it."""
     _ended: bool = False
 
     def ended(self) -> bool:
         """Whether it has exited; reaps it. Never blocks."""
         if not self._ended:
-            self._ended = self._popen.poll() is not None if self._popen else _reaped(self.pid)
+            self._ended = self._has_ended()
         return self._ended
 
     def kill(self) -> None:
-        if not self.ended():
+        if self.ended():
+            return
+        if self._handle is None:
             os.kill(self.pid, signal.SIGKILL)
+            return
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle.fileno(), signal.SIGKILL)
+
+    def _has_ended(self) -> bool:
+        if self._popen is not None:
+            return self._popen.poll() is not None
+        if self._handle is not None:
+            poll = select.poll()
+            poll.register(self._handle, select.POLLIN)
+            return bool(poll.poll(0))
+        return _reaped(self.pid)
 
     def cut_lifeline(self) -> None:
         """Every process of the run ends itself after this, whatever else fails."""
@@ -60,7 +77,13 @@ class ParentProcess:
 
     def close(self) -> None:
         self.cut_lifeline()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Give back what is open for this one alone."""
         self.control.close()
+        if self._handle is not None and self.ended():
+            self._handle.close()
 
 
 def may_fork() -> bool:
@@ -127,6 +150,20 @@ def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProce
     os.close(lifeline_read)
     send_blocking(control, load_request(pipeline, origin, entry))
     return ParentProcess(popen.pid, control, lifeline, popen)
+
+
+def can_have_heirs() -> bool:
+    """Whether the system can name a process that is no child of ours, beyond its number."""
+    return hasattr(os, "pidfd_open") and hasattr(signal, "pidfd_send_signal")
+
+
+def heir_of(parent: ParentProcess, pid: int, control: socket.socket) -> ParentProcess | None:
+    """A child of `parent` as one that can take its place; None if it has gone already."""
+    try:
+        handle = own(io.FileIO(os.pidfd_open(pid), "rb"))
+    except OSError:
+        return None
+    return ParentProcess(pid, control, parent.lifeline, _handle=handle)
 
 
 def _ties() -> tuple[socket.socket, socket.socket, io.FileIO, int]:

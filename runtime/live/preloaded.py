@@ -2,8 +2,11 @@
 
 It has one thread and no event loop, so that a fork copies no lock in a bad moment. It answers
 the agent's commands, reports the exits of its children, and ends with all of them when the agent
-says so or is gone. `python -m anabranch.runtime.live.preloaded` starts one as a program of its
-own; `serve_forks` turns the present process into one.
+says so or is gone. One of its children is its **heir**, an idle copy with a control socket of its
+own, which outlives it: if the parent is killed, the agent goes on with the heir.
+
+`python -m anabranch.runtime.live.preloaded` starts a parent as a program of its own; `serve_forks`
+turns the present process into one.
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from anabranch.runtime.live import orphans
 from anabranch.runtime.live.link import FrameBuffer, send_blocking
 from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
 
+NAME = "ab:parent"
 FDS_PER_FORK = 2
 FILES_WANTED = 65_536
 REAP_TIMEOUT_S = 2.0
@@ -73,8 +77,16 @@ class Parent:
         gc.disable()
         gc.collect()
         gc.freeze()
-        orphans.adopt_orphans()
         orphans.wake_when_parent_ends()
+        self._obey_all()
+
+    def inherit(self) -> None:
+        """The same as `serve`, in a fork of a parent: its death is not the end of this process."""
+        orphans.set_process_name("ab:heir")
+        self._obey_all()
+
+    def _obey_all(self) -> None:
+        orphans.adopt_orphans()
         poll = select.poll()
         for readable in (self._control.fileno(), self._lifeline, self._wake_read):
             poll.register(readable, select.POLLIN)
@@ -114,6 +126,10 @@ class Parent:
                 self._guarded = folder
             case msg.Fork(key=key):
                 self._fork(key)
+            case msg.MakeHeir():
+                self._make_heir()
+            case msg.TakeOver():
+                orphans.set_process_name(NAME)
             case msg.Kill(pid=pid):
                 if pid in self._children:
                     os.kill(pid, signal.SIGKILL)
@@ -139,9 +155,39 @@ class Parent:
         link.close()
         os.close(stderr)
 
+    def _make_heir(self) -> None:
+        control = socket.socket(fileno=self._received_fds.popleft())
+        try:
+            pid = fork_quietly()
+        except OSError as error:
+            send_blocking(self._control, msg.HeirFailed(reason=str(error)))
+        else:
+            if pid == 0:
+                self._become_heir(control)
+            self._children.add(pid)
+            send_blocking(self._control, msg.HeirMade(pid=pid))
+        control.close()
+
+    def _become_heir(self, control: socket.socket) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for fd in self._own_files():
+                os.close(fd)
+            Parent(control, self._lifeline, self._preload).inherit()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def _own_files(self) -> tuple[int, ...]:
+        """What no child may keep open."""
+        control = self._control.fileno()
+        return (control, self._wake_read, self._wake_write, *self._received_fds)
+
     def _inheritance(self, link: socket.socket, stderr: int) -> Inheritance:
-        ours = (self._control.fileno(), self._wake_read, self._wake_write, *self._received_fds)
-        return Inheritance(link, stderr, self._lifeline, self._pid, ours)
+        return Inheritance(link, stderr, self._lifeline, self._pid, self._own_files())
 
     def _reap(self) -> None:
         for pid, status in _ended_children():
@@ -195,7 +241,7 @@ def become_parent() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    orphans.set_process_name("ab:parent")
+    orphans.set_process_name(NAME)
     _allow_files()
 
 

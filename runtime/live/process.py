@@ -80,6 +80,8 @@ class Process:
         self._on_output = on_output
         self._pipe: asyncio.BaseTransport | None = None
         self.is_closed = False
+        self.bereft = False
+        """Its parent was killed, and it with that."""
 
     async def open(self, link: socket.socket, output: int) -> None:
         """Take the agent's ends of its link and of its output pipe."""

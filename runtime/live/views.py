@@ -27,7 +27,7 @@ def snapshot_of(agent: Agent) -> RunSnapshot:
         seconds=time.monotonic() - agent.started_s,
         operators=tuple(_operator_snapshot(agent, o) for o in agent.pipeline.operators.values()),
         idle=len(agent.pool.idle),
-        pids=(agent.forker.parent_pid, *(p.pid for p in agent.forker.alive if p.pid)),
+        pids=agent.forker.pids,
         events=tuple(agent.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
     )
 

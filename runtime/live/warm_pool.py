@@ -61,6 +61,14 @@ class WarmPool:
             self._forking += 1
             self._tasks.start("fork", self._fork_one())
 
+    def renew(self) -> None:
+        """All that is idle has died, through no fault of its own: make others now."""
+        for process in self._idle:
+            process.close()
+        self._idle.clear()
+        self._troubles = 0
+        self.refill()
+
     def close(self) -> None:
         """Fork no more; what is idle is ended with the preloaded parent."""
         self._closed = True

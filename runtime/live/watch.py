@@ -73,4 +73,6 @@ def how_ended(process: Process) -> str:
     """`was killed by SIGKILL`"""
     if process.link.error is not None:
         return f"broke its link to the agent: {process.link.error}"
+    if process.bereft:
+        return "ended with the process that it was forked from"
     return "does not end" if process.exit_code is None else describe_exit(process.exit_code)

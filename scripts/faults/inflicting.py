@@ -17,6 +17,7 @@ from faults.processes import Seen, send
 from faults.storm import Times
 
 CHILD_WAIT_S = 1.5
+HEIR_WAIT_S = 10.0
 LOOK_S = 0.002
 WORK_S, REST_S = 0.01, 0.04
 """A slow instance works and rests in turns."""
@@ -44,7 +45,8 @@ class Inflicting:
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def inflict(self, fault: Fault, life: Life) -> None:
-        """All kinds but `agent`. Returns when it is done; stops and slowness go on meanwhile."""
+        """All kinds but those that end the run. Returns when it is done; stops and slowness go on
+        meanwhile."""
         there = processes.instances(life.parent)
         match fault.kind:
             case "keeper":
@@ -71,8 +73,9 @@ class Inflicting:
                 number = CUT_ONE if fault.kind == "cut" else CUT_ALL
                 self._hit(fault, _of(there, fault.operator), number, pick=True)
             case "idle":
-                idle = [one for one in processes.members(life.parent) if one.name == processes.IDLE]
-                self._hit(fault, idle, pick=True)
+                self._hit(fault, processes.named(life.parent, processes.IDLE), pick=True)
+            case "heir" | "parent":
+                await self._hit_parent_or_heir(fault, life)
             case _:
                 raise ValueError(f"nobody knows how to do {fault.kind!r}")
 
@@ -97,6 +100,15 @@ class Inflicting:
         self.blows += [Blow(at_s, fault.kind, one.name, one.pid, deadly) for one in hit]
         if not hit:
             self.missed.append((fault, "nobody was there"))
+
+    async def _hit_parent_or_heir(self, fault: Fault, life: Life) -> None:
+        """One of the two, never both at once: that is another kind of fault. So there is an heir
+        again, of whoever is the parent then, when this returns."""
+        heirs = await _heirs(life, set())
+        parent = processes.seen(life.parent)
+        hit = heirs if fault.kind == "heir" else [one for one in (parent,) if one is not None]
+        self._hit(fault, hit)
+        await _heirs(life, {one.pid for one in heirs})
 
     async def _hit_after_decision(self, fault: Fault, life: Life) -> None:
         action = {"leaver": "leave", "mover": "move"}[fault.kind]
@@ -159,6 +171,17 @@ class Inflicting:
                 await asyncio.sleep(WORK_S)
         finally:
             send(one, signal.SIGCONT)
+
+
+async def _heirs(life: Life, known: set[int]) -> list[Seen]:
+    """Waits, for a while, for an heir that is none of the known ones."""
+    deadline = time.monotonic() + HEIR_WAIT_S
+    while time.monotonic() < deadline and not life.over:
+        heirs = processes.named(life.parent, processes.HEIR)
+        if {one.pid for one in heirs} - known:
+            return heirs
+        await asyncio.sleep(LOOK_S)
+    return []
 
 
 def _of(there: Sequence[Seen], operator: str) -> list[Seen]:

@@ -35,9 +35,11 @@ KINDS = {
     "cut_all": "cut all connections of an instance at once",
     "idle": "kill a process that is kept ready",
     "agent": "kill the agent, and resume the run when nothing of it is left",
-    "parent": "kill the preloaded parent, so that the run fails, and resume it",
+    "heir": "kill the process that waits to take the preloaded parent's place",
+    "parent": "kill the preloaded parent, with which all others die",
+    "parents": "kill the preloaded parent and its heir, so that the run fails, and resume it",
 }
-RESUMED = ("agent", "parent")
+RESUMED = ("agent", "parents")
 """Kinds that end the whole run, so that another agent has to resume it."""
 COPIES = {"keeper": 3, "instance": 3, "neighbours": 2, "creator": 2, "child": 2, "leaver": 2,
           "mover": 2, "stop": 3, "slow": 2, "cut": 3}  # fmt: skip
@@ -106,7 +108,7 @@ def _fault(
             operator = rng.choice(scope.scaled)
         case "mover":
             operator = rng.choice(scope.keyed)
-        case "everyone" | "idle" | "agent" | "parent":
+        case "everyone" | "idle" | "heir" | "parent" | "agent" | "parents":
             pass
         case _:
             operator = rng.choice(scope.operators)

@@ -15,13 +15,14 @@ from pathlib import Path
 
 MARK = "ANABRANCH_CHAOS"
 PREFIX = "ab:"
-IDLE, PARENT = "idle", "parent"
+IDLE, PARENT, HEIR = "idle", "parent", "heir"
 PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`name`: `OPERATOR.NUMBER`, `idle` or `parent`. `began`: in ticks since the system's boot."""
+    """`name`: `OPERATOR.NUMBER`, `idle`, `parent` or `heir`. `began`: in ticks since the
+    system's boot."""
 
     pid: int
     name: str
@@ -57,11 +58,15 @@ def seen(pid: int) -> Seen | None:
 
 
 def members(parent: int) -> Iterator[Seen]:
-    """Instances and idle processes that the preloaded parent has forked."""
+    """What the preloaded parent has forked: instances, idle processes, its heir."""
     for pid in children_of(parent):
         one = seen(pid)
         if one is not None and one.name != PARENT:
             yield one
+
+
+def named(parent: int, name: str) -> list[Seen]:
+    return [one for one in members(parent) if one.name == name]
 
 
 def instances(parent: int) -> list[Seen]:

@@ -14,6 +14,7 @@ from benches.figures import percentile
 from faults.inflicting import Blow
 from faults.life import Happening
 from faults.plan import RESUMED
+from faults.processes import PARENT
 
 SLACK_S = 0.1
 """The clock of a run is known to some milliseconds."""
@@ -70,8 +71,8 @@ def recoveries(
 
 
 def _next_blow_s(blow: Blow, later: Iterable[Blow]) -> float:
-    """When the instance is hit again, or all are with their agent."""
-    names = (blow.instance, *RESUMED)
+    """When the instance is hit again, or all are with their agent or parent."""
+    names = (blow.instance, PARENT, *RESUMED)
     return next((one.at_s for one in later if one.instance in names), math.inf)
 
 

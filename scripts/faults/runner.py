@@ -157,6 +157,10 @@ class Runner:
 
     async def _end_and_resume(self, fault: Fault) -> None:
         life = self._life
+        if fault.kind == "parents":
+            os.kill(life.parent, signal.SIGSTOP)  # or it might make another heir
+            for heir in processes.named(life.parent, processes.HEIR):
+                processes.send(heir, signal.SIGKILL)
         pid = life.pid if fault.kind == "agent" else life.parent
         os.kill(pid, signal.SIGKILL)
         killed_s = time.monotonic()

@@ -52,6 +52,14 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
+def pids_with_heir(run: Run) -> tuple[int, ...]:
+    """Once there is an heir: the parent, its heir, and all others."""
+    assert run._agent is not None
+    forker = run._agent.forker
+    until(lambda: forker.heir_pid is not None and forker.heir_pid in run.snapshot().pids)
+    return run.snapshot().pids
+
+
 def kinds(report: Report, operator: str = "work") -> list[str]:
     return [e.kind for e in report.events if e.operator == operator]
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,6 +62,22 @@ async def eventually(condition: Callable[[], object], timeout_s: float = 10) -> 
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event
             await asyncio.sleep(0.005)
+
+
+def name_of(pid: int) -> str:
+    """As `ps` shows it; empty if it has gone. Only on Linux."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def kill_parent_and_heir(pids: Sequence[int]) -> None:
+    """The first two of a run that has an heir, so that none is left to fork the others."""
+    parent, heir, *_ = pids
+    os.kill(parent, signal.SIGSTOP)  # or it might make another heir
+    os.kill(heir, signal.SIGKILL)
+    os.kill(parent, signal.SIGKILL)
 
 
 def private_kib(pid: int) -> int:

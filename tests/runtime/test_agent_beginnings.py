@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,11 @@ from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     failure_of,
     finish,
+    pids_with_heir,
     start,
 )
 from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
-from tests.runtime.processes import alive
+from tests.runtime.processes import alive, kill_parent_and_heir
 
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
@@ -63,7 +62,7 @@ def test_a_run_beside_another_one_does_not_keep_its_files_open(
     monkeypatch.setattr("anabranch.runtime.live.orphans._prctl", None)
     first = start(three_operators(Endless()))
     second = start(three_operators(Endless()), preload="fork")
-    os.kill(first.snapshot().pids[0], signal.SIGKILL)
+    kill_parent_and_heir(pids_with_heir(first))
     failed = failure_of(first)
     assert failed.failure.message == "the process that all others are forked from is gone"
     second.end_input()
@@ -81,7 +80,7 @@ def test_a_second_run_needs_the_file_of_the_pipeline_or_the_wish_to_fork() -> No
 def test_the_report_is_written_also_when_the_run_failed(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     run = start(three_operators(Endless()), report=path, seed=11)
-    os.kill(run.snapshot().pids[0], signal.SIGKILL)
+    kill_parent_and_heir(pids_with_heir(run))
     failed = failure_of(run)
     assert read_report(path) == failed.report
     assert read_report(path).seed == 11

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.processes import LINUX, alive, program, still_alive_after
+from tests.runtime.processes import LINUX, alive, kill_parent_and_heir, program, still_alive_after
 
 ENDLESS = """
     pipeline = fake.three_operators(fake.Endless(), min_instances=2, max_instances=4)
@@ -122,9 +122,11 @@ def test_the_folder_of_a_run_is_removed_even_if_the_agent_is_killed(tmp_path: Pa
 
 
 @pytest.mark.parametrize("way", ["fork", "import"])
-def test_nothing_stays_when_the_preloaded_parent_is_killed(tmp_path: Path, way: str) -> None:
+def test_nothing_stays_when_the_preloaded_parent_is_killed_and_its_heir(
+    tmp_path: Path, way: str
+) -> None:
     with program(tmp_path, endless(way=way)) as (popen, pids):
-        os.kill(pids[0], signal.SIGKILL)
+        kill_parent_and_heir(pids)
         _, errors = popen.communicate(timeout=15)
         assert "the process that all others are forked from is gone" in errors
         assert popen.returncode == 1

@@ -467,7 +467,8 @@ def stands(minutes: float, seed: int, transport: str) -> None:
     assert told["right"], (told["faults"], said)
     assert told["died"]
     assert told["resumed"] > told["died"], "no agent has resumed anybody"
-    for kind in ("keeper", "neighbours", "everyone", "stop", "cut", "agent", "parent"):
+    faults = ("keeper", "neighbours", "everyone", "stop", "cut", "heir", "parent", "agent")
+    for kind in (*faults, "parents"):
         assert told["injected"][kind]["hit"], f"{kind} has not happened, so this says nothing"
 
 

@@ -1,0 +1,219 @@
+"""The process that all others are forked from may be killed: its heir takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from anabranch.runtime.live.forker import Forker, ForkError
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.parent_process import fork_parent
+from anabranch.runtime.live.process import Process
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, start, until
+from tests.runtime.fake_instance import Endless, three_operators
+from tests.runtime.processes import (
+    LINUX,
+    alive,
+    eventually,
+    kill_parent_and_heir,
+    name_of,
+    private_kib,
+    program,
+    still_alive_after,
+)
+
+pytestmark = [
+    pytest.mark.usefixtures("usual_behaviour"),
+    pytest.mark.skipif(not LINUX, reason="only Linux can name a process for certain"),
+]
+
+HEIR_PRIVATE_KIB_MAX = 4096
+
+
+# -- the agent's side alone ------------------------------------------------------------------
+
+
+class Made:
+    """A forker and what has happened to its parents."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+        self.followed = 0
+        parent = fork_parent(three_operators(), fake.ENTRY)
+        self.forker = Forker(parent, lambda _name, _line: None, self.lost.append, self._follow)
+        self.pids: set[int] = set()
+
+    def _follow(self) -> None:
+        self.followed += 1
+
+    async def heir(self) -> int:
+        """Waits until there is one."""
+        await eventually(lambda: self.forker.heir_pid is not None)
+        assert self.forker.heir_pid is not None
+        await eventually(lambda: name_of(self.forker.heir_pid or 0) == "ab:heir")
+        self.pids |= set(self.forker.pids)
+        return self.forker.heir_pid
+
+    async def succeed(self) -> None:
+        """Kill the parent, and wait until its heir has its place and an heir of its own."""
+        heir = await self.heir()
+        os.kill(self.forker.parent_pid, signal.SIGKILL)
+        await eventually(lambda: self.forker.parent_pid == heir)
+        await self.heir()
+
+
+@asynccontextmanager
+async def made() -> AsyncIterator[Made]:
+    one = Made()
+    try:
+        await one.forker.start(10)
+        one.forker.keep_heir()
+        yield one
+    finally:
+        one.pids |= set(one.forker.pids)
+        await one.forker.stop()
+        assert not [pid for pid in one.pids if alive(pid)]
+
+
+async def exit_code(process: Process) -> int:
+    return await asyncio.wait_for(asyncio.shield(process.exited), 10)
+
+
+async def test_an_heir_takes_over_and_makes_the_next_one() -> None:
+    async with made() as one:
+        for number in range(1, 4):
+            await one.succeed()
+            assert (one.followed, one.lost) == (number, [])
+            assert name_of(one.forker.parent_pid) == "ab:parent"
+
+
+async def test_children_end_with_their_parent_and_the_next_ones_come_from_its_heir() -> None:
+    async with made() as one:
+        before = await one.forker.fork()
+        await one.succeed()
+        assert await exit_code(before) == -signal.SIGKILL
+        assert before.bereft
+        after = await one.forker.fork()
+        one.forker.kill(after)
+        assert await exit_code(after) == -signal.SIGKILL
+        assert not after.bereft
+
+
+async def test_a_child_that_does_not_die_with_its_parent_is_killed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.bereft.PATIENCE_S", 0.05)
+    monkeypatch.setattr("anabranch.runtime.live.orphans.die_with_parent", lambda _parent: None)
+    async with made() as one:
+        before = await one.forker.fork()
+        await one.succeed()
+        assert await exit_code(before) == -signal.SIGKILL
+
+
+async def test_forks_that_the_parent_has_not_answered_are_made_by_its_heir() -> None:
+    async with made() as one:
+        await one.heir()
+        os.kill(one.forker.parent_pid, signal.SIGSTOP)
+        asked = [asyncio.create_task(one.forker.fork()) for _ in range(3)]
+        await asyncio.sleep(0)
+        os.kill(one.forker.parent_pid, signal.SIGKILL)
+        processes = await asyncio.wait_for(asyncio.gather(*asked), 10)
+        assert all(alive(p.pid) and not p.bereft for p in processes)
+
+
+async def test_an_heir_that_is_killed_is_replaced() -> None:
+    async with made() as one:
+        heir = await one.heir()
+        os.kill(heir, signal.SIGKILL)
+        await eventually(lambda: one.forker.heir_pid not in (heir, None))
+        await one.succeed()
+        assert one.lost == []
+
+
+async def test_without_an_heir_the_loss_of_the_parent_is_the_end() -> None:
+    async with made() as one:
+        await one.heir()
+        kill_parent_and_heir(one.forker.pids)
+        await eventually(lambda: one.lost)
+        assert one.lost == ["the process that all others are forked from is gone"]
+        with pytest.raises(ForkError, match="has ended"):
+            await one.forker.fork()
+
+
+async def test_an_heir_has_little_memory_of_its_own() -> None:
+    async with made() as one:
+        assert private_kib(await one.heir()) < HEIR_PRIVATE_KIB_MAX
+
+
+# -- whole runs ------------------------------------------------------------------------------
+
+
+def kill_parent(run: Run) -> None:
+    os.kill(pids_with_heir(run)[0], signal.SIGKILL)
+
+
+def test_a_run_goes_on_after_its_parent_was_killed_again_and_again() -> None:
+    run = start(three_operators(Endless()))
+    seen: set[int] = set()
+    for life in range(2, 5):
+        seen |= set(run.snapshot().pids)
+        kill_parent(run)
+        members = ["lines", "work", "out"]
+        until(lambda: all(run.snapshot().operator(n).members[0].life == life for n in members))  # noqa: B023
+        until(lambda: run.snapshot().idle >= 2)
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert still_alive_after(seen, 1) == []
+    died = {e.detail for e in report.events if e.kind == "died"}
+    assert died == {"ended with the process that it was forked from"}
+
+
+def test_a_run_whose_parent_and_heir_are_killed_at_once_fails() -> None:
+    run = start(three_operators(Endless()))
+    kill_parent_and_heir(pids_with_heir(run))
+    failed = failure_of(run)
+    assert failed.failure.message == "the process that all others are forked from is gone"
+
+
+SURVIVING = """
+def tell_later(run):
+    before = run.snapshot().pids
+    deadline = time.monotonic() + 15
+    while run.snapshot().idle < 2 or len(run.snapshot().pids) < 7:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    os.kill(before[0], signal.SIGKILL)
+    while set(run.snapshot().pids) & (set(before) - {before[1]}) or run.snapshot().idle < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    print(json.dumps(run.snapshot().pids), flush=True)
+
+pipeline = fake.three_operators(fake.Endless())
+if __name__ == "__main__":
+    run = launch.start(pipeline, Options(preload=%r), entry=fake.ENTRY)
+    tell_later(run)
+    print(run._agent.run_dir.path, flush=True)
+    run.wait()
+"""
+
+
+@pytest.mark.parametrize("way", ["fork", "import"])
+def test_the_heir_tidies_up_if_the_agent_is_killed_after_it_has_taken_over(
+    tmp_path: Path, way: str
+) -> None:
+    with program(tmp_path, SURVIVING % way) as (popen, pids):
+        assert popen.stdout is not None
+        folder = Path(popen.stdout.readline().strip())
+        assert folder.is_dir()
+        assert "ab:parent" in map(name_of, pids)
+        popen.kill()
+        assert still_alive_after(pids, 5) == []
+        assert not folder.exists()

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.live.ended import ended_dir, mark_all
 from anabranch.runtime.live.genesis import genesis_of, waves
+from anabranch.runtime.live.journal import segments
+from anabranch.runtime.live.lives import PAUSE_FIRST_S
 from anabranch.runtime.live.roster import Member
-from anabranch.runtime.live.starter import Orders
+from anabranch.runtime.live.starter import Orders, StartError
 from anabranch.runtime.report import Event
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
 TOKEN_BYTES = 32
+FOUNDER_TRIES_MAX = 5
+"""Until a founder is ready; what dies later is counted in `lives`."""
 
 
 def orders_of(agent: Agent) -> Orders:
@@ -57,9 +62,25 @@ async def found(agent: Agent) -> None:
 
 
 async def _found_one(agent: Agent, member: Member, founders: Mapping[str, list[Member]]) -> None:
+    """It may die before it is ready, unless it says why. Raises `StartError`."""
     member.genesis = genesis_of(member, agent.pipeline, founders)
-    await agent.start_member(member)
+    journal = agent.chronicle.journal_of(member.id.operator, member.id.number)
+    deaths = 0
+    while True:
+        try:
+            await agent.start_member(member)
+            break
+        except StartError:
+            deaths += 1
+            if not agent.lives.died_early(member) or deaths >= FOUNDER_TRIES_MAX:
+                raise
+        await asyncio.sleep(PAUSE_FIRST_S)  # by then nobody leads the dead one any more
+        member.process = None
+        if segments(journal):  # otherwise it died before it was anybody
+            member.life += 1
     agent.roster.activate(member)
+    if deaths:
+        agent.hearing.write(member, "resumed", f"life {member.life}", time.monotonic())
 
 
 async def resume(agent: Agent) -> None:

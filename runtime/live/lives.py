@@ -1,7 +1,7 @@
 """Members whose processes die go on in new ones, each from the journal that the last one wrote.
 
     process ends ── goodbye said ──▶ gone          in time, as an instance that left or finished
-                 ── not ready yet ──▶ discarded     nobody knows it
+                 ── not ready yet ──▶ discarded     nobody knows it; a founder: tried again
                  ── otherwise ──▶ died, resumed     the same member, address and journal; life + 1
 
 The old process is reaped before the new one is told who it is, so two lives never act together.
@@ -93,8 +93,10 @@ class Lives:
         process.close()
 
     def _is_to_resume(self, member: Member) -> bool:
-        over = self._agent.is_over or member.failed is not None
-        return not over and member.phase in KNOWN
+        return self._may_die(member) and member.phase in KNOWN
+
+    def _may_die(self, member: Member) -> bool:
+        return not self._agent.is_over and member.failed is None
 
     async def _lead(self, member: Member, ready: asyncio.Future[None] | None = None) -> None:
         """`ready`: it has no process yet; to be set when it has."""
@@ -108,7 +110,8 @@ class Lives:
             await self._begin_next_life(member)
             failure = await self._ended[member.id]
         if member.phase is Phase.STARTING:
-            self._agent.roster.end(member, Phase.DISCARDED)
+            if not member.founder:  # those are tried again (see `beginning`)
+                self._agent.roster.end(member, Phase.DISCARDED)
         elif member.phase in KNOWN:
             self._agent.fail(failure)
         self._led.discard(member.id)
@@ -150,12 +153,23 @@ class Lives:
                 Failure(f"{member.who} could not be resumed for {tried_s:.0f} s: {why}")
             )
 
-    def _note_death(self, member: Member, process: Process, failure: Failure) -> None:
-        now, how = time.monotonic(), member.doubt or how_ended(process)
-        done = self._done(member)
+    def died_early(self, member: Member) -> bool:
+        """Whether its process, which has not got ready, has died and not said why. Noted if so."""
+        process = member.process
+        if process is None or process.exit_code is None or not self._may_die(member):
+            return False
+        self._count_death(member, member.doubt or how_ended(process))
+        return True
+
+    def _count_death(self, member: Member, how: str) -> None:
         self._write(member, "died", how)
         self._agent.log(Died(id=id_to_wire(member.id)))
         self._agent.recorder.deaths[member.id.operator] += 1
+
+    def _note_death(self, member: Member, process: Process, failure: Failure) -> None:
+        now, how = time.monotonic(), member.doubt or how_ended(process)
+        done = self._done(member)
+        self._count_death(member, how)
         if member.deaths and done > member.deaths[-1].done:
             member.deaths.clear()
         if self._was_idle(member, now):

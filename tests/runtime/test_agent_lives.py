@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import lives
+from anabranch.runtime.live import beginning, lives
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
@@ -295,6 +295,46 @@ def test_a_child_that_dies_before_it_is_started_is_resumed() -> None:
     assert [k for k in kinds(report) if k in ("died", "resumed", "joined")] == [
         *("died", "resumed", "joined")
     ]
+
+
+@pytest.mark.parametrize("operator", ["lines", "work", "out"])
+def test_a_founder_that_dies_before_it_is_ready_is_tried_again(operator: str) -> None:
+    """A fake keeps no journal, so each of its processes is the first that there has been."""
+
+    def die(me: Fake) -> None:
+        assert me.assign.life == 1
+        for mark in ("first", "second"):
+            if not (me.run_dir / mark).exists():
+                (me.run_dir / mark).touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    fake.BEFORE_READY[operator] = die
+    run = start(three_operators(Endless()))
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert kinds(report, operator)[:3] == ["died", "died", "resumed"]
+    assert report.operator(operator).deaths == 2
+
+
+def test_a_founder_that_always_dies_before_it_is_ready_fails_the_start() -> None:
+    fake.BEFORE_READY["work"] = lambda _me: os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(
+        RunFailed, match=r"did not start: .*work\.0 .* was killed by SIGKILL"
+    ) as failed:
+        start(three_operators(Endless()))
+    assert failed.value.report.operator("work").deaths == beginning.FOUNDER_TRIES_MAX
+
+
+def test_a_founder_that_says_why_it_cannot_begin_fails_the_start_at_once() -> None:
+    def refuse(me: Fake) -> None:
+        me.say(msg.Failed(reason="no such table", detail=""))
+        os._exit(1)
+
+    fake.BEFORE_READY["work"] = refuse
+    with pytest.raises(RunFailed, match=r"did not start: .*no such table") as failed:
+        start(three_operators(Endless()))
+    assert failed.value.report.operator("work").deaths == 0
 
 
 def test_a_child_that_tells_how_it_is_before_it_is_started_has_not_joined() -> None:

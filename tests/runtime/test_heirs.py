@@ -217,3 +217,31 @@ def test_the_heir_tidies_up_if_the_agent_is_killed_after_it_has_taken_over(
         popen.kill()
         assert still_alive_after(pids, 5) == []
         assert not folder.exists()
+
+
+def test_a_parent_that_is_killed_while_the_run_begins_is_followed_by_its_heir() -> None:
+    """A sink has got ready by then, the next one has not."""
+
+    def kill(me: fake.Fake) -> None:
+        if not (me.run_dir / "killed").exists():
+            (me.run_dir / "killed").touch()
+            until(lambda: has_idle_parent_with_heir(os.getppid()))
+            os.kill(os.getppid(), signal.SIGKILL)
+            signal.pause()
+
+    fake.BEFORE_READY["work"] = kill
+    run = start(three_operators(Endless()))
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    died = {e.instance: e.detail for e in report.events if e.kind == "died"}
+    assert died == dict.fromkeys(
+        ["work.0", "out.0"], "ended with the process that it was forked from"
+    )
+
+
+def has_idle_parent_with_heir(parent: int) -> bool:
+    """It has told the agent of its heir, for it waits for the next order."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    state = Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[0]
+    return state == "S" and "ab:heir" in map(name_of, map(int, children))

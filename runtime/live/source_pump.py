@@ -166,17 +166,21 @@ class SourcePump(Pump):
         if claimed.rest is None:
             return await self._release(claimed)
         self._present = reading = self._open(claimed, claimed.rest)
-        position = claimed
         try:
             await self._read_to_end(reading)
-            position = reading.position()._replace(rest=None)
         except asyncio.CancelledError:
-            position = reading.position()
+            await self._release(self._leave_off(reading), reading.reader)
             raise
-        finally:
-            self._present = None
-            reading.reader.close()
-            await self._release(position, reading.reader)
+        except BaseException:
+            self._leave_off(reading)  # the claim stays, and the next life reads on from there
+            raise
+        await self._release(self._leave_off(reading)._replace(rest=None), reading.reader)
+
+    def _leave_off(self, reading: Reading) -> Claimed:
+        """Read no more of it; where that is."""
+        self._claimed, self._present = reading.position(), None
+        reading.reader.close()
+        return self._claimed
 
     async def _finish(self, ended: Claimed) -> None:
         """A split that an earlier life has read to its end. Its claim is released, so nobody else

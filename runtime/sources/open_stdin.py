@@ -1,4 +1,5 @@
-"""The three ways to read standard input: a file by positions, a spool, or as it comes."""
+"""The two ways to read standard input, so that it can be read again: a file by positions, anything
+else through a spool."""
 
 from __future__ import annotations
 
@@ -25,8 +26,7 @@ _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 class Input(ABC):
-    replayable = True
-    """Whether positions that were read before can be read again."""
+    """Positions that were read before can be read again."""
 
     @abstractmethod
     async def block(self, position: int, size: int) -> bytes:
@@ -44,8 +44,6 @@ def open_input(fd: int, was: list[int], file: dict[str, Any] | None, context: Ru
     """`was`: identity of standard input when the run began; `file`: if that was a regular file."""
     if file is not None:
         return FileInput(fd, was, file)
-    if context.durable == "none" or not context.lasting_dir.is_dir():
-        return LiveInput(fd)
     now = identity(fd)  # looked at first: a closed descriptor's number goes to the next file
     spool = Spool(context.lasting_dir / f"stdin-{context.operator}")
     if now != was:
@@ -88,22 +86,6 @@ class FileInput(Input):
         if self._own >= 0:
             os.close(self._own)
             self._own = -1
-
-
-class LiveInput(Input):
-    """As it comes: what was read and not recorded is lost when the reader dies."""
-
-    replayable = False
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-        self._ready = _Readiness(fd)
-
-    async def block(self, position: int, size: int) -> bytes:
-        while True:
-            await self._ready.wait()
-            with contextlib.suppress(BlockingIOError):
-                return os.read(self._fd, size)
 
 
 class SpooledInput(Input):

@@ -94,8 +94,7 @@ class StdinReader(Reader):
     def remainder(self) -> Split | None:
         if self._cutter.done:
             return None
-        held_bytes_max = _HELD_BYTES_MAX if self._input.replayable else None
-        return {**self._split, "stdin": self._cutter.state(held_bytes_max)}
+        return {**self._split, "stdin": self._cutter.state(_HELD_BYTES_MAX)}
 
     def done(self) -> None:
         self._input.remove()

@@ -33,14 +33,12 @@ def pipe() -> Iterator[tuple[int, int]]:
                 os.close(fd)
 
 
-@pytest.fixture(params=["spool", "live"], autouse=True)
-def run_dir(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """Where a spool would be; without such a folder, input is read as it comes."""
+@pytest.fixture(autouse=True)
+def run_dir(tmp_path: Path) -> None:
+    """Where the spool is."""
     folder = tmp_path / "run"
-    if request.param == "spool":
-        folder.mkdir()
+    folder.mkdir()
     CONTEXT.append(dataclasses.replace(context(), run_dir=folder))
-    return folder
 
 
 CONTEXT: list[RunContext] = []

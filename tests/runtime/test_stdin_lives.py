@@ -215,16 +215,6 @@ async def test_a_remainder_is_small_though_half_a_long_line_was_read(
     assert await rest_of(source, rest, at(tmp_path)) == ["x" * 50_000 + "y"]
 
 
-async def test_an_operator_that_keeps_nothing_has_no_spool(
-    tmp_path: Path, pipe: tuple[int, int]
-) -> None:
-    piped(TEXT, pipe[1])
-    source = Stdin(fd=pipe[0])
-    split = next(source.splits())
-    assert await rest_of(source, split, at(tmp_path, durable="none")) == LINES
-    assert os.listdir(tmp_path) == []
-
-
 @pytest.mark.parametrize("splices", [True, False])
 async def test_a_full_disk_makes_the_stream_wait_and_loses_nothing(
     tmp_path: Path,

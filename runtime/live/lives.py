@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.live.agent_journal import Died
 from anabranch.runtime.live.process import Process
-from anabranch.runtime.live.roster import KNOWN, Death, Member, Phase
+from anabranch.runtime.live.roster import KNOWN, Member, Phase
 from anabranch.runtime.live.starter import StartError
 from anabranch.runtime.live.watch import describe_end, how_ended, watch_life
 from anabranch.runtime.status import id_to_wire
@@ -29,11 +28,6 @@ from anabranch.runtime.status import id_to_wire
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
-RESUMES_MAX = 5
-RESUMES_WINDOW_S = 30.0
-"""More deaths than this of one member in such a time, with nothing done, will not stop."""
-IDLE_LIFE_S = 2.0
-"""A life of at least so long, and with nothing left to do, was not ended by what it was given."""
 PAUSE_FIRST_S = 0.05
 PAUSE_MAX_S = 2.0
 START_TRIES_S = 60.0
@@ -82,7 +76,7 @@ class Lives:
         ended = self._ended[member.id]
         await watch_life(process, member.goodbye, self._agent.forker)
         process.link.close()
-        if not self._is_to_resume(member) or len(member.deaths) >= RESUMES_MAX:
+        if not self._is_to_resume(member) or member.deaths.next_is_last:
             await process.last_words()  # they may be the reason why the run fails
         failure = describe_end(member.who, process, member.failed)
         if self._is_to_resume(member):
@@ -167,23 +161,17 @@ class Lives:
         self._agent.recorder.deaths[member.id.operator] += 1
 
     def _note_death(self, member: Member, process: Process, failure: Failure) -> None:
-        now, how = time.monotonic(), member.doubt or how_ended(process)
-        done = self._done(member)
+        how = member.doubt or how_ended(process)
         self._count_death(member, how)
-        if member.deaths and done > member.deaths[-1].done:
-            member.deaths.clear()
-        if self._was_idle(member, now):
-            return
-        member.deaths = recent(member.deaths, now)
-        member.deaths.append(Death(now, how, done))
-        if len(member.deaths) > RESUMES_MAX:
-            self._agent.fail(Failure(in_vain(member.who, member.deaths), failure.detail))
+        lived_s = time.monotonic() - member.begun_s
+        member.deaths.note(how, self._done(member), lived_s, busy=self._was_busy(member))
+        if member.deaths.too_many:
+            self._agent.fail(Failure(member.deaths.told(member.who), failure.detail))
 
-    def _was_idle(self, member: Member, now: float) -> bool:
+    def _was_busy(self, member: Member) -> bool:
+        """Unless its present life has said that nothing is left to do."""
         status = self._agent.recorder.statuses.get(member.text)
-        if status is None or status.t < member.begun_s:
-            return False
-        return status.queued == 0 and now - member.begun_s >= IDLE_LIFE_S
+        return status is None or status.t < member.begun_s or status.queued > 0
 
     def _done(self, member: Member) -> int:
         """Grows whenever the member gets something done."""
@@ -194,19 +182,3 @@ class Lives:
 
     def _write(self, member: Member, kind: str, detail: str) -> None:
         self._agent.hearing.write(member, kind, detail, time.monotonic())
-
-
-def recent(deaths: list[Death], now: float) -> list[Death]:
-    """Those that count together with one at `now`."""
-    return [d for d in deaths if now - d.at_s <= RESUMES_WINDOW_S]
-
-
-def in_vain(who: str, deaths: list[Death]) -> str:
-    """Why it is not resumed once more, and what may be the matter."""
-    ways = Counter(d.how for d in deaths)
-    told = "; ".join(how if n == 1 else f"{how} ({n} times)" for how, n in ways.items())
-    passed_s = deaths[-1].at_s - deaths[0].at_s
-    return (
-        f"{who} died {len(deaths)} times within {passed_s:.1f} s and got nothing done in "
-        f"between: {told}. Perhaps a tuple ends its process, or the host is out of memory"
-    )

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.graph import Operator, Pipeline, Scale
 from anabranch.runtime.live.agent_journal import Active, Keeper, Made, Over, Record, Told
+from anabranch.runtime.live.deaths import Deaths
 from anabranch.runtime.live.messages import Failed, Genesis
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.status import id_to_wire
@@ -36,16 +37,6 @@ KNOWN = frozenset({Phase.LISTENING, Phase.ACTIVE})
 """Others may know it, and wait for it: it must not simply be gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Death:
-    """The end of one process of a member that should not have ended."""
-
-    at_s: float
-    how: str
-    done: int
-    """How much the member had done by then, as far as it had told."""
-
-
 @dataclass(slots=True)
 class Member:
     """An instance as the agent knows it. `process` is None until one was found for it.
@@ -60,8 +51,7 @@ class Member:
     life: int = 1
     resuming: bool = False
     """Between two lives: its process has ended, and the next one is not ready yet."""
-    deaths: list[Death] = field(default_factory=list)
-    """Without anything done in between."""
+    deaths: Deaths = field(default_factory=Deaths)
     begun_s: float = 0.0
     """When its present life began."""
     heard_s: float = 0.0

@@ -56,7 +56,7 @@ class Orders:
             delivery=self.delivery,
             address=member.address,
             state_dir=str(self.state_dir),
-            in_vain=[death.how for death in member.deaths],
+            in_vain=member.deaths.ways,
         )
 
 

@@ -20,7 +20,7 @@ from anabranch.commands.failing import INTERRUPTED, WRONG_USAGE
 from anabranch.commands.run import command
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.graph import DELIVERIES
-from anabranch.runtime.live import lives, suspicion, wary
+from anabranch.runtime.live import deaths, lives, suspicion, wary
 from tests.runtime.agent_runs import until
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -155,7 +155,7 @@ def test_every_kind_of_delivery_is_told() -> None:
 def test_bounds_that_are_told_are_those_of_the_code() -> None:
     told = section(BREAKS)
     first_s, last_s = DEFAULT_LIMITS.reconnect_first_s, DEFAULT_LIMITS.reconnect_max_s
-    assert f"dies {lives.RESUMES_MAX + 1} times within {lives.RESUMES_WINDOW_S:g} s" in told
+    assert f"dies {deaths.RESUMES_MAX + 1} times within {deaths.RESUMES_WINDOW_S:g} s" in told
     assert f"More than {wary.IN_A_ROW_MAX} in a row fail the run" in told
     assert f"a next life is tried for {lives.START_TRIES_S:g} s" in told
     assert f"told after {suspicion.HANG_S:g} s" in told

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import beginning, lives
+from anabranch.runtime.live import beginning, deaths
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
@@ -154,7 +154,7 @@ def test_an_instance_that_always_dies_and_gets_nothing_done_fails_the_run() -> N
     assert message.startswith("operator 'work': instance work.0 died 6 times within ")
     assert "got nothing done in between: was killed by SIGKILL (6 times)" in message
     assert "tuple 17 is too much" in failed.value.failure.detail
-    assert failed.value.report.operator("work").deaths == lives.RESUMES_MAX + 1
+    assert failed.value.report.operator("work").deaths == deaths.RESUMES_MAX + 1
 
 
 @pytest.mark.parametrize("queued", [0, 1])
@@ -162,11 +162,11 @@ def test_deaths_of_an_idle_instance_are_not_its_own_fault(
     monkeypatch: pytest.MonkeyPatch, queued: int
 ) -> None:
     """Whoever kills it will stop some time; what it has not worked off will not."""
-    monkeypatch.setattr(lives, "IDLE_LIFE_S", 0.05)
+    monkeypatch.setattr(deaths, "IDLE_LIFE_S", 0.05)
 
     def dies_later(me: Fake) -> None:
         me.status(tuples_in=3, queued=queued)
-        if me.assign.life <= lives.RESUMES_MAX + 3:
+        if me.assign.life <= deaths.RESUMES_MAX + 3:
             pause(0.1)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -176,7 +176,7 @@ def test_deaths_of_an_idle_instance_are_not_its_own_fault(
         with pytest.raises(RunFailed, match="died 6 times"):
             run.wait(TIMEOUT_S)
         return
-    until(lambda: member(run).life == lives.RESUMES_MAX + 4)
+    until(lambda: member(run).life == deaths.RESUMES_MAX + 4)
     run.end_input()
     assert finish(run).ok
 
@@ -184,13 +184,13 @@ def test_deaths_of_an_idle_instance_are_not_its_own_fault(
 def test_an_instance_that_gets_on_may_die_as_often_as_it_likes() -> None:
     def gets_on(me: Fake) -> None:
         me.status(tuples_in=me.assign.life)
-        if me.assign.life <= 2 * lives.RESUMES_MAX:
+        if me.assign.life <= 2 * deaths.RESUMES_MAX:
             os.kill(os.getpid(), signal.SIGKILL)
 
     fake.BEHAVIOUR["work"] = gets_on
     report = finish(start(three_operators(Numbers(1))))
     assert report.ok
-    assert report.operator("work").deaths == 2 * lives.RESUMES_MAX
+    assert report.operator("work").deaths == 2 * deaths.RESUMES_MAX
 
 
 def test_a_next_life_that_is_not_ready_in_time_is_followed_by_another() -> None:

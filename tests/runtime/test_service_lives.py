@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from anabranch.runtime.ends import Service, ServiceContext
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import launch, lives
+from anabranch.runtime.live import deaths, launch
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
@@ -167,8 +168,28 @@ def test_a_service_that_always_dies_fails_the_run(tmp_path: Path) -> None:
     with pytest.raises(RunFailed) as failed:
         start(service).wait(20)
     message = str(failed.value)
-    assert f"service mortal died {lives.RESUMES_MAX + 1} times within" in message
-    assert len(list(tmp_path.glob("life.*"))) == lives.RESUMES_MAX + 1
+    assert f"service mortal died {deaths.RESUMES_MAX + 1} times within" in message
+    assert len(list(tmp_path.glob("life.*"))) == deaths.RESUMES_MAX + 1
+
+
+def test_later_lives_that_always_die_before_they_are_ready_fail_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long each of them has lived."""
+
+    class Late(Mortal):
+        async def live(self, life: int, context: ServiceContext) -> None:
+            if life > 1:
+                await asyncio.sleep(0.1)
+                os.kill(os.getpid(), signal.SIGKILL)
+            await super().live(life, context)
+
+    monkeypatch.setattr(deaths, "IDLE_LIFE_S", 0.05)
+    service = Late(tmp_path)
+    run = start(service)
+    kill_life(service, 1)
+    failure = failure_of(run).failure
+    assert failure.message.startswith(f"service mortal died {deaths.RESUMES_MAX + 1} times within")
 
 
 def test_a_later_life_that_says_why_it_cannot_go_on_fails_the_run(tmp_path: Path) -> None:

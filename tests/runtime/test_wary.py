@@ -15,7 +15,7 @@ import pytest
 import anabranch as ab
 from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import lives, wary
+from anabranch.runtime.live import deaths, wary
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Report
 from tests.runtime.processes import LINUX
@@ -267,7 +267,7 @@ def test_a_source_that_ends_its_process_fails_the_run_as_before(tmp_path: Path) 
     case.numbers.map("same", int).sink("out", ab.jsonl(case.out))
     bad = case.pipeline.source("bad", ab.generate(deadly, count=N))
     bad.sink("other", ab.discard())
-    with pytest.raises(RunFailed, match=f"'bad'.* died {lives.RESUMES_MAX + 1} times"):
+    with pytest.raises(RunFailed, match=f"'bad'.* died {deaths.RESUMES_MAX + 1} times"):
         case.run()
     assert case.letters == []
 

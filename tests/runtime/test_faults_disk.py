@@ -8,10 +8,10 @@ import errno
 import json
 import os
 import signal
+import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -257,33 +257,17 @@ async def test_an_input_that_ends_while_the_end_of_a_part_waits_for_room_is_ende
     assert network.unbalanced() == []
 
 
-@asynccontextmanager
-async def lag() -> AsyncIterator[list[float]]:
-    """How late the loop is, at most: one number that grows."""
-    most = [0.0]
-
-    async def look() -> None:
-        while True:
-            due_s = time.monotonic() + 0.01
-            await asyncio.sleep(0.01)
-            most[0] = max(most[0], time.monotonic() - due_s)
-
-    looking = asyncio.create_task(look())
-    try:
-        yield most
-    finally:
-        looking.cancel()
-
-
 async def test_a_disk_that_syncs_slowly_slows_the_stream_and_neither_the_loop_nor_the_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow_s, syncs, is_slow = 0.2, 0, True
+    by_the_loop: list[bool] = []
 
     def slowly(sync: Callable[[int], None]) -> Callable[[int], None]:
         def slow(fd: int) -> None:
             nonlocal syncs
             syncs += 1
+            by_the_loop.append(threading.current_thread() is threading.main_thread())
             time.sleep(slow_s if is_slow else 0)
             sync(fd)
 
@@ -298,11 +282,9 @@ async def test_a_disk_that_syncs_slowly_slows_the_stream_and_neither_the_loop_no
     await network.until(lambda: bool(found(out)))
     for sync in ("fsync", "fdatasync"):
         monkeypatch.setattr(os, sync, slowly(getattr(os, sync)))
-    async with lag() as most:
-        network.decide("work", "duplicate", 2)
-        began = time.monotonic()
-        await network.until(lambda: len(network.of("work")) == 3 and network.at_rest())
-        joined_s = time.monotonic() - began
+    network.decide("work", "duplicate", 2)
+    await network.until(lambda: len(network.of("work")) == 3 and network.at_rest())
+    assert not any(by_the_loop)
     is_slow = False
     (source,) = network.of("numbers")
     source.end_input()
@@ -310,8 +292,6 @@ async def test_a_disk_that_syncs_slowly_slows_the_stream_and_neither_the_loop_no
     assert found(out) == Counter(range(0, 2 * source.counts.processed, 2))
     assert network.unbalanced() == []
     assert syncs > 10
-    assert joined_s < 30 * slow_s  # each step of the protocol waits for a commit, at most for two
-    assert most[0] < slow_s / 2
     assert any(number > 1 for me in network.instances for number, _ in segments_of(tmp_path, me))
 
 

@@ -13,7 +13,7 @@ import asyncio
 import math
 import random
 import time
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, assert_never
@@ -36,6 +36,7 @@ from anabranch.runtime.live.burial import Burial
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Counts
 from anabranch.runtime.live.ended import ended_dir
+from anabranch.runtime.live.expected import ExpectedState
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.intake import Intake, Said
@@ -80,56 +81,34 @@ class Instance:
         self.in_vain = in_vain
         self.pipeline = pipeline
         self.operator: Operator = pipeline.operators[me.operator]
-        self.limits = limits = context.limits
+        self.limits = context.limits
         self.home = home
         self.context = context
         self.rng = random.Random(f"{seed}:{me}")
-        topology = pipeline.topology
-        self.core = Core(me, topology, trace_rows_max=limits.trace_rows_max)
+        self.core = Core(me, pipeline.topology, trace_rows_max=self.limits.trace_rows_max)
         self.counts = Counts(me)
         self.patience = Patience(str(me), home.note)
         self.promise = promise_of(pipeline)
-        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._broken: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Fails if something does that after the end."""
+        self._begin_states()
         self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
         self.turns = self.memory.turns if self.memory else None
         self.exact = self.memory is not None and self.promise.exact
         """Whether nothing is lost or done twice when it dies."""
-        self.neighbourhood = Neighbourhood(
-            me,
-            topology=topology,
-            pipeline=pipeline.name,
-            token=context.token,
-            limits=limits,
-            user=self,
-            related=self._related,
-            fail=self.fail,
-            life=context.life,
-            keeper=self.turns,
-            ended_dir=ended_dir(context.lasting_dir) if journal else None,
-        )
-        self.dead_letters = DeadLetterFile(
-            pipeline.dead_letters_path,
-            pipeline=pipeline.name,
-            operator=me.operator,
-            instance=str(me),
-            lasting_dir=context.lasting_dir if journal else None,
-            durable=context.durable == "power",
-        )
-        self.repeats = Repeats(self.neighbourhood.channel_from)
-        self.intake = Intake(limits, self.repeats)
-        self.outbox = Outbox(
-            [self._branch(o) for o in topology.downstream(me.operator)],
-            limits=limits,
-            rng=self.rng,
-            send=self._send_batch,
-            dead=self._dead_results,
-        )
-        self.gate = Gate((heritage or {}).get(WATERMARK, -math.inf))
-        stamps = self.operator.timing is not None
-        self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
+        self._make_way(heritage or {})
         self.scaling = Scaling(self, enabled=scaling, heritage=heritage or {})
+        self.pump: Pump = make_pump(self)
+        if self.memory is not None:
+            self.memory.restore()
+        self.spawn_task(self.pump.run(), "pump")
+        self.spawn_task(self.scaling.run(), "scaling")
+        self.spawn_task(Listening(self).run(), "listening")
+
+    def _begin_states(self) -> None:
+        """What is true at the beginning, and changes."""
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._broken: asyncio.Future[str] = loop.create_future()
+        """Fails if something does that after the end."""
         self.began = asyncio.Event()
         self.room = asyncio.Event()
         self.room.set()
@@ -141,19 +120,56 @@ class Instance:
         """Children that neighbours have been told of; those which have not begun are among them."""
         self.resuming = False
         """Whether it becomes what an earlier life was, and nothing may be said to be over."""
-        self._expected: defaultdict[InstanceId, deque[int]] = defaultdict(deque)
-        self._expectations = 0
+        self._expected = ExpectedState(self)
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
         self._tasks: set[asyncio.Task[None]] = set()
+
+    def _make_way(self, heritage: dict[str, float]) -> None:
+        """What tuples pass: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters."""
+        self.neighbourhood = self._neighbourhood()
+        self.repeats = Repeats(self.neighbourhood.channel_from)
+        self.intake = Intake(self.limits, self.repeats)
+        self.outbox = Outbox(
+            [self._branch(o) for o in self.pipeline.topology.downstream(self.me.operator)],
+            limits=self.limits,
+            rng=self.rng,
+            send=self._send_batch,
+            dead=self._dead_results,
+        )
+        self.gate = Gate(heritage.get(WATERMARK, -math.inf))
+        stamps = self.operator.timing is not None
+        self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
+        self.dead_letters = self._dead_letters()
         self.burial = Burial(self)
         self.safety = Safety(self.outbox, self.burial)
-        self.pump: Pump = make_pump(self)
-        if self.memory is not None:
-            self.memory.restore()
-        self.spawn_task(self.pump.run(), "pump")
-        self.spawn_task(self.scaling.run(), "scaling")
-        self.spawn_task(Listening(self).run(), "listening")
+
+    def _neighbourhood(self) -> Neighbourhood:
+        context = self.context
+        return Neighbourhood(
+            self.me,
+            topology=self.pipeline.topology,
+            pipeline=self.pipeline.name,
+            token=context.token,
+            limits=self.limits,
+            user=self,
+            related=self._related,
+            fail=self.fail,
+            life=context.life,
+            keeper=self.turns,
+            ended_dir=ended_dir(context.lasting_dir) if self.memory else None,
+        )
+
+    def _dead_letters(self) -> DeadLetterFile:
+        context = self.context
+        return DeadLetterFile(
+            self.pipeline.dead_letters_path,
+            pipeline=self.pipeline.name,
+            operator=self.me.operator,
+            instance=str(self.me),
+            lasting_dir=context.lasting_dir if self.memory else None,
+            durable=context.durable == "power",
+        )
 
     # -- life ------------------------------------------------------------------------------
 
@@ -262,9 +278,9 @@ class Instance:
             case effects.TransferGroups(to=to, groups=groups):
                 self.groups.transfer(to, groups)
             case effects.ExpectState(sender=sender):
-                self._expect_state(sender)
+                self._expected.expect(sender)
             case effects.StateComplete(sender=sender, groups=groups):
-                self._state_complete(sender, groups)
+                self._expected.complete(sender, groups)
             case _:
                 assert_never(effect)
 
@@ -296,25 +312,6 @@ class Instance:
         self.feed(events.GroupsFrozen())
         self.gate.release("freezing")
         self.watermarks.pass_on()
-
-    def _expect_state(self, sender: InstanceId) -> None:
-        """The same sender may give more before what it gave first is worked off, so each time has
-        a token of its own."""
-        self._expectations += 1
-        self._expected[sender].append(self._expectations)
-        self.gate.hold(self._expectations)  # W3
-
-    def _state_complete(self, sender: InstanceId, groups: frozenset[int]) -> None:
-        tokens = self._expected[sender]
-        token = tokens.popleft()
-        if not tokens:
-            del self._expected[sender]
-        self.groups.complete(groups, lambda: self._state_is_in(token))
-
-    def _state_is_in(self, token: int) -> None:
-        self.gate.release(token)
-        self.watermarks.pass_on()
-        self.check_drained()
 
     @property
     def is_new(self) -> bool:

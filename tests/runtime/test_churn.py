@@ -84,7 +84,7 @@ async def test_an_instance_that_stays_keeps_nothing_of_neighbours_that_have_gone
     before = those_that_stay(network)
     await churn(network, LAST)
     after = those_that_stay(network)
-    assert [sizes(instance)["Instance._expected"] for instance in network.of("work")] == [0, 0]
+    assert [sizes(instance)["ExpectedState._tokens"] for instance in network.of("work")] == [0, 0]
     for instance in network.of("numbers"):
         instance.end_input()
     await network.finish(60)

@@ -18,7 +18,7 @@ from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.processes import still_alive_after
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 def start(pipeline: Pipeline, **options: Any) -> Run:

@@ -316,7 +316,7 @@ class Network:
         if candidates:
             self.rng.choice(candidates).decide(action, n)
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 30) -> None:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
         """Let the run go on until the condition holds. Raises what makes an instance fail."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -332,7 +332,7 @@ class Network:
         gone = [s for s in states if isinstance(s, Gone)]
         return len(active) + len(gone) == len(states) and all(s.own is None for s in active)
 
-    async def finish(self, timeout_s: float = 15) -> None:
+    async def finish(self, timeout_s: float = 60) -> None:
         """Until every instance has gone; raises what made one fail."""
         try:
             await self._all_gone(timeout_s)

@@ -49,6 +49,6 @@ async def test_windows_wait_for_what_comes_again_behind_the_end_of_the_stream(
     await network.until(lambda: counter.awaits_drained and counter.intake.tuples > 0)
     network.kill(counter.me)
     await network.revive(counter.me)
-    await network.finish(30)
+    await network.finish(60)
     assert counts(out) == sorted([k, N // KEYS] for k in range(KEYS))
     assert not (tmp_path / "dead.jsonl").exists()

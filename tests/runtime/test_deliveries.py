@@ -44,7 +44,7 @@ async def results_of(network: Network, out: Path) -> Counter[int]:
         network.kill(me)
         await asyncio.sleep(0.005)
         await network.revive(me)
-    await network.finish(30)
+    await network.finish(60)
     return written(out)
 
 

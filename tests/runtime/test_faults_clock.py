@@ -136,7 +136,7 @@ async def test_event_time_loses_nothing_by_a_clock_that_is_set(
     (stamping,) = network.of("time")
     await network.until(lambda: stamping.counts.processed > 1_000)
     clock.off_s = jump_s
-    await network.finish(timeout_s=30)
+    await network.finish(timeout_s=60)
     counted = sum(result.value for result in kept.tuples if not result.revision)
     ahead = sum(final.ahead for final in network.final)
     assert network.unbalanced() == []

@@ -77,7 +77,7 @@ async def test_timers_of_the_clock_fire_while_tuples_keep_coming(tmp_path: Path)
     numbers.key_by(lambda i: i % 3).process("alarm", Alarm, state=dict).sink("kept", kept)
     network = Network(pipeline, tmp_path)
     await network.start()
-    await network.finish(30)
+    await network.finish(60)
     assert len(kept.tuples) == 3
     assert max(seen for _, seen in kept.tuples) < n / 3 / 10
 

@@ -80,7 +80,7 @@ async def test_a_storm_on_keyed_operators_loses_doubles_and_reorders_nothing(
         await network.until(lambda: len(kept.tuples) >= n - 2000, timeout_s=60)
     finally:
         storm.cancel()
-    await network.finish(30)
+    await network.finish(60)
     by_key: dict[int, list[int]] = defaultdict(list)
     for key, count in kept.tuples:
         by_key[key].append(count)
@@ -163,7 +163,7 @@ async def test_nothing_is_late_while_predecessors_and_owners_change(
         await network.until(lambda: len(kept.tuples) >= 0.9 * n / 100 * KEYS, timeout_s=60)
     finally:
         storm.cancel()
-    await network.finish(30)
+    await network.finish(60)
     dead = [reason for f in network.final for reason in f.dead_reasons]
     assert dead == []
     expected = Counter((key_of(number), number - number % 100) for number in range(n))
@@ -202,7 +202,7 @@ async def test_joined_streams_meet_every_pair_once_in_a_storm(tmp_path: Path, se
         await network.until(lambda: len(kept.tuples) >= 0.8 * due, timeout_s=60)
     finally:
         storm.cancel()
-    await network.finish(30)
+    await network.finish(60)
     expected = Counter(
         (small(a), a, b)
         for start in range(0, n, 20)
@@ -224,7 +224,7 @@ async def test_tuples_kept_for_several_newcomers_are_counted_once(tmp_path: Path
     await network.start()
     await network.until(lambda: len(kept.tuples) > n // 10)
     network.decide("count", "duplicate", 3)
-    await network.finish(30)
+    await network.finish(60)
     assert network.notes["joined"] == 1
     assert sum(f.handed_out for f in network.final) > 0
     assert network.unbalanced() == []

@@ -134,10 +134,9 @@ def test_an_agent_keeps_nothing_of_instances_that_have_gone() -> None:
     until(lambda: run.snapshot().operator("work").leaves >= FIRST)
     before = agent_of(run)
     until(lambda: run.snapshot().operator("work").leaves >= LAST)
-    after = agent_of(run)
+    until(lambda: grown(before, agent_of(run)) == {})  # some of it is forgotten now and then
     run.end_input()
     report = finish(run)
-    assert grown(before, after) == {}
     work = report.operator("work")
     assert work.leaves == work.joins
     assert work.instances_ever == work.joins + 1

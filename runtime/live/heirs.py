@@ -20,6 +20,8 @@ from anabranch.runtime.live.parent_process import ParentProcess, can_have_heirs,
 
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 5.0
+SOUND_S = 0.2
+"""One that lived for so long was killed by somebody, not for lack of anything."""
 
 Send = Callable[[msg.ToParent, list[int]], None]
 """To the present parent, with open files. Raises `OSError`."""
@@ -95,9 +97,10 @@ class Heirs:
             self._drop()
 
     def _make_later(self) -> None:
-        """A host without memory is not made worse."""
+        """At once, or the parent might be killed before. But a host without memory is not made
+        worse: each that fails, or dies at once, doubles the pause."""
         loop = asyncio.get_running_loop()
-        if loop.time() - self._tried_s > RETRY_MAX_S:
+        if loop.time() - self._tried_s > SOUND_S:
             self._pause_s = RETRY_FIRST_S
         self._retry = loop.call_later(self._pause_s, self.keep)
         self._pause_s = min(2 * self._pause_s, RETRY_MAX_S)

@@ -137,6 +137,18 @@ async def test_an_heir_that_is_killed_is_replaced() -> None:
         assert one.lost == []
 
 
+async def test_heirs_that_are_killed_again_and_again_are_replaced_without_delay(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.heirs.SOUND_S", 0.0)
+    monkeypatch.setattr("anabranch.runtime.live.heirs.RETRY_MAX_S", 1000.0)
+    async with made() as one:
+        for _ in range(12):
+            heir = await one.heir()
+            os.kill(heir, signal.SIGKILL)
+            await eventually(lambda: one.forker.heir_pid not in (heir, None))  # noqa: B023
+
+
 async def test_without_an_heir_the_loss_of_the_parent_is_the_end() -> None:
     async with made() as one:
         await one.heir()

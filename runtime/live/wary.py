@@ -72,9 +72,8 @@ class Wary:
         self._deaths: dict[Place, tuple[str, ...]] = {}
         """How the process ended, each time that one of these tuples was being tried alone."""
         self._trying: Place | None = None
-        self._burying = ""
-        self._has_buried = False
         self._in_a_row = 0
+        """Burials since a tuple was last worked off."""
         if instance.turns is not None and not instance.promise.loses:  # else nothing comes again
             self._consider(senders=1)
 
@@ -118,46 +117,47 @@ class Wary:
         return self.on and len(self._deaths.get(place, ())) >= TRIES
 
     async def before(self, place: Place) -> str:
-        """Why not to work on this tuple; empty: it is recorded that it is tried, or it is not `on`
-        any more. What becomes of it has to be told by `done`."""
+        """Why not to work on this tuple: it is to be buried at once. Empty: it is recorded that it
+        is tried, or it is not `on` any more; when it is worked off, that has to be told by `done`.
+        """
         if self.condemns(place):
-            self._burying = self._why(self._deaths[place])
-            return self._burying
+            return self._bury(self._deaths[place])
         turns = self._instance.turns
         assert turns is not None
         self._trying = place if self._left > 0 else None
         if self._trying is None:
             await turns.committed()
             self._relax()
-        elif place[0] == FRAME and not self._has_buried:
+        elif place[0] == FRAME and not self._in_a_row:
             await turns.write_down(WARY)
-        else:  # other places mean another tuple before and after each turn
+        else:  # a burial is recorded once, and other places mean another tuple after each turn
             await turns.committed()
-        self._has_buried = False
         return ""
 
     def done(self) -> None:
-        """It is worked off, or buried: in the same turn as what became of it."""
-        if self._burying:
-            self._buried()
-        elif self._trying is not None:
+        """It is worked off: in the same turn as what became of it."""
+        if self._trying is not None:
             self._deaths.pop(self._trying, None)
             self._trying, self._in_a_row = None, 0
-        else:
-            return
-        assert self._instance.turns is not None
-        self._instance.turns.want()
-        self._left -= 1
+            self._count_down()
 
-    def _buried(self) -> None:
-        reason, self._burying = self._burying, ""
+    def _bury(self, ends: tuple[str, ...]) -> str:
+        """Its reason. In the same turn as the letter, for nobody waits in between."""
+        reason = self._why(ends)
+        self._trying = None
         self._in_a_row += 1
-        self._has_buried = True
         self._left = min(self._left, WARY_TUPLES)
         # Neither a kept tuple nor one that is ready has a number: another is in its place now.
         self._forget(p for p, ends in self._deaths.items() if len(ends) >= TRIES and p[0] != FRAME)
         self._instance.home.note("buried", f"a tuple that {reason}")
         self._instance.scaling.tell_now()
+        self._count_down()
+        return reason
+
+    def _count_down(self) -> None:
+        assert self._instance.turns is not None
+        self._instance.turns.want()
+        self._left -= 1
 
     def _why(self, ends: tuple[str, ...]) -> str:
         reason = "ended its process: " + ", then ".join(dict.fromkeys(ends))

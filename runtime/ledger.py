@@ -38,7 +38,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     balanced: bool
 
 
-class Summed(msgspec.Struct, frozen=True, kw_only=True):
+class SummedFinals(msgspec.Struct, frozen=True, kw_only=True):
     """What instances of one operator did together, when there were too many to be kept one by one.
     Each of them was looked at before."""
 
@@ -94,7 +94,7 @@ class Accounts:
     def __init__(
         self,
         latest: Iterable[FinalCount],
-        summed: Mapping[str, Summed],
+        summed: Mapping[str, SummedFinals],
         missing: Mapping[str, Status | None],
     ) -> None:
         self.latest = {final.id: final for final in latest}
@@ -135,7 +135,7 @@ def settle(
     operators: Sequence[str],
     unaccounted: Mapping[str, Status | None] | None = None,
     *,
-    summed: Mapping[str, Summed] | None = None,
+    summed: Mapping[str, SummedFinals] | None = None,
     excused: bool = False,
 ) -> Ledger:
     """The ledger of a run of `operators` joined by `edges` (upstream, downstream).

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.ends import Split
-from anabranch.runtime.ledger import Summed
+from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.messages import Genesis
 from anabranch.runtime.status import FinalCount, WireId
 
@@ -86,10 +86,10 @@ class Final(Record, frozen=True, kw_only=True, tag="final"):
     count: FinalCount
 
 
-class Sum(Record, frozen=True, kw_only=True, tag="sum"):
+class FinalSum(Record, frozen=True, kw_only=True, tag="final_sum"):
     """In a shortened file: of instances that ended so long ago that their accounts are summed."""
 
-    summed: Summed
+    summed: SummedFinals
 
 
 class Claimed(Record, frozen=True, kw_only=True, tag="claimed"):
@@ -158,7 +158,7 @@ AnyRecord = (
     | Keeper
     | Died
     | Final
-    | Sum
+    | FinalSum
     | Claimed
     | Released
     | EndedEarly

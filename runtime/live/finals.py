@@ -11,7 +11,7 @@ from anabranch.runtime.latency import merged
 from anabranch.runtime.ledger import (
     FAULTS_MAX,
     Faults,
-    Summed,
+    SummedFinals,
     compare_within,
     downstream_of,
     sources_of,
@@ -30,14 +30,14 @@ class Finals:
         self._downstream = downstream_of(edges)
         self._sources = sources_of(operators, self._downstream)
         self.latest: deque[FinalCount] = deque()
-        self.summed: dict[str, Summed] = {}
+        self.summed: dict[str, SummedFinals] = {}
 
     def add(self, final: FinalCount) -> None:
         self.latest.append(final)
         if len(self.latest) > LATEST_MAX:
             self._sum_up(self.latest.popleft())
 
-    def restore(self, summed: Summed) -> None:
+    def restore(self, summed: SummedFinals) -> None:
         self.summed[summed.count.operator] = summed
 
     def rows(self, operator: str | None = None) -> list[FinalCount]:
@@ -49,11 +49,12 @@ class Finals:
         """Look at it now, for a sum does not show what two of its parts have wrong in opposite
         ways."""
         operator = final.operator
-        before = self.summed.get(operator) or Summed(count=FinalCount(id="", operator=operator))
+        nobody = FinalCount(id="", operator=operator)
+        before = self.summed.get(operator) or SummedFinals(count=nobody)
         faults = Faults(before.lost, before.duplicated, words=[*before.faults])
         is_source = operator in self._sources
         compare_within(final, self._downstream.get(operator, ()), is_source, faults)
-        self.summed[operator] = Summed(
+        self.summed[operator] = SummedFinals(
             count=_together(before.count, final),
             lost=faults.lost,
             duplicated=faults.duplicated,

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from statistics import median
 
 from anabranch.runtime.latency import LatencyCounts, merged
-from anabranch.runtime.ledger import Summed
+from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.finals import Finals
 from anabranch.runtime.report import Event, Samples, rates
 from anabranch.runtime.status import IDLE, FinalCount, Status
@@ -112,7 +112,7 @@ class Recorder:
         self.finals.add(final)
         self._count(final)
 
-    def restore(self, summed: Summed) -> None:
+    def restore(self, summed: SummedFinals) -> None:
         """Accounts of an earlier part of the run."""
         self.finals.restore(summed)
         self._count(summed.count)

@@ -10,7 +10,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel import Row
 from anabranch.runtime.live.frames import Addresses, Pieces
 from anabranch.runtime.live.journal import JournalError, Record, read_journal, segments
-from anabranch.runtime.live.totals import Summed, Totals
+from anabranch.runtime.live.totals import SummedTotals, Totals
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Past:
 
     channels: dict[int, PastChannel] = field(default_factory=dict)
     totals: list[Totals] = field(default_factory=list)
-    summed: Summed | None = None
+    summed: SummedTotals | None = None
     book: Addresses = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
     lasting: dict[str, dict[int, bytes]] = field(default_factory=dict)

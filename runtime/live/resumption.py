@@ -26,7 +26,7 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
             case log.Final(count=count):
                 agent.recorder.note_final(count)
                 _end(agent, count)
-            case log.Sum(summed=summed):
+            case log.FinalSum(summed=summed):
                 agent.recorder.restore(summed)
             case log.Counters():
                 _counters(agent, record)
@@ -53,7 +53,7 @@ def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:
     yield log.Founded()
     yield log.Passed(seconds=passed_s)
     for summed in agent.recorder.finals.summed.values():
-        yield log.Sum(summed=summed)
+        yield log.FinalSum(summed=summed)
     for count in agent.recorder.finals.latest:
         yield log.Final(count=count)
     for member in agent.roster.living():

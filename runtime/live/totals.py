@@ -26,7 +26,7 @@ class Totals(NamedTuple):
     messages: int
 
 
-class Summed(NamedTuple):
+class SummedTotals(NamedTuple):
     """The same of many channels."""
 
     messages: int
@@ -45,14 +45,14 @@ class Closed:
     def __init__(self, me: str) -> None:
         self._me = me
         self.latest: deque[Totals] = deque()
-        self.summed = Summed(0, {}, {})
+        self.summed = SummedTotals(0, {}, {})
 
     def add(self, totals: Totals) -> None:
         self.latest.append(totals)
         if len(self.latest) > LATEST_MAX:
             self._sum_up(self.latest.popleft())
 
-    def restore(self, summed: Summed | None, latest: Iterable[Totals]) -> None:
+    def restore(self, summed: SummedTotals | None, latest: Iterable[Totals]) -> None:
         """Be what this was in an earlier life."""
         self.summed = summed or self.summed
         for totals in latest:
@@ -62,7 +62,7 @@ class Closed:
         me, peer = self._me, totals.peer
         operator = operator_of(peer)
         messages, sent, received = self.summed
-        self.summed = Summed(
+        self.summed = SummedTotals(
             messages + totals.messages,
             added(sent, operator, carried(me, peer, totals.sent)),
             added(received, operator, carried(peer, me, totals.received)),

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.carried import Carried, carried
-from anabranch.runtime.ledger import Ledger, Summed, settle
+from anabranch.runtime.ledger import Ledger, SummedFinals, settle
 from anabranch.runtime.live import finals as finals_module
 from anabranch.runtime.live import totals as totals_module
 from anabranch.runtime.live.finals import Finals
@@ -173,7 +173,7 @@ def test_sums_of_an_earlier_part_of_the_run_count_on() -> None:
         before.add(account("a.0", world))
         after = Finals(["a", "b"], [("a", "b")])
         for summed in before.summed.values():
-            again = msgspec.msgpack.decode(msgspec.msgpack.encode(summed), type=Summed)
+            again = msgspec.msgpack.decode(msgspec.msgpack.encode(summed), type=SummedFinals)
             after.restore(again)
         after.add(account("b.0", world))
     assert [row.messages for row in after.rows()] == [1, 1]

@@ -104,7 +104,7 @@ class Agent:
         self.tasks = Tasks(self._crashed)
         self.say = options.on_output or _show
         """What instances print, and what the agent has to tell the user."""
-        self.forker = Forker(parent, self.say, self._parent_lost, self._parent_followed)
+        self.forker = Forker(parent, self.say, self._parent_lost, self._heir_took_over)
         self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
         deadline_s = options.limits.start_deadline_s
         self.lives = Lives(self)
@@ -310,7 +310,7 @@ class Agent:
     def instances(self) -> dict[str, int]:
         return {name: len(self.roster.active(name)) for name in self.pipeline.operators}
 
-    def _parent_followed(self) -> None:
+    def _heir_took_over(self) -> None:
         """All instances and services have died; their next lives come from another parent."""
         self.pool.renew()
 

@@ -79,7 +79,8 @@ class Forker:
         self._open: set[Process] = set()
         """Processes whose files here are open, those of ended ones included."""
         self._frames = FrameBuffer()
-        self._burials: set[asyncio.Task[None]] = set()
+        self._farewells: set[asyncio.Task[None]] = set()
+        """To what was lost with an earlier parent."""
 
     @property
     def parent_pid(self) -> int:
@@ -163,8 +164,8 @@ class Forker:
         self._lose()
         self._heirs.close()
         self._parent.close()
-        if self._burials:
-            await asyncio.wait(self._burials, timeout=KILL_TIMEOUT_S)
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=KILL_TIMEOUT_S)
         await asyncio.gather(*(process.closed() for process in self._open))
 
     async def _has_ended(self, parent: ParentProcess, timeout_s: float) -> bool:
@@ -228,8 +229,8 @@ class Forker:
         match message:
             case msg.HeirMade(pid=pid):
                 self._heirs.note_made(self._parent, pid)
-            case msg.HeirFailed():
-                self._heirs.note_failed()
+            case msg.HeirFailed(reason=reason):
+                self._heirs.note_failed(reason)
             case msg.Loaded():
                 self._loaded.set_result(None)
             case msg.LoadFailed(message=text):
@@ -284,17 +285,17 @@ class Forker:
         self._loop.add_reader(heir.control.fileno(), self._read)
         self._send(msg.TakeOver())
         self._heirs.keep()
-        self._bury(self._see_off(former))
+        self._bid_farewell(self._see_off(former))
         for process in self.alive:
             if not process.bereft:
                 process.bereft = True
-                self._bury(self._see_to(process))
+                self._bid_farewell(self._see_out(process))
         self._on_taken_over()
 
-    def _bury(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work, name="burial")
-        self._burials.add(task)
-        task.add_done_callback(self._burials.discard)
+    def _bid_farewell(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="farewell")
+        self._farewells.add(task)
+        task.add_done_callback(self._farewells.discard)
 
     async def _see_off(self, parent: ParentProcess) -> None:
         """Mostly it has ended; one that only did not listen any more is ended."""
@@ -302,7 +303,7 @@ class Forker:
         await self._has_ended(parent, KILL_TIMEOUT_S)
         parent.let_go()
 
-    async def _see_to(self, process: Process) -> None:
+    async def _see_out(self, process: Process) -> None:
         await until_gone(process)
         self._note_exited(process, -signal.SIGKILL)
 

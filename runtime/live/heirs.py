@@ -10,6 +10,7 @@ makes the next.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +18,8 @@ from contextlib import suppress
 from anabranch.runtime.live import control as msg
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.live.parent_process import ParentProcess, can_have_heirs, heir_of
+
+log = logging.getLogger("anabranch.heirs")
 
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 5.0
@@ -49,11 +52,11 @@ class Heirs:
         if not can_have_heirs():
             return
         self._tried_s = asyncio.get_running_loop().time()
-        ours, theirs = self._promised = socket.socketpair()
         try:
+            ours, theirs = self._promised = socket.socketpair()
             self._send(msg.MakeHeir(), [theirs.fileno()])
-        except OSError:
-            self.note_failed()
+        except OSError as error:
+            self.note_failed(str(error))
         else:
             own(ours).setblocking(False)
 
@@ -71,7 +74,8 @@ class Heirs:
         with suppress(OSError):  # it has ended already, which is told in a moment
             ours.send(self.first_order)
 
-    def note_failed(self) -> None:
+    def note_failed(self, reason: str) -> None:
+        log.info("no heir of the preloaded parent could be made: %s; tried again", reason)
         self._break_promise()
         self._make_later()
 

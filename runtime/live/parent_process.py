@@ -80,9 +80,9 @@ class ParentProcess:
         self.let_go()
 
     def let_go(self) -> None:
-        """Give back what is open for this one alone."""
+        """Give back what is open for this one alone. Whether it has ended cannot be told then."""
         self.control.close()
-        if self._handle is not None and self.ended():
+        if self._handle is not None:
             self._handle.close()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -147,6 +149,26 @@ async def test_heirs_that_are_killed_again_and_again_are_replaced_without_delay(
             heir = await one.heir()
             os.kill(heir, signal.SIGKILL)
             await eventually(lambda: one.forker.heir_pid not in (heir, None))  # noqa: B023
+
+
+async def test_an_heir_that_cannot_be_made_for_lack_of_files_is_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    socketpair, refused = socket.socketpair, list[bool]()
+
+    def refuse_twice() -> tuple[socket.socket, socket.socket]:
+        if len(refused) < 2:
+            refused.append(True)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return socketpair()
+
+    async with made() as one:
+        heir = await one.heir()
+        monkeypatch.setattr(socket, "socketpair", refuse_twice)
+        os.kill(heir, signal.SIGKILL)
+        await eventually(lambda: one.forker.heir_pid not in (heir, None))
+        assert len(refused) == 2
+        await one.heir()
 
 
 async def test_without_an_heir_the_loss_of_the_parent_is_the_end() -> None:

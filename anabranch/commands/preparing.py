@@ -32,7 +32,7 @@ class Plan:
 
     @property
     def can_be_resumed(self) -> bool:
-        """What a service has fed it does not feed again."""
+        """Unless a service feeds it: what that has fed does not come again."""
         sources = (operator.source for operator in self.pipeline.operators.values())
         return all(source is None or source.service is None for source in sources)
 

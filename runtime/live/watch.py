@@ -1,4 +1,4 @@
-"""Waits for the end of a process and says how it ended. Every wait is bounded."""
+"""Waits for the end of a process and says how it ended."""
 
 from __future__ import annotations
 
@@ -14,35 +14,19 @@ EXIT_TIMEOUT_S = 5.0
 """Between the last word of a process, or the end of its link, and its exit."""
 CRASH_TIMEOUT_S = 1.0
 """The same for one that closed its link without a goodbye."""
-KILL_TIMEOUT_S = 2.0
-
-
 LINK_TIMEOUT_S = 0.1
 """Between the exit of a process and the end of its link, which is there already unless another
 process holds a copy of it."""
 
 
-async def watch(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
-    """Return when `process` has ended and everything it said has been heard.
+async def watch_life(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
+    """Return when `process` has ended, so that its next life may begin; what it printed may still
+    come.
 
     It must end by itself soon after it said goodbye or closed its link; otherwise it is killed,
-    as is one that broke the rules of its link.
-    """
-    await _signs_of_end(process, said_goodbye)
-    if process.exit_code is None and process.link.error is None:
-        await asyncio.wait([process.exited], timeout=EXIT_TIMEOUT_S)
-    if process.exit_code is None:
-        forker.kill(process)
-        await asyncio.wait([process.exited], timeout=KILL_TIMEOUT_S)
-    await process.last_words()
-    process.close()
-
-
-async def watch_life(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
-    """The same, but return as soon as the next life may begin: what it printed may still come.
-
-    There is no bound on the wait for its exit: while it is there, even as one that the system
-    cannot end because of a disk that does not answer, no other process may take its place.
+    as is one that broke the rules of its link. There is no bound on the wait for its exit: while it
+    is there, even as one that the system cannot end because of a disk that does not answer, no
+    other process may take its place.
     """
     await _signs_of_end(process, said_goodbye)
     if process.exit_code is None and process.link.error is None:

@@ -119,10 +119,6 @@ class Journal:
         """Whether it is time for a new segment."""
         return self.size > max(SEGMENT_BYTES_MIN, SEGMENT_PICTURES * self._picture)
 
-    @property
-    def has_old(self) -> bool:
-        return bool(self._old)
-
     def picture_complete(self) -> None:
         """The present segment tells everything, and this is safe: the older ones may go."""
         self._picture = self.size

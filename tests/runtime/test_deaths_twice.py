@@ -89,7 +89,7 @@ async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbour
     await network.revive(me)
     turns = network.instances[me].turns
     assert turns is not None
-    await network.until(lambda: not turns._journal.has_old)
+    await network.until(lambda: not turns._journal._old)
     network.kill(me)
     may_close.set()
     await network.revive(me)

@@ -68,7 +68,8 @@ class Wary:
         self._began_at: Mark = ()
         """How far the input was worked off when this life began."""
         self._vain = 0
-        """How many lives, the last of them the one before this, got nothing done."""
+        """How many lives, the last of them the one before this, got nothing done; without those
+        of which it is known which tuple was tried: they were wary for long enough."""
         self._deaths: dict[Place, tuple[str, ...]] = {}
         """How the process ended, each time that one of these tuples was being tried alone."""
         self._trying: Place | None = None
@@ -90,10 +91,11 @@ class Wary:
         if WARY not in past.parts or not instance.in_vain or instance.promise.loses:
             return  # the whole run was resumed, maybe with other functions
         began_at, vain, deaths, trying, self._in_a_row = past.parts[WARY]
-        self._vain = vain + 1 if began_at == self._began_at else 0
         self._deaths = dict(deaths)
         how = instance.in_vain[-1]
-        if trying is not None and how.startswith(_OWN_FAULT):
+        learnt = trying is not None and how.startswith(_OWN_FAULT)
+        self._vain = vain + (not learnt) if began_at == self._began_at else 0
+        if learnt:
             self._deaths[trying] = (*self._deaths.get(trying, ()), how)
         settled: dict[str, float] = {totals.peer: math.inf for totals in past.totals}
         settled |= {str(c.peer): c.row.settled for c in past.channels.values() if c.row}
@@ -146,7 +148,8 @@ class Wary:
         reason = self._why(ends)
         self._trying = None
         self._in_a_row += 1
-        self._left = min(self._left, WARY_TUPLES)
+        if self._instance.exact:  # else all comes again, up to the next one like it
+            self._left = min(self._left, WARY_TUPLES)
         # Neither a kept tuple nor one that is ready has a number: another is in its place now.
         self._forget(p for p, ends in self._deaths.items() if len(ends) >= TRIES and p[0] != FRAME)
         self._instance.home.note("buried", f"a tuple that {reason}")

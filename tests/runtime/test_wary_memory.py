@@ -166,14 +166,20 @@ async def test_what_does_not_come_again_is_forgotten(at: Past) -> None:
     assert now.memory()[2] == ()
 
 
-@pytest.mark.parametrize(("delivery", "kept"), [("effectively-once", 0), ("at-least-once", 1)])
+@pytest.mark.parametrize(
+    ("delivery", "kept", "tuples"),
+    [
+        ("effectively-once", 0, WARY_TUPLES),
+        ("at-least-once", 1, 2 * (LIMITS.credit_tuples + WARY_TUPLES)),
+    ],
+)
 async def test_wariness_ends_and_what_was_buried_is_known_as_long_as_it_may_come_again(
-    delivery: str, kept: int
+    delivery: str, kept: int, tuples: int
 ) -> None:
     now = next_life(await dies_of(PLACE, TRIES), KILLED, delivery=delivery)
     await now.before(PLACE)
     now.done()
-    for i in range(WARY_TUPLES - 1):
+    for i in range(tuples - 1):
         await now.before((*PLACE[:-1], 100 + i))
         now.done()
     assert now.on
@@ -181,6 +187,12 @@ async def test_wariness_ends_and_what_was_buried_is_known_as_long_as_it_may_come
     assert not now.on
     assert cast(Any, now._instance.turns).tried[-1] is None  # written before it works as usual
     assert len(now.memory()[2]) == kept
+
+
+async def test_lives_that_knew_what_they_tried_make_those_after_them_no_longer_wary() -> None:
+    once, often = await dies_of(PLACE, 1), await dies_of((*PLACE[:-1], 18), TRIES)
+    assert once.memory()[1] == often.memory()[1]
+    assert next_life(often, KILLED).memory()[1] == often.memory()[1] + 1
 
 
 async def test_what_has_no_number_is_another_tuple_when_the_first_is_buried() -> None:

@@ -174,11 +174,11 @@ class Lives:
         return status is None or status.t < member.begun_s or status.queued > 0
 
     def _done(self, member: Member) -> int:
-        """Grows whenever the member gets something done."""
+        """Grows whenever the member gets something done, however much waits meanwhile."""
         status = self._agent.recorder.statuses.get(member.text)
         if status is None:
             return 0
-        return max(0, status.tuples_in - status.queued) + status.tuples_out + status.dead
+        return status.tuples_in + status.tuples_out + status.dead
 
     def _write(self, member: Member, kind: str, detail: str) -> None:
         self._agent.hearing.write(member, kind, detail, time.monotonic())

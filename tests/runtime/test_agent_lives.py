@@ -182,8 +182,10 @@ def test_deaths_of_an_idle_instance_are_not_its_own_fault(
 
 
 def test_an_instance_that_gets_on_may_die_as_often_as_it_likes() -> None:
+    """Also while more comes in than it can do."""
+
     def gets_on(me: Fake) -> None:
-        me.status(tuples_in=me.assign.life)
+        me.status(tuples_in=me.assign.life, queued=10 * me.assign.life)
         if me.assign.life <= 2 * deaths.RESUMES_MAX:
             os.kill(os.getpid(), signal.SIGKILL)
 

@@ -202,13 +202,13 @@ def test_a_next_life_that_is_not_ready_in_time_is_followed_by_another() -> None:
 
     fake.BEFORE_READY["work"] = slow
 
-    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=0.5))
+    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=3.0))
     os.kill(member(run).pid, signal.SIGKILL)
     until(lambda: member(run).life == 3)
     until(lambda: member(run).state != "resuming")
     run.end_input()
     report = finish(run)
-    assert details(report, "start_failed") == ["work.0 was not ready within 0.5 s"]
+    assert details(report, "start_failed") == ["work.0 was not ready within 3 s"]
     assert details(report, "died") == ["was killed by SIGKILL"] * 2
     assert details(report, "resumed")[0].startswith("life 3 after")
 

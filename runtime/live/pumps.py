@@ -20,7 +20,7 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.burial import LETTERS
 from anabranch.runtime.live.intake import Queued, Said
-from anabranch.runtime.live.wary import Wary, place_of
+from anabranch.runtime.live.wary import DEATHS, Wary, place_of
 from anabranch.runtime.operators import Part, make_processor
 from anabranch.runtime.salvage import decode_batch
 
@@ -160,6 +160,9 @@ class QueuePump(Pump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self._working = False
+        self._gives_up_first = instance.promise.loses and len(instance.in_vain) >= DEATHS
+        """Whether it is recorded that a batch may be lost before anything is done with it. What
+        ends the process at once would come again and again otherwise, for a turn takes longer."""
 
     @property
     def drained(self) -> bool:
@@ -184,6 +187,8 @@ class QueuePump(Pump):
                 await self._hear(item)
                 item.settle()
             elif isinstance(item, Queued):
+                if self._gives_up_first and self.instance.turns is not None:
+                    await self.instance.turns.committed()
                 await self.process(item)
             else:
                 item()

@@ -235,6 +235,17 @@ def test_at_least_once_loses_nothing_else(tmp_path: Path) -> None:
     assert {x["tuple"] for x in case.letters} == {*BAD}
 
 
+def test_at_most_once_what_ends_its_process_at_once_does_not_come_again_and_again(
+    tmp_path: Path,
+) -> None:
+    case = Case(tmp_path, rate=1_500, delivery="at-most-once")
+    case.numbers.map("work", lambda n: n or os._exit(3)).sink("out", ab.jsonl(case.out))
+    report = case.run()
+    assert report.ok
+    assert {N - 1} <= {*case.results} < {*range(N)}
+    assert case.letters == []
+
+
 def test_a_death_from_outside_buries_no_innocent_tuple(tmp_path: Path) -> None:
     """The first tuple that is ever tried alone is interrupted by a `kill -9`."""
     case, killed = Case(tmp_path), tmp_path / "killed"

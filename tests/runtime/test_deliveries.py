@@ -65,8 +65,8 @@ async def test_at_least_once_loses_nothing(tmp_path: Path, seed: int) -> None:
     assert network.deaths
 
 
-def windows(sink: Kept) -> ab.Pipeline:
-    pipeline = ab.Pipeline("windows", delivery="at-least-once")
+def windows(sink: Kept, letters: Path) -> ab.Pipeline:
+    pipeline = ab.Pipeline("windows", delivery="at-least-once", dead_letters=letters)
     numbers = pipeline.source("numbers", ab.items(range(20_000))).event_time(float)
     keyed = numbers.map("same", lambda n: n).key_by(lambda n: n % 7)
     keyed.window(ab.tumbling(100.0), time=float).aggregate("count", ab.tally()).sink("out", sink)
@@ -83,7 +83,7 @@ async def test_at_least_once_leaves_nothing_out_of_windows(
 ) -> None:
     """A window is made of tuples that are long acknowledged: nobody sends them again."""
     sink = Kept()
-    network = Network(windows(sink), tmp_path, journals=True)
+    network = Network(windows(sink, tmp_path / "dead.jsonl"), tmp_path, journals=True)
     network.rng.seed(seed)
     await network.start()
 
@@ -102,6 +102,7 @@ async def test_at_least_once_leaves_nothing_out_of_windows(
                 await network.revive(me)
     await network.finish(60)
     assert network.deaths >= 6
+    assert not (tmp_path / "dead.jsonl").exists()  # nothing came too late
     largest = Counter[tuple[int, float]]()
     for result in sink.tuples:
         window = result.key, result.start

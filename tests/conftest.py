@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.live.launch import Run
 from tests.runtime.processes import LINUX
 
 
@@ -23,3 +26,13 @@ def files_of_the_dead(request: pytest.FixtureRequest) -> Iterator[None]:
         with suppress(FileNotFoundError):
             if Path(os.readlink(f"/proc/self/fd/{number}")).is_relative_to(folder):
                 os.close(int(number))
+
+
+@pytest.fixture(autouse=True)
+def runs_of_failed_tests() -> Iterator[None]:
+    """A run that a failed test has left behind is ended here: its thread would be in the way of
+    the tests to come."""
+    yield
+    if threading.active_count() > 1:
+        for run in [one for one in gc.get_objects() if type(one) is Run]:
+            run.stop()

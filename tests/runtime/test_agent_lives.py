@@ -15,7 +15,7 @@ from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.report import Report
-from anabranch.runtime.snapshot import InstanceSnapshot
+from anabranch.runtime.snapshot import InstanceSnapshot, RunSnapshot
 from anabranch.runtime.status import FinalCount, id_to_wire
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import TIMEOUT_S, finish, kinds, pause, start, until
@@ -36,8 +36,8 @@ def kill(run: Run, operator: str = "work", number: int = 0) -> None:
     until(lambda: member(run, operator, number).state != "resuming")
 
 
-def details(report: Report, kind: str) -> list[str]:
-    return [e.detail for e in report.events if e.kind == kind]
+def details(told: Report | RunSnapshot, kind: str) -> list[str]:
+    return [e.detail for e in told.events if e.kind == kind]
 
 
 def tell_assignment(me: Fake) -> None:
@@ -64,8 +64,9 @@ def test_a_killed_instance_goes_on_in_a_new_process() -> None:
 def test_every_life_gets_the_same_journal_and_address_and_is_told_its_beginning_again() -> None:
     fake.BEHAVIOUR["work"] = tell_assignment
     run = start(three_operators(Endless()))
-    kill(run)
-    kill(run)
+    for life in (1, 2):
+        until(lambda n=life: len(details(run.snapshot(), "task")) == n)  # type: ignore[misc]
+        kill(run)
     run.end_input()
     told = [t.split(" ", 6) for t in details(finish(run), "task")]
     lifes, journals, addresses = ([t[i] for t in told] for i in (4, 5, 6))

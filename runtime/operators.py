@@ -212,7 +212,7 @@ class AsyncProcessor(Processor):
     def _ended(self, _task: asyncio.Task[Part]) -> None:
         """Emit the finished calls up to the oldest open one, then open others."""
         self._note_busy()
-        while self._tasks and self._tasks[0][0].done():
+        while self._broken is None and self._tasks and self._tasks[0][0].done():
             task, tag, last = self._tasks.popleft()
             if task.cancelled():  # not by `close`, which empties the list first
                 self._broken = StepError(

@@ -26,6 +26,7 @@ from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.messages import Assign, Decide, Failed, Ready, Spawned
+from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.status import id_from_wire
 from anabranch.runtime.steps import StepError
 
@@ -109,12 +110,13 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
 
 
 async def _until_over(instance: Instance, link: Link) -> None:
-    """Until the protocol lets the instance go. Without the agent it ends at once."""
+    """Until the protocol lets the instance go. Without the agent the process ends at once: whatever
+    is in work would be cancelled half done, and what is left of it be recorded."""
     running = asyncio.ensure_future(instance.run())
     either: list[asyncio.Future[Any]] = [running, link.closed]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not running.done():
-        raise ConnectionError(f"the agent is gone ({link.error or 'its link was closed'})")
+        os._exit(ORPHAN_EXIT_CODE)
     running.result()
 
 

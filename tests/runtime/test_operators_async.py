@@ -162,3 +162,25 @@ async def test_a_function_that_cancels_its_own_task_is_a_failure_and_no_standsti
     run = Run(mapping(fn))
     with pytest.raises(StepError, match="'op': a function cancelled the task"):
         await asyncio.wait_for(run.over([1, 2, 3]), 10)
+
+
+async def test_nothing_is_emitted_behind_a_call_that_was_cancelled() -> None:
+    """It would be counted in the place of that one, as when a process is about to end."""
+    hangs = asyncio.Event()
+
+    async def call(n: int) -> int:
+        if n == 2:
+            hangs.set()
+            await asyncio.Event().wait()
+        return n
+
+    run = Run(mapping(call))
+    working = asyncio.ensure_future(run.over(list(range(10))))
+    await hangs.wait()
+    await asyncio.sleep(0)
+    (stuck,) = (t for t in asyncio.all_tasks() if t.get_name().endswith(" call") and not t.done())
+    stuck.cancel()
+    with pytest.raises(StepError):
+        await working
+    await asyncio.sleep(0)
+    assert run.results == [0, 1]

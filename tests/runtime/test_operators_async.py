@@ -166,21 +166,28 @@ async def test_a_function_that_cancels_its_own_task_is_a_failure_and_no_standsti
 
 async def test_nothing_is_emitted_behind_a_call_that_was_cancelled() -> None:
     """It would be counted in the place of that one, as when a process is about to end."""
-    hangs = asyncio.Event()
+    hangs, goes_on, all_called = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    calls: dict[int, asyncio.Task[Any]] = {}
 
     async def call(n: int) -> int:
+        task = asyncio.current_task()
+        assert task is not None
+        calls[n] = task
         if n == 2:
-            hangs.set()
-            await asyncio.Event().wait()
+            await hangs.wait()
+        if n == 5:
+            await goes_on.wait()
+        if n == 9:
+            all_called.set()
         return n
 
     run = Run(mapping(call))
     working = asyncio.ensure_future(run.over(list(range(10))))
-    await hangs.wait()
-    await asyncio.sleep(0)
-    (stuck,) = (t for t in asyncio.all_tasks() if t.get_name().endswith(" call") and not t.done())
-    stuck.cancel()
+    await all_called.wait()
+    calls[2].cancel()
     with pytest.raises(StepError):
         await working
+    goes_on.set()
+    await calls[5]
     await asyncio.sleep(0)
     assert run.results == [0, 1]

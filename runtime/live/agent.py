@@ -22,7 +22,7 @@ import secrets
 import sys
 import time
 import traceback
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
@@ -37,7 +37,7 @@ from anabranch.runtime.live.attendants import Attendants
 from anabranch.runtime.live.beginning import found, orders_of, resume
 from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.chronicle import Chronicle
-from anabranch.runtime.live.forker import Forker, ForkError
+from anabranch.runtime.live.forker import Forker, ForkError, no_other
 from anabranch.runtime.live.hearing import Hearing
 from anabranch.runtime.live.lives import Lives
 from anabranch.runtime.live.messages import EndInput
@@ -70,7 +70,7 @@ class Outcome:
 
 class Agent:
     """To be made and used inside one running event loop. `parent` and `state` belong to it from
-    then on."""
+    then on. `another_parent`: see `Forker`."""
 
     def __init__(
         self,
@@ -78,6 +78,7 @@ class Agent:
         options: Options,
         parent: ParentProcess,
         state: StateDir | None = None,
+        another_parent: Callable[[], ParentProcess | None] = no_other,
     ) -> None:
         loop = asyncio.get_running_loop()
         resumed = None if state is None else state.resumed
@@ -104,7 +105,9 @@ class Agent:
         self.tasks = Tasks(self._crashed)
         self.say = options.on_output or _show
         """What instances print, and what the agent has to tell the user."""
-        self.forker = Forker(parent, self.say, self._parent_lost, self._heir_took_over)
+        self.forker = Forker(
+            parent, self.say, self._parent_lost, self._parent_followed, another_parent
+        )
         self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
         deadline_s = options.limits.start_deadline_s
         self.lives = Lives(self)
@@ -310,7 +313,7 @@ class Agent:
     def instances(self) -> dict[str, int]:
         return {name: len(self.roster.active(name)) for name in self.pipeline.operators}
 
-    def _heir_took_over(self) -> None:
+    def _parent_followed(self) -> None:
         """All instances and services have died; their next lives come from another parent."""
         self.pool.renew()
 

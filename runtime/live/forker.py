@@ -1,7 +1,8 @@
 """The agent's side of the control socket: asks the preloaded parent to fork, hears of exits.
 
 If the parent is killed, and all its children with it, its heir takes over (`heirs`), as if
-nothing had happened but that they have died. Without one the run is lost.
+nothing had happened but that they have died. If there is none, another parent reads the user's
+file again, where that is allowed. Otherwise the run is lost.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ FORKS_IN_FLIGHT_MAX = 32
 STOP_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 2.0
 PARENT_ENDED = "the preloaded parent has ended"
+PARENT_LOST = "the process that all others are forked from is gone"
 _READ_BYTES = 65536
 _decode = msgspec.msgpack.Decoder(msg.FromParent).decode
 
@@ -38,7 +40,7 @@ class ForkError(Exception):
 
 
 class _Orphaned(ForkError):
-    """The parent was lost before it had answered; its heir may do it."""
+    """The parent was lost before it had answered; the next one may do it."""
 
 
 @dataclass(slots=True)
@@ -52,9 +54,16 @@ class _Request:
         os.close(self.stderr)
 
 
+def no_other() -> ParentProcess | None:
+    return None
+
+
 class Forker:
-    """If the parent ends without having been told to, one of these is called: `on_parent_lost`,
-    once, if that is the end, and `on_taken_over`, as often as an heir has taken its place."""
+    """`another` begins a parent that has to read the pipeline first, or says that there is no way.
+
+    If the parent ends without having been told to, one of these is called: `on_parent_lost`,
+    once, if that is the end, and `on_taken_over`, as often as an heir or another parent has taken
+    its place."""
 
     def __init__(
         self,
@@ -62,16 +71,23 @@ class Forker:
         on_output: OnOutput,
         on_parent_lost: Callable[[str], None],
         on_taken_over: Callable[[], None] = lambda: None,
+        another: Callable[[], ParentProcess | None] = no_other,
     ) -> None:
         self._parent = parent
         self._on_output = on_output
         self._on_parent_lost = on_parent_lost
         self._on_taken_over = on_taken_over
+        self._another = another
         self._heirs = Heirs(self._send_with)
         self._loop = asyncio.get_running_loop()
         self._loaded: asyncio.Future[None] = self._loop.create_future()
+        """By the present parent."""
+        self._load_timeout_s = 0.0
+        self._began = False
+        """Whether any parent has."""
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._stopping = False
+        self._guard: msg.Guard | None = None
         self._next_key = 0
         self._places = asyncio.Semaphore(FORKS_IN_FLIGHT_MAX)
         self._requests: dict[int, _Request] = {}
@@ -79,8 +95,8 @@ class Forker:
         self._open: set[Process] = set()
         """Processes whose files here are open, those of ended ones included."""
         self._frames = FrameBuffer()
-        self._farewells: set[asyncio.Task[None]] = set()
-        """To what was lost with an earlier parent."""
+        self._handovers: set[asyncio.Task[None]] = set()
+        """All that a change of the parent brings about."""
 
     @property
     def parent_pid(self) -> int:
@@ -102,24 +118,23 @@ class Forker:
 
     async def start(self, timeout_s: float) -> None:
         """Wait until the parent has read the pipeline. Raises `ForkError`."""
-        self._parent.control.setblocking(False)
-        self._loop.add_reader(self._parent.control.fileno(), self._read)
-        try:
-            await asyncio.wait_for(asyncio.shield(self._loaded), timeout_s)
-        except TimeoutError:
-            raise ForkError(
-                f"the pipeline's file could not be read again within {timeout_s:g} s"
-            ) from None
+        self._load_timeout_s = timeout_s
+        self._listen()
+        await self._until_loaded()
 
     def guard(self, folder: Path) -> None:
         """Have `folder` removed if this process is killed."""
-        order = msg.Guard(folder=str(folder))
-        self._heirs.first_order = encode(order)
-        self._send(order)
+        self._guard = msg.Guard(folder=str(folder))
+        self._heirs.first_order = encode(self._guard)
+        self._send(self._guard)
 
     def keep_heir(self) -> None:
         """From now on the run outlives its parent, where the system allows for that."""
         self._heirs.keep()
+
+    async def ready(self) -> None:
+        """Return when the present parent can fork. Raises `ForkError` if none will ever."""
+        await asyncio.shield(self._loaded)
 
     async def fork(self) -> Process:
         """A new idle process. Raises `ForkError`."""
@@ -131,6 +146,8 @@ class Forker:
                     continue
 
     async def _fork(self) -> Process:
+        """Raises `ForkError`."""
+        await self.ready()
         if self._lost.done() or self._stopping:
             raise ForkError(PARENT_ENDED)
         process = Process(self._next_key, self._on_output)
@@ -164,9 +181,22 @@ class Forker:
         self._lose()
         self._heirs.close()
         self._parent.close()
-        if self._farewells:
-            await asyncio.wait(self._farewells, timeout=KILL_TIMEOUT_S)
+        if self._handovers:
+            await asyncio.wait(self._handovers, timeout=KILL_TIMEOUT_S)
         await asyncio.gather(*(process.closed() for process in self._open))
+
+    def _listen(self) -> None:
+        self._frames = FrameBuffer()
+        self._parent.control.setblocking(False)
+        self._loop.add_reader(self._parent.control.fileno(), self._read)
+
+    async def _until_loaded(self) -> None:
+        """Raises `ForkError`."""
+        try:
+            await asyncio.wait_for(self.ready(), self._load_timeout_s)
+        except TimeoutError:
+            told = f"the pipeline's file could not be read again within {self._load_timeout_s:g} s"
+            raise ForkError(told) from None
 
     async def _has_ended(self, parent: ParentProcess, timeout_s: float) -> bool:
         deadline = self._loop.time() + timeout_s
@@ -192,8 +222,10 @@ class Forker:
         self._alive[process.key] = process
         self._open = {p for p in self._open if not p.is_closed} | {process}
         try:
+            if not self._loaded.done():  # another parent has come meanwhile, and hears nothing yet
+                raise _Orphaned(PARENT_ENDED)
             self._send_with(msg.Fork(key=process.key), [theirs.fileno(), stderr])
-        except OSError:
+        except (OSError, _Orphaned):
             self._forget(process.key)
             process.close()
             raise
@@ -232,6 +264,7 @@ class Forker:
             case msg.HeirFailed(reason=reason):
                 self._heirs.note_failed(reason)
             case msg.Loaded():
+                self._began = True
                 self._loaded.set_result(None)
             case msg.LoadFailed(message=text):
                 _fail(self._loaded, ForkError(text))
@@ -264,38 +297,78 @@ class Forker:
         if self._lost.done():
             return
         self._loop.remove_reader(self._parent.control.fileno())
-        was_loaded = self._loaded.done() and not self._loaded.exception()
-        heir = None if self._stopping else self._heirs.take()
+        next_one, why = self._next_parent()
         for key in list(self._requests):
             process = self._forget(key)
             process.close()
-            _fail(process.forked, ForkError(PARENT_ENDED) if heir is None else _Orphaned())
-        if heir is not None:
-            self._follow(heir)
+            _fail(process.forked, ForkError(PARENT_ENDED) if next_one is None else _Orphaned())
+        if next_one is not None:
+            self._follow(next_one)
             return
         self._lost.set_result(None)
         _fail(self._loaded, ForkError(PARENT_ENDED))
-        if was_loaded and not self._stopping:
-            self._on_parent_lost("the process that all others are forked from is gone")
+        if self._began and not self._stopping:
+            self._on_parent_lost(f"{PARENT_LOST}{why}")
 
-    def _follow(self, heir: ParentProcess) -> None:
-        """`heir` is the parent from now on. The children of the last one die with it."""
-        former, self._parent = self._parent, heir
-        self._frames = FrameBuffer()
-        self._loop.add_reader(heir.control.fileno(), self._read)
-        self._send(msg.TakeOver())
-        self._heirs.keep()
-        self._bid_farewell(self._see_off(former))
+    def _next_parent(self) -> tuple[ParentProcess | None, str]:
+        """With the reason if there is none."""
+        if self._stopping or not self._began:
+            return None, ""
+        if not self._loaded.done():
+            return None, ", and so is the one that was to follow it"
+        if error := self._loaded.exception():
+            return None, f", and no other could follow it: {error}"
+        if heir := self._heirs.take():
+            return heir, ""
+        try:
+            return self._begin_another(), ""
+        except OSError as error:
+            return None, f", and no other could be begun: {error}"
+
+    def _begin_another(self) -> ParentProcess | None:
+        """Raises `OSError`."""
+        parent = self._another()
+        if parent is not None:
+            # Before it takes the end of the lifeline for the end of the agent, and tidies up.
+            self._parent.kill()
+            # The end of whatever else is left, on every system.
+            self._parent.cut_lifeline()
+            self._loaded = self._loop.create_future()
+        return parent
+
+    def _follow(self, parent: ParentProcess) -> None:
+        """It is the parent from now on. The children of the last one die with it."""
+        former, self._parent = self._parent, parent
+        self._listen()
+        self._hand_over(self._see_off(former))
         for process in self.alive:
             if not process.bereft:
                 process.bereft = True
-                self._bid_farewell(self._see_out(process))
+                self._hand_over(self._see_out(process))
+        self._hand_over(self._see_in(parent))
         self._on_taken_over()
 
-    def _bid_farewell(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work, name="farewell")
-        self._farewells.add(task)
-        task.add_done_callback(self._farewells.discard)
+    async def _see_in(self, parent: ParentProcess) -> None:
+        """An heir is ready at once, another parent when it has read the pipeline."""
+        try:
+            await self._until_loaded()
+        except ForkError as error:
+            parent.kill()
+            _fail(self._loaded, error)
+        if parent is not self._parent:
+            return
+        if self._loaded.exception():
+            self._lose()
+            return
+        for order in (msg.TakeOver(), self._guard):
+            if order is not None:
+                self._send(order)
+        self._heirs.keep()
+
+    def _hand_over(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work, name="hand over")
+        self._handovers.add(task)
+        task.add_done_callback(self._handovers.discard)
 
     async def _see_off(self, parent: ParentProcess) -> None:
         """Mostly it has ended; one that only did not listen any more is ended."""

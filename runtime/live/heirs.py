@@ -1,10 +1,10 @@
 """Keeps an heir of the preloaded parent: a copy that it has forked of itself, idle, with a control
 socket of its own, and ready to take its place.
 
-The agent cannot make another parent by itself: it has threads by then, and the user's file may not
-be what it was. An heir costs a fork and no memory of its own to speak of, since nothing in it
-changes. There is always one, apart from the moment in which it is made; the heir that takes over
-makes the next.
+The agent could only start another parent that reads the user's file again, which takes longer, may
+not be what it was, or may not be wanted. An heir costs a fork and no memory of its own to speak of,
+since nothing in it changes. There is always one, apart from the moment in which it is made; the
+heir that takes over makes the next.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ class Heirs:
         """The heir, if there is one; it is the parent now, and `keep` makes another."""
         self._break_promise()
         self._stop_retrying()
+        if self._heir is not None and self._heir.ended():
+            self._drop()  # the parent could not tell it any more
         heir, self._heir = self._heir, None
         return heir
 

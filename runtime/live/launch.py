@@ -16,7 +16,7 @@ import msgspec
 from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live.agent import Agent, Outcome
-from anabranch.runtime.live.origin import DEFAULT_ENTRY, Origin, being_loaded
+from anabranch.runtime.live.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
 from anabranch.runtime.live.parent_process import (
     ParentProcess,
     choose_way,
@@ -235,7 +235,17 @@ class Prepared:
         if self.parent is None:
             assert self.origin is not None
             self.parent = import_parent(self.pipeline, self.origin, self.entry)
-        return Agent(self.pipeline, self.options, self.parent, self.state)
+        return Agent(self.pipeline, self.options, self.parent, self.state, self._another_parent)
+
+    def _another_parent(self) -> ParentProcess | None:
+        """One that reads the pipeline's file again, when no copy of it is left in any process.
+
+        None if that would run the user's program a second time, which has not been asked for.
+        """
+        origin = self.origin or find_origin(self.pipeline)
+        if origin is None or (origin.is_program and self.origin is None):
+            return None
+        return import_parent(self.pipeline, origin, self.entry)
 
     def abandon(self) -> None:
         """End the parent, if it is there; all others end with it. Harmless after a run."""

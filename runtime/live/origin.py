@@ -42,15 +42,23 @@ class Origin:
     file: str
     variable: str
 
+    @property
+    def is_program(self) -> bool:
+        """Whether it is the very file that this program was started with."""
+        return not self.module
+
     def __str__(self) -> str:
         return f"{self.file}:{self.variable}"
 
 
 def find_origin(pipeline: Pipeline) -> Origin | None:
-    """The global variable that holds this very pipeline; None if there is none in a file."""
+    """The global variable that holds this very pipeline; None if there is none in a file.
+
+    Rather of a module than of the program itself, which may do more than to define it.
+    """
     main = sys.modules.get("__main__")
     others = [m for m in list(sys.modules.values()) if m is not main]
-    for module in filter(None, [main, *others]):
+    for module in filter(None, [*others, main]):
         file = getattr(module, "__file__", None)
         if not isinstance(module, ModuleType) or not file:
             continue

@@ -80,6 +80,8 @@ class Starter:
     async def take(self, what: str) -> Process:
         """An idle process within the deadline. Raises `StartError`."""
         try:
+            # First, for a new parent may have to read the pipeline, which may take long.
+            await self._forker.ready()
             async with asyncio.timeout(self._deadline_s):
                 return await self._pool.take()
         except TimeoutError:

@@ -6,9 +6,7 @@ It is killed with everything else; then another one resumes the run.
 
 from __future__ import annotations
 
-import faulthandler
 import json
-import signal
 import sys
 import time
 from pathlib import Path
@@ -18,20 +16,15 @@ import anabranch as ab
 from anabranch.runtime.policies.script import load_script
 from anabranch.runtime.report import Report
 from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
-from faults.cutting import obey
-from faults.flow import pipeline_of
 from faults.settings import read
 
 LOOK_S = 0.05
-TELL = signal.SIGQUIT
-"""Lets a process say where it is."""
 
 
 def main(arguments: list[str]) -> int:
+    from faults.driven import pipeline
+
     settings = read(Path(arguments[0]))
-    obey()
-    faulthandler.register(TELL)
-    pipeline = pipeline_of(settings)
     script = load_script(arguments[1])
     run = ab.start(
         pipeline,

@@ -74,8 +74,8 @@ class Inflicting:
                 self._hit(fault, _of(there, fault.operator), number, pick=True)
             case "idle":
                 self._hit(fault, processes.named(life.parent, processes.IDLE), pick=True)
-            case "heir" | "parent":
-                await self._hit_parent_or_heir(fault, life)
+            case "heir" | "parent" | "parents":
+                await self._hit_parents(fault, life)
             case _:
                 raise ValueError(f"nobody knows how to do {fault.kind!r}")
 
@@ -101,12 +101,16 @@ class Inflicting:
         if not hit:
             self.missed.append((fault, "nobody was there"))
 
-    async def _hit_parent_or_heir(self, fault: Fault, life: Life) -> None:
-        """One of the two, never both at once: that is another kind of fault. So there is an heir
-        again, of whoever is the parent then, when this returns."""
+    async def _hit_parents(self, fault: Fault, life: Life) -> None:
+        """The parent, its heir, or both. There is an heir again, of whoever is the parent then,
+        when this returns: the death of both is a kind of its own."""
         heirs = await _heirs(life, set())
         parent = processes.seen(life.parent)
-        hit = heirs if fault.kind == "heir" else [one for one in (parent,) if one is not None]
+        parents = [] if parent is None else [parent]
+        if fault.kind == "parents":
+            for one in parents:
+                send(one, signal.SIGSTOP)  # or it might make another heir
+        hit = {"heir": heirs, "parent": parents, "parents": [*heirs, *parents]}[fault.kind]
         self._hit(fault, hit)
         await _heirs(life, {one.pid for one in heirs})
 

@@ -37,10 +37,8 @@ KINDS = {
     "agent": "kill the agent, and resume the run when nothing of it is left",
     "heir": "kill the process that waits to take the preloaded parent's place",
     "parent": "kill the preloaded parent, with which all others die",
-    "parents": "kill the preloaded parent and its heir, so that the run fails, and resume it",
+    "parents": "kill the preloaded parent and its heir, so that another parent has to be begun",
 }
-RESUMED = ("agent", "parents")
-"""Kinds that end the whole run, so that another agent has to resume it."""
 COPIES = {"keeper": 3, "instance": 3, "neighbours": 2, "creator": 2, "child": 2, "leaver": 2,
           "mover": 2, "stop": 3, "slow": 2, "cut": 3}  # fmt: skip
 """How often a kind is in the deck from which they are drawn; once if it is not here."""
@@ -113,7 +111,7 @@ def _fault(
         case _:
             operator = rng.choice(scope.operators)
     for_s = {"stop": _stop_s(rng, seconds), "slow": rng.uniform(1, SLOW_S_MAX),
-             **dict.fromkeys(RESUMED, rng.uniform(0, 2))}.get(kind, 0.0)  # fmt: skip
+             "agent": rng.uniform(0, 2)}.get(kind, 0.0)  # fmt: skip
     return Fault(
         at_s,
         kind,

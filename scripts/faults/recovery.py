@@ -13,7 +13,6 @@ from benches.figures import percentile
 
 from faults.inflicting import Blow
 from faults.life import Happening
-from faults.plan import RESUMED
 from faults.processes import PARENT
 
 SLACK_S = 0.1
@@ -72,7 +71,7 @@ def recoveries(
 
 def _next_blow_s(blow: Blow, later: Iterable[Blow]) -> float:
     """When the instance is hit again, or all are with their agent or parent."""
-    names = (blow.instance, PARENT, *RESUMED)
+    names = (blow.instance, PARENT, "agent")
     return next((one.at_s for one in later if one.instance in names), math.inf)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 LINES_PER_S = 1000
 MADE_PER_S = 2000
+TELL = signal.SIGQUIT
+"""Lets a process say where it is."""
 TAIL_S = 1.0
 """Of the input behind the last fault, so that tuples still flow when it is healed."""
 

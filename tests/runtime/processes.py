@@ -77,6 +77,7 @@ def kill_parent_and_heir(pids: Sequence[int]) -> None:
     parent, heir, *_ = pids
     os.kill(parent, signal.SIGSTOP)  # or it might make another heir
     os.kill(heir, signal.SIGKILL)
+    assert still_alive_after([heir], 5) == []
     os.kill(parent, signal.SIGKILL)
 
 

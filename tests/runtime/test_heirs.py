@@ -171,7 +171,7 @@ async def test_an_heir_that_cannot_be_made_for_lack_of_files_is_made_later(
         await one.heir()
 
 
-async def test_without_an_heir_the_loss_of_the_parent_is_the_end() -> None:
+async def test_without_an_heir_and_another_parent_the_loss_of_the_parent_is_the_end() -> None:
     async with made() as one:
         await one.heir()
         kill_parent_and_heir(one.forker.pids)
@@ -210,7 +210,7 @@ def test_a_run_goes_on_after_its_parent_was_killed_again_and_again() -> None:
     assert died == {"ended with the process that it was forked from"}
 
 
-def test_a_run_whose_parent_and_heir_are_killed_at_once_fails() -> None:
+def test_a_run_fails_with_parent_and_heir_if_nothing_has_its_pipeline_any_more() -> None:
     run = start(three_operators(Endless()))
     kill_parent_and_heir(pids_with_heir(run))
     failed = failure_of(run)

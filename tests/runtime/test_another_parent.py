@@ -1,0 +1,386 @@
+"""Parent and heir may be killed together: another parent reads the user's file again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from anabranch.runtime.live import parent_process
+from anabranch.runtime.live.forker import Forker, ForkError
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.origin import find_origin
+from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import finish, pids_with_heir, start, until
+from tests.runtime.processes import (
+    LINUX,
+    ROOT,
+    alive,
+    eventually,
+    kill_parent_and_heir,
+    program,
+    still_alive_after,
+)
+
+pytestmark = [
+    pytest.mark.usefixtures("usual_behaviour"),
+    pytest.mark.skipif(not LINUX, reason="processes are told apart by their names"),
+]
+
+MODULE = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from tests.runtime import fake_instance as fake
+
+here = fake.three_operators(fake.Endless())
+"""
+MEMBERS = ["lines", "work", "out"]
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Iterator[ModuleType]:
+    """Of the user's, with the pipeline `here`."""
+    (tmp_path / "users_module.py").write_text(MODULE)
+    sys.path.insert(0, str(tmp_path))
+    import users_module  # type: ignore[import-not-found]
+
+    yield users_module
+    sys.path.remove(str(tmp_path))
+    del sys.modules["users_module"]
+
+
+@pytest.fixture
+def no_heirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on systems other than Linux, where nothing kills the children of a dead parent either:
+    only the end of the lifeline tells them."""
+    monkeypatch.setattr(parent_process, "can_have_heirs", lambda: False)
+    monkeypatch.setattr("anabranch.runtime.live.heirs.can_have_heirs", lambda: False)
+    monkeypatch.setattr("anabranch.runtime.live.orphans.die_with_parent", lambda _parent: None)
+
+
+# -- the agent's side alone ------------------------------------------------------------------
+
+
+class Made:
+    """A forker of `module`, and what has happened to its parents."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.begun: list[int] = []
+        self.lost: list[str] = []
+        self.followed: list[int] = []
+        parent = fork_parent(module.here, fake.ENTRY)
+        self.forker = Forker(
+            parent, lambda *_line: None, self.lost.append, self._follow, self._another
+        )
+        self.pids: set[int] = set()
+
+    def _follow(self) -> None:
+        self.followed.append(self.forker.parent_pid)
+
+    def _another(self) -> ParentProcess:
+        origin = find_origin(self.module.here)
+        assert origin is not None
+        parent = import_parent(self.module.here, origin, fake.ENTRY)
+        self.begun.append(parent.pid)
+        return parent
+
+    async def lose_both(self) -> None:
+        await eventually(lambda: self.forker.heir_pid is not None)
+        self.pids |= set(self.forker.pids)
+        kill_parent_and_heir(self.forker.pids)
+
+    def rewrite(self, text: str) -> None:
+        Path(self.module.__file__ or "").write_text(text)
+
+
+@asynccontextmanager
+async def made(module: ModuleType, load_timeout_s: float = 20) -> AsyncIterator[Made]:
+    one = Made(module)
+    try:
+        await one.forker.start(load_timeout_s)
+        one.forker.keep_heir()
+        yield one
+    finally:
+        one.pids |= {*one.forker.pids, *one.begun}
+        await one.forker.stop()
+        assert not [pid for pid in one.pids if alive(pid)]
+
+
+async def test_another_parent_follows_with_heirs_of_its_own(module: ModuleType) -> None:
+    async with made(module) as one:
+        before = await one.forker.fork()
+        for number in range(1, 3):
+            await one.lose_both()
+            after = await one.forker.fork()
+            assert (len(one.begun), one.lost) == (number, [])
+            assert one.followed == one.begun, "an heir that has ended follows nobody"
+            assert await before.exited == -signal.SIGKILL
+            assert (before.bereft, after.bereft) == (True, False)
+            before = after
+        await eventually(lambda: one.forker.heir_pid is not None)
+        heir = one.forker.heir_pid
+        os.kill(one.forker.parent_pid, signal.SIGKILL)
+        await eventually(lambda: one.forker.parent_pid == heir)
+        assert len(one.begun) == 2
+
+
+async def test_without_heirs_the_children_are_ended_before_others_come(
+    module: ModuleType, no_heirs: None
+) -> None:
+    async with made(module) as one:
+        before = await one.forker.fork()
+        os.kill(one.forker.parent_pid, signal.SIGKILL)
+        after = await one.forker.fork()
+        assert await before.exited == -signal.SIGKILL
+        assert not alive(before.pid)
+        assert alive(after.pid)
+
+
+async def test_the_folder_of_the_run_outlives_a_parent_that_does_not_listen(
+    module: ModuleType, no_heirs: None, tmp_path: Path
+) -> None:
+    """It would remove it if it took the agent for gone."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    async with made(module) as one:
+        one.forker.guard(folder)
+        await one.forker.fork()  # so it has obeyed
+        follow = one.forker._follow
+
+        def follow_slowly(parent: ParentProcess) -> None:
+            time.sleep(0.3)
+            follow(parent)
+
+        one.forker._follow = follow_slowly  # type: ignore[method-assign]
+        one.forker._lose()
+        await one.forker.fork()
+        assert len(one.begun) == 1
+        assert folder.exists()
+
+
+async def test_the_next_parent_guards_the_folder_too(module: ModuleType, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    async with made(module) as one:
+        one.forker.guard(folder)
+        await one.lose_both()
+        await one.forker.fork()
+        await eventually(lambda: one.forker.heir_pid is not None)
+        one.forker._parent.cut_lifeline()
+        await eventually(lambda: not folder.exists())
+
+
+async def test_a_file_that_cannot_be_read_any_more_is_the_end(module: ModuleType) -> None:
+    async with made(module) as one:
+        one.rewrite("here = 1 / 0\n")
+        await one.lose_both()
+        with pytest.raises(ForkError):
+            await one.forker.fork()
+        await eventually(lambda: one.lost)
+        assert len(one.lost) == 1
+        assert "is gone, and no other could follow it:" in one.lost[0]
+        assert "ZeroDivisionError" in one.lost[0]
+
+
+async def test_a_file_that_takes_too_long_is_the_end(module: ModuleType) -> None:
+    async with made(module, load_timeout_s=1.0) as one:
+        one.rewrite("import time\ntime.sleep(60)\n")
+        await one.lose_both()
+        with pytest.raises(ForkError, match="within 1 s"):
+            await one.forker.fork()
+        await eventually(lambda: one.lost)
+        assert "could not be read again within 1 s" in one.lost[0]
+        await eventually(lambda: not alive(one.begun[0]))
+
+
+async def test_a_parent_that_is_killed_while_it_reads_is_the_end(module: ModuleType) -> None:
+    async with made(module) as one:
+        one.rewrite("import time\ntime.sleep(60)\n")
+        await one.lose_both()
+        await eventually(lambda: one.begun)
+        os.kill(one.begun[0], signal.SIGKILL)
+        with pytest.raises(ForkError):
+            await one.forker.fork()
+        await eventually(lambda: one.lost)
+        assert one.lost[0].endswith("is gone, and so is the one that was to follow it")
+
+
+async def test_it_can_be_stopped_while_another_parent_reads(module: ModuleType) -> None:
+    async with made(module) as one:
+        one.rewrite("import time\ntime.sleep(60)\n")
+        await one.lose_both()
+        await eventually(lambda: one.begun)
+        began = time.monotonic()
+        await one.forker.stop()
+        assert time.monotonic() - began < 3
+        assert one.lost == []
+
+
+# -- whole runs ------------------------------------------------------------------------------
+
+
+def lives(run: Run) -> list[int]:
+    return [run.snapshot().operator(name).members[0].life for name in MEMBERS]
+
+
+def test_a_run_goes_on_after_parent_and_heir_were_killed(module: ModuleType) -> None:
+    run = start(module.here)
+    seen: set[int] = set()
+    for life in range(2, 4):
+        seen |= set(pids_with_heir(run))
+        kill_parent_and_heir(run.snapshot().pids)
+        until(lambda: lives(run) == [life] * 3)  # noqa: B023
+        until(lambda: run.snapshot().idle >= 2)
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert still_alive_after(seen, 1) == []
+
+
+def test_a_run_without_heirs_goes_on_after_its_parent_was_killed(
+    module: ModuleType, no_heirs: None
+) -> None:
+    run = start(module.here)
+    seen = set(run.snapshot().pids)
+    os.kill(run.snapshot().pids[0], signal.SIGKILL)
+    until(lambda: lives(run) == [2, 2, 2])
+    run.end_input()
+    assert finish(run).ok
+    assert still_alive_after(seen, 1) == []
+
+
+def test_instances_may_wait_for_the_file_longer_than_for_a_process(module: ModuleType) -> None:
+    run = start(module.here)
+    path = Path(module.__file__ or "")
+    path.write_text(f"import time\ntime.sleep(2.5)\n{MODULE}")
+    assert run._agent is not None
+    run._agent.starter._deadline_s = 1.0
+    kill_parent_and_heir(pids_with_heir(run))
+    until(lambda: lives(run) == [2, 2, 2])
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert "start_failed" not in {event.kind for event in report.events}
+
+
+PROGRAM = """
+pipeline = fake.three_operators(fake.Endless())
+with open("times", "a") as times:
+    times.write("again")
+if __name__ == "__main__":
+    run = launch.start(pipeline, Options(preload=%r), entry=fake.ENTRY)
+    while len(run.snapshot().pids) < 7:
+        time.sleep(0.01)
+    parent, heir, *_ = run.snapshot().pids
+    print(json.dumps(run.snapshot().pids), flush=True)
+    os.kill(parent, signal.SIGSTOP)
+    os.kill(heir, signal.SIGKILL)
+    os.kill(parent, signal.SIGKILL)
+    deadline = time.monotonic() + 15
+    try:
+        while {m.life for o in run.snapshot().operators for m in o.members} != {2}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+            if run.snapshot().phase == "ended":
+                run.wait()
+        run.end_input()
+        print(json.dumps(run.wait().ended))
+    except Exception as error:
+        print(json.dumps(str(error)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "told", "times"),
+    [
+        ("fork", "the process that all others are forked from is gone", 1),
+        ("import", "completed", 3),
+    ],
+)
+def test_a_program_is_run_again_only_if_that_is_its_way(
+    tmp_path: Path, way: str, told: str, times: int
+) -> None:
+    with program(tmp_path, PROGRAM % way) as (popen, pids):
+        assert popen.stdout is not None
+        assert json.loads(popen.stdout.readline()) == told
+        assert popen.wait(20) == 0
+        assert still_alive_after(pids, 1) == []
+        assert (tmp_path / "times").read_text() == times * "again"
+
+
+COUNTED = """
+import anabranch as ab
+
+pipeline = ab.Pipeline("counted")
+numbers = pipeline.source("numbers", ab.generate(lambda n: n, count=30_000, rate=10_000))
+keyed = numbers.map("twice", lambda n: 2 * n).key_by(lambda n: n % 7)
+sums = keyed.fold("sums", 0, lambda total, n: total + n)
+sums.sink("out", ab.jsonl("out.jsonl"))
+"""
+
+
+@contextmanager
+def command(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """`anabranch run`, of `COUNTED`; killed if it goes on."""
+    (folder / "counted.py").write_text(textwrap.dedent(COUNTED))
+    popen = subprocess.Popen(
+        [sys.executable, "-m", "anabranch.cli", "run", "counted.py"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield popen
+    finally:
+        popen.kill()
+        popen.communicate()
+
+
+def children(pid: int) -> list[int]:
+    return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+def test_the_command_gives_every_result_once_whoever_is_killed(tmp_path: Path) -> None:
+    with command(tmp_path) as popen:
+        for _ in range(2):
+            before = results(tmp_path)
+            until(lambda: results(tmp_path) > before + 1000)  # noqa: B023
+            for parent in children(popen.pid):
+                os.kill(parent, signal.SIGSTOP)  # or it might make others meanwhile
+                for child in children(parent):
+                    os.kill(child, signal.SIGKILL)
+                os.kill(parent, signal.SIGKILL)
+        told, _ = popen.communicate(timeout=60)
+    assert popen.returncode == 0, told
+    assert "balanced: every tuple is accounted for" in told
+    came: dict[int, list[int]] = {}
+    for line in (tmp_path / "out.jsonl").read_text().splitlines():
+        key, total = json.loads(line)
+        came.setdefault(key, []).append(total)
+    for key in range(7):
+        right, total = [], 0
+        for n in range(30_000):
+            if 2 * n % 7 == key:
+                right.append(total := total + 2 * n)
+        assert came[key] == right
+
+
+def results(folder: Path) -> int:
+    try:
+        return (folder / "out.jsonl").read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0

@@ -20,7 +20,7 @@ async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
     """Return after the last decision. Late decisions are made at once, in their order; not those
     from before a run was resumed, which had their time."""
     scalable = [o.name for o in agent.pipeline.operators.values() if o.can_scale]
-    begins_s = time.monotonic() - agent.started_s if agent.options.resume else 0.0
+    begins_s = 0.0 if agent.chronicle.resumed is None else time.monotonic() - agent.started_s
     for decision in script.decisions(scalable):
         if decision.at_s < begins_s:
             continue

@@ -51,7 +51,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
             unaccounted,
             summed=recorder.finals.summed,
             excused=pipeline.delivery != "effectively-once"
-            and (agent.options.resume or any(recorder.deaths.values())),
+            and (agent.chronicle.resumed is not None or any(recorder.deaths.values())),
         ),
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
         events=recorder.events,

@@ -10,6 +10,7 @@ import pytest
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.state_dir import StateError
+from anabranch.runtime.policies.script import parse_script
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
@@ -31,6 +32,38 @@ def test_one_wish_begins_a_run_goes_on_with_it_and_begins_the_next(tmp_path: Pat
     third = begun()
     assert third.stop().started_at > began
     assert third.resumed_from is None
+
+
+RESUMED = pytest.mark.parametrize("wish", ["resume", "resume_or_begin"])
+
+
+@RESUMED
+def test_what_a_script_decided_before_is_not_decided_again(tmp_path: Path, wish: str) -> None:
+    script = parse_script("0 work leave")
+    first = start(three_operators(Endless()), state=tmp_path, script=script).stop()
+    assert [e.detail for e in first.events if e.kind == "skipped"] == ["nobody can leave"]
+    second = start(three_operators(Endless()), state=tmp_path, script=script, **{wish: True})
+    second.end_input()
+    assert [e.detail for e in finish(second).events if e.kind == "skipped"] == []
+
+
+def careless(me: fake.Fake) -> None:
+    me.wait_until_preds_are_gone()
+    me.gone(tuples_in=2, processed=1)
+
+
+@RESUMED
+def test_at_least_once_what_a_resumed_run_has_done_twice_is_excused(
+    tmp_path: Path, wish: str
+) -> None:
+    fake.BEHAVIOUR["work"] = careless
+    pipeline = three_operators(Endless())
+    pipeline.delivery = "at-least-once"
+    start(pipeline, state=tmp_path).stop()
+    run = start(pipeline, state=tmp_path, **{wish: True})
+    run.end_input()
+    ledger = finish(run).ledger
+    assert (ledger.balanced, ledger.excused) == (False, True)
 
 
 def test_whoever_would_also_begin_is_refused_a_run_of_another_pipeline(tmp_path: Path) -> None:

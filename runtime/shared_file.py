@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from anabranch.runtime.forks import not_for_children
 from anabranch.runtime.sidecar import HEAD_BYTES, NOBODY, Entry, Sidecar, sync_folder
 
 _APPEND = os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
@@ -77,6 +78,7 @@ class SharedFile:
         self._number: int | None = None
         self._mine: Entry | None = None
         """The last piece of this life, which is known to be whole."""
+        not_for_children(self)
 
     def open(self) -> None:
         """Raises `OSError` that names the file. The first `put` does it at the latest."""

@@ -97,6 +97,14 @@ class Connection(asyncio.Protocol):
             self.channel.detach(self)
         self.home.connection_lost(self)
 
+    @property
+    def fileno(self) -> int | None:
+        """The number of its open file."""
+        if self._transport is None or self._transport.is_closing():
+            return None
+        number: int = self._transport.get_extra_info("socket").fileno()
+        return number
+
     # -- Wire ------------------------------------------------------------------------------
 
     def write(self, pieces: Pieces) -> None:

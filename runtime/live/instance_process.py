@@ -20,6 +20,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import RunContext, passing
 from anabranch.runtime.failure import LifeOver
+from anabranch.runtime.forks import keep_files_from_children
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.final_count import final_count
 from anabranch.runtime.live.home import Home
@@ -41,6 +42,7 @@ def run_instance(
     gc.set_threshold(GC_THRESHOLD)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
     os.register_at_fork(after_in_child=_leave_sigterm_alone)
+    keep_files_from_children()
     task = msgspec.convert(assign, Assign)
     sys.exit(_run(_live(link_socket, task, pipeline)))
 
@@ -82,6 +84,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         # Whoever ends single processes politely wants this one to leave; a keeper stays.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
         is_new = instance.is_new
+        os.register_at_fork(after_in_child=instance.neighbourhood.close_copies)
         address = await instance.neighbourhood.listen(_address(task, pipeline))
         instance.resume()
         home.begin()

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anabranch.runtime.forks import not_for_children
 from anabranch.runtime.payload import describe
 from anabranch.runtime.shared_file import write_whole
 from anabranch.runtime.sidecar import sync_folder
@@ -96,6 +97,7 @@ class Journal:
         except OSError:
             os.close(self._lock)
             raise
+        not_for_children(self)
 
     def begin_segment(self) -> None:
         """From now on write to a new segment; the caller gives it a picture. Raises `OSError` if

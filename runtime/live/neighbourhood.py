@@ -187,6 +187,14 @@ class Neighbourhood:
         self.address = address
         return address
 
+    def close_copies(self) -> None:
+        """In a forked process: who has a copy of my sockets keeps my end from being seen."""
+        numbers = [s.fileno() for s in self._server.sockets] if self._server is not None else []
+        numbers += [c.fileno for c in self._connections if c.fileno is not None]
+        for number in numbers:
+            with suppress(OSError):
+                os.close(number)
+
     async def _keep_connected(self, channel: Channel) -> None:
         """Dial, and dial again whenever the connection is lost, as long as it is needed (P30)."""
         delay_s = self.limits.reconnect_first_s

@@ -142,7 +142,7 @@ class Instance:
         self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
         self.dead_letters = self._dead_letters()
         self.burial = Burial(self)
-        self.safety = Safety(self.outbox, self.burial)
+        self.safety = Safety(self.outbox, self.burial, lambda: self.neighbourhood.channels)
 
     def _neighbourhood(self) -> Neighbourhood:
         context = self.context

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from anabranch.runtime.live.branch import Branch
@@ -38,9 +38,14 @@ class _Wait:
 
 
 class Safety:
-    def __init__(self, outbox: Outbox, burial: Burial) -> None:
+    """`channels`: gives all that are open, also to successors that are about to leave."""
+
+    def __init__(
+        self, outbox: Outbox, burial: Burial, channels: Callable[[], Iterable[Channel]]
+    ) -> None:
         self._outbox = outbox
         self._burial = burial
+        self._channels = channels
         self._acts: list[Act] = []
         self._waits: deque[_Wait] = deque()
 
@@ -67,8 +72,9 @@ class Safety:
 
         def sent(branch: Branch) -> None:
             wait.branches -= 1
-            for channel in branch.channels:
-                wait.sent[channel] = channel.session.next_number
+            for channel in self._channels():
+                if channel.peer.operator == branch.operator:
+                    wait.sent[channel] = channel.session.next_number
 
         self._outbox.after_held(sent)
         self.look()

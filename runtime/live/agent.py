@@ -136,7 +136,6 @@ class Agent:
                 await self._unless_hurried(self.services.close())
         finally:
             await self._end_everything()
-        # A service may have failed while it was being closed.
         return outcome if self._late_failure is None else Outcome("failed", self._late_failure)
 
     def end_input(self, operator: str | None = None) -> None:
@@ -161,7 +160,8 @@ class Agent:
     def fail(self, failure: Failure) -> None:
         """End everything now because it cannot go on. The first failure counts: later ones may
         be its consequences, and those of processes that are being ended are."""
-        if self._outcome.done() and not self._ending:
+        if self._decided == "completed" and not self._ending:
+            # A service has failed while it is being closed.
             self._late_failure = self._late_failure or failure
         self._end(Outcome("failed", failure))
 
@@ -171,6 +171,12 @@ class Agent:
     def is_over(self) -> bool:
         """How the run ends is decided: whatever dies from now on stays dead."""
         return self._outcome.done()
+
+    @property
+    def _decided(self) -> str:
+        """How the run ends: completed, stopped or failed; empty while that is open."""
+        outcome = self._outcome
+        return outcome.result().ended if outcome.done() and not outcome.cancelled() else ""
 
     @property
     def now_s(self) -> float:
@@ -287,8 +293,8 @@ class Agent:
             self.recorder.sample(time.monotonic() - self.started_s, self.instances())
 
     def _close_chronicle(self) -> None:
-        ended = self._outcome.result().ended if self._outcome.done() else "cancelled"
-        self.chronicle.close(completed=ended == "completed" and self._late_failure is None)
+        completed = self._decided == "completed" and self._late_failure is None
+        self.chronicle.close(completed=completed)
 
     # -- tasks -----------------------------------------------------------------------------
 
@@ -318,7 +324,8 @@ class Agent:
         self.pool.renew()
 
     def _parent_lost(self, message: str) -> None:
-        self.fail(Failure(message))
+        if not (self.is_over and self.services.all_over):  # otherwise nobody needs it any more
+            self.fail(Failure(message))
 
     def _crashed(self, name: str, error: BaseException) -> None:
         """An error of ours: shown whole, since nobody can do anything else about it."""

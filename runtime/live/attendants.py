@@ -25,6 +25,11 @@ class Attendants:
     def address_for(self, operator: str) -> str:
         return next((a.address for a in self._all if operator in a.operators), "")
 
+    @property
+    def all_over(self) -> bool:
+        """Whether no process of a service runs, and none is to come."""
+        return all(attendant.over.done() for attendant in self._all)
+
     async def start(self, orders: Orders) -> None:
         """Return when every service has said its address. Raises `StartError`."""
         for attendant in self._all:

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.agent import Agent, Outcome
 from anabranch.runtime.status import FinalCount
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     TIMEOUT_S,
+    failure_of,
     finish,
     pause,
     start,
@@ -141,3 +143,38 @@ def test_a_failure_of_the_agent_itself_ends_the_run_and_is_shown_whole(
     monkeypatch.setattr("anabranch.runtime.live.recorder.Recorder.sample", fall_over)
     with pytest.raises((RunFailed, RuntimeError), match="a bug of ours"):
         start(three_operators(Endless())).wait(TIMEOUT_S)
+
+
+def test_of_two_failures_at_once_the_first_is_told() -> None:
+    def fail_twice(agent: Agent) -> None:
+        agent.fail(Failure("the cause"))
+        agent.fail(Failure("a consequence"))
+
+    run = start(three_operators(Endless()))
+    run._tell(fail_twice)
+    assert failure_of(run).failure.message == "the cause"
+
+
+def test_what_fails_because_the_run_is_stopped_is_no_failure() -> None:
+    def stop_and_fail(agent: Agent) -> None:
+        agent.stop()
+        agent.fail(Failure("a consequence"))
+
+    run = start(three_operators(Endless()))
+    run._tell(stop_and_fail)
+    assert finish(run).ended == "stopped"
+
+
+def test_the_loss_of_the_parent_is_no_failure_when_nobody_needs_it_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end, ends = Agent._end, []
+
+    def end_and_lose(agent: Agent, outcome: Outcome) -> None:
+        end(agent, outcome)
+        ends.append(outcome.ended)
+        agent._parent_lost("gone")
+
+    monkeypatch.setattr(Agent, "_end", end_and_lose)
+    assert finish(start(three_operators(Numbers(1)))).ok
+    assert ends == ["completed"]

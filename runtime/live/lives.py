@@ -93,12 +93,20 @@ class Lives:
         return not self._agent.is_over and member.failed is None
 
     async def _lead(self, member: Member, ready: asyncio.Future[None] | None = None) -> None:
-        """`ready`: it has no process yet; to be set when it has."""
+        """`ready`: it has no process yet; to be set when it has, or never will."""
         if ready is not None:
             await self._begin_next_life(member)
             ready.set_result(None)
-            if self._agent.is_over and member.id not in self._ended:
-                return
+        if member.id in self._ended:  # otherwise it was ended as unused, or the run is over
+            await self._follow(member)
+        self._led.discard(member.id)
+        self._agent.check_complete()
+        self._ended.pop(member.id, None)
+        if member.phase in (Phase.GONE, Phase.DISCARDED):
+            await self._agent.chronicle.forget(member)
+
+    async def _follow(self, member: Member) -> None:
+        """From the present life to the end of the last one."""
         failure = await self._ended[member.id]
         while self._is_to_resume(member):
             await self._begin_next_life(member)
@@ -108,11 +116,6 @@ class Lives:
                 self._agent.roster.end(member, Phase.DISCARDED)
         elif member.phase in KNOWN:
             self._agent.fail(failure)
-        self._led.discard(member.id)
-        self._agent.check_complete()
-        self._ended.pop(member.id, None)
-        if member.phase in (Phase.GONE, Phase.DISCARDED):
-            await self._agent.chronicle.forget(member)
 
     async def _begin_next_life(self, member: Member) -> None:
         """Return when it is ready, or is not wanted any more."""

@@ -13,6 +13,8 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Final, Over, Record, read_records
 from anabranch.runtime.live.ended import ended_dir, has_mark
+from anabranch.runtime.live.process import Process
+from anabranch.runtime.live.starter import Starter, StartError
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, pause, start, until, wait_for
@@ -135,3 +137,38 @@ def test_the_files_of_an_instance_that_has_taken_no_part_are_removed(tmp_path: P
     assert [e.detail for e in report.events if e.kind == "there"] == ["True True"]
     assert [e.kind for e in report.events if e.kind == "removed"] == ["removed"]
     assert report.ok
+
+
+def test_a_child_that_is_given_up_before_it_could_be_resumed_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its creator does not know it any more, and there was no process for it so far."""
+
+    def forgets_its_child(me: Fake) -> None:
+        if me.assign.genesis is None:
+            return
+        me.status()
+        if me.assign.life == 1:
+            me.say(msg.Spawn(request=1, n=1))
+            me.expect(msg.Spawned)
+            (tmp_path / "spawned").touch()
+        else:
+            me.say(msg.Resumed(children=[]))
+
+    take = Starter.take
+
+    async def none_for_the_child(starter: Starter, what: str) -> Process:
+        if what == "work.1":
+            raise StartError("no process could be made")
+        return await take(starter, what)
+
+    fake.BEHAVIOUR["work"] = forgets_its_child
+    run = start(three_operators(Endless()), state=tmp_path / "state")
+    until((tmp_path / "spawned").exists)
+    run.stop()
+    monkeypatch.setattr(Starter, "take", none_for_the_child)
+    run = start(three_operators(Endless()), state=tmp_path / "state", resume=True)
+    run.end_input()
+    report = finish(run)
+    assert report.ok
+    assert [e.kind for e in report.events if e.instance == "work.1"][-1] == "discarded"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -79,11 +80,8 @@ class Boards:
         """Raises `SplitsError` if the source fails."""
         board = self._boards[holder.operator]
         before = board.number(holder)
-        try:
+        with _naming(holder.operator):
             split = board.claim(holder)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise SplitsError(f"source {holder.operator!r} cannot go on: {reason}") from error
         number = board.number(holder)
         if split is not None and number != before:
             self._log(Claimed(id=id_to_wire(holder), split=split, number=number))
@@ -165,10 +163,11 @@ class Boards:
             )
 
     def restore(self, picture: BoardPicture) -> None:
-        """Raises `InputChanged`."""
+        """Raises `InputChanged`, `SplitsError`."""
         pulled, board = self._pulled[picture.operator], self._boards[picture.operator]
-        while pulled.count < picture.pulled and next(pulled, None) is not None:
-            pass
+        with _naming(picture.operator):
+            while pulled.count < picture.pulled and next(pulled, None) is not None:
+                pass
         divided = self._sources[picture.operator].scalable
         if pulled.count != picture.pulled or (divided and pulled.digest != picture.digest):
             raise InputChanged(
@@ -199,6 +198,16 @@ class Boards:
     def _tell(self, holders: Iterable[InstanceId]) -> None:
         for holder in holders:
             self._send(holder, Splits())
+
+
+@contextmanager
+def _naming(operator: str) -> Iterator[None]:
+    """Whatever the source raises becomes a `SplitsError`."""
+    try:
+        yield
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise SplitsError(f"source {operator!r} cannot go on: {reason}") from error
 
 
 def _same(a: Split | None, b: Split) -> bool:

@@ -129,7 +129,7 @@ class Chronicle:
     def read(self) -> float:
         """Put the agent where the last one was, and return how long the run had lasted.
 
-        Raises `InputChanged`.
+        Raises `InputChanged`, `SplitsError`.
         """
         return rebuild(self._agent, read_records(self.path / JOURNAL))
 

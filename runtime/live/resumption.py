@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def rebuild(agent: Agent, records: Iterable[Any]) -> float:
-    """Returns how long the run had lasted. Raises `InputChanged`."""
+    """Returns how long the run had lasted. Raises `InputChanged`, `SplitsError`."""
     passed_s = 0.0
     for record in records:
         match record:

@@ -17,7 +17,7 @@ from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
-from anabranch.runtime.live.boards import Boards, InputChanged
+from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.chronicle import CannotWrite, Chronicle
 from anabranch.runtime.live.state_dir import StateError, open_state
 from anabranch.runtime.options import Options
@@ -429,6 +429,23 @@ def test_a_board_is_not_restored_over_another_input() -> None:
     before.claim(InstanceId(OperatorName("lines"), 0, -1))
     for picture in before.pictures():
         with pytest.raises(InputChanged, match="source 'lines' has changed since: its first 1 par"):
+            after.restore(picture)
+
+
+def test_a_source_whose_parts_cannot_be_found_again_is_named() -> None:
+    class Gone(Numbers):
+        def splits(self) -> Iterator[Split]:
+            yield {"n": 0}
+            raise FileNotFoundError("texts")
+
+    before, after = (
+        Boards(three_operators(source), lambda *_: None, lambda _: None)
+        for source in (Numbers(3), Gone())
+    )
+    for number in range(2):
+        before.claim(InstanceId(OperatorName("lines"), number, -1))
+    for picture in before.pictures():
+        with pytest.raises(SplitsError, match="source 'lines' cannot go on: FileNotFoundError: te"):
             after.restore(picture)
 
 

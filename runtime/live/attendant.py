@@ -59,6 +59,8 @@ class Attendant:
         self.service = service
         self.operators = operators
         self.name = f"service {service.name}"
+        self._key = f"{self.name} {index}"
+        """Several services may have one name."""
         self.address = ""
         self.ready = _future()
         """Done when the first life to get so far has said its address."""
@@ -120,13 +122,13 @@ class Attendant:
         process.name = self.name
         self._number += 1
         life = self._life = Life(process, time.monotonic())
-        ready = starter.expect(self.name)
+        ready = starter.expect(self._key)
         process.on_frame = lambda body: self._receive(life, body)
         self._agent.tasks.start(f"watch {self.name}", self._watch(life))
         process.send(self._assignment(orders))
         if self._closing:
             process.send(msg.Close())
-        self.address = await starter.wait(self.name, process, ready)
+        self.address = await starter.wait(self._key, process, ready)
         if self._number > 1:
             passed_ms = 1000 * (time.monotonic() - began_s)
             self._write("resumed", f"life {self._number} after {passed_ms:.0f} ms")
@@ -156,7 +158,7 @@ class Attendant:
         if self._is_hopeless(life):
             await process.last_words()  # they may be the reason why the run fails
         told = str(describe_end(self.name, process, life.failed))
-        self._agent.starter.note_ended(self.name, told)
+        self._agent.starter.note_ended(self._key, told)
         life.ended.set_result(None)
         await process.last_words()
         process.close()
@@ -216,7 +218,7 @@ class Attendant:
         match _decode(body):
             case msg.Ready(address=address):
                 life.is_ready = True
-                self._agent.starter.note_ready(self.name, address)
+                self._agent.starter.note_ready(self._key, address)
             case msg.Publish(operator=operator, splits=splits):
                 self._publish(operator, splits)
             case msg.Ended(operator=operator):

@@ -78,14 +78,20 @@ class Starter:
         self._awaited: dict[str, asyncio.Future[str]] = {}
 
     async def take(self, what: str) -> Process:
-        """An idle process within the deadline. Raises `StartError`."""
+        """An idle process within the deadline of a parent that is there and stays. Raises
+        `StartError`."""
         try:
-            # First, for a new parent may have to read the pipeline, which may take long.
-            await self._forker.ready()
-            async with asyncio.timeout(self._deadline_s):
-                return await self._pool.take()
-        except TimeoutError:
-            raise StartError(f"{what}: no process within {self._deadline_s:g} s") from None
+            while True:
+                # First, for a new parent may have to read the pipeline, which may take long.
+                await self._forker.ready()
+                parent = self._forker.parent_pid
+                try:
+                    async with asyncio.timeout(self._deadline_s):
+                        return await self._pool.take()
+                except TimeoutError:
+                    if self._forker.parent_pid == parent:
+                        told = f"{what}: no process within {self._deadline_s:g} s"
+                        raise StartError(told) from None
         except ForkError as error:
             raise StartError(f"{what}: {error}") from None
 
@@ -99,29 +105,31 @@ class Starter:
         process.send(assign)
         member.address = await self.wait(member.text, process, ready)
 
-    def expect(self, name: str) -> asyncio.Future[str]:
+    def expect(self, key: str) -> asyncio.Future[str]:
+        """`key`: nobody else has it."""
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._awaited[name] = ready
+        self._awaited[key] = ready
         return ready
 
-    async def wait(self, name: str, process: Process, ready: asyncio.Future[str]) -> str:
+    async def wait(self, key: str, process: Process, ready: asyncio.Future[str]) -> str:
         """The address of a process that was expected; kills it after the deadline."""
         try:
             async with asyncio.timeout(self._deadline_s):
                 return await ready
         except TimeoutError:
             self._forker.kill(process)
-            raise StartError(f"{name} was not ready within {self._deadline_s:g} s") from None
+            told = f"{process.name} was not ready within {self._deadline_s:g} s"
+            raise StartError(told) from None
         finally:
-            del self._awaited[name]
+            del self._awaited[key]
 
-    def note_ready(self, name: str, address: str) -> None:
-        ready = self._awaited.get(name)
+    def note_ready(self, key: str, address: str) -> None:
+        ready = self._awaited.get(key)
         if ready is not None and not ready.done():
             ready.set_result(address)
 
-    def note_ended(self, name: str, words: str) -> None:
+    def note_ended(self, key: str, words: str) -> None:
         """The process ended; whoever waits for it to be ready learns why it never will be."""
-        ready = self._awaited.get(name)
+        ready = self._awaited.get(key)
         if ready is not None and not ready.done():
             ready.set_exception(StartError(words))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -21,6 +22,9 @@ from anabranch.runtime.live.forker import Forker, ForkError
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.origin import find_origin
 from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
+from anabranch.runtime.live.starter import Starter
+from anabranch.runtime.live.tasks import Tasks
+from anabranch.runtime.live.warm_pool import WarmPool
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, pids_with_heir, start, until
 from tests.runtime.processes import (
@@ -226,6 +230,21 @@ async def test_it_can_be_stopped_while_another_parent_reads(module: ModuleType) 
         await one.forker.stop()
         assert time.monotonic() - began < 3
         assert one.lost == []
+
+
+async def test_whoever_waits_for_a_process_has_the_deadline_anew_with_another_parent(
+    module: ModuleType,
+) -> None:
+    async with made(module) as one:
+        pool = WarmPool(one.forker.fork, 0, Tasks(lambda *_crashed: None))
+        starter = Starter(pool, one.forker, 1.0, lambda *_adopted: None)
+        one.rewrite(f"import time\ntime.sleep(2.5)\n{MODULE}")
+        await eventually(lambda: one.forker.heir_pid is not None)
+        os.kill(one.forker.parent_pid, signal.SIGSTOP)  # so that it does not fork any more
+        taking = asyncio.create_task(starter.take("work.0"))
+        await eventually(lambda: one.forker._requests)
+        kill_parent_and_heir(one.forker.pids)
+        assert alive((await taking).pid)
 
 
 # -- whole runs ------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
-from tests.runtime.agent_runs import failure_of, finish, until
-from tests.runtime.fake_instance import Nowhere, Numbers
+from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, until
+from tests.runtime.fake_instance import Endless, Nowhere, Numbers
+from tests.runtime.processes import LINUX
 
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
@@ -234,3 +235,36 @@ def test_a_run_that_is_stopped_does_not_resume_its_services(tmp_path: Path) -> N
     report = run.stop()
     assert told(report) == []
     assert len(list(tmp_path.glob("life.*"))) == 1
+
+
+class Twin(Mortal):
+    """Says in its second life where it listens once the other one begins its second, too."""
+
+    async def live(self, life: int, context: ServiceContext) -> None:
+        wanted = 1 if life == 1 else 2
+        while len(list(self.folder.parent.glob(f"*/life.{life}"))) < wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        context.address(f"at {self.folder.name}")
+        await context.closed()
+
+
+@pytest.mark.skipif(not LINUX, reason="a parent has an heir on Linux only")
+def test_services_of_one_name_may_begin_their_next_lives_together(tmp_path: Path) -> None:
+    pipeline = Pipeline("fake")
+    lines = pipeline.source("lines", Endless())
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        sink = Nowhere()
+        sink.service = Twin(tmp_path / name)
+        lines.sink(name, sink)
+    run = launch.start(pipeline, Options(), entry=fake.ENTRY)
+    os.kill(pids_with_heir(run)[0], signal.SIGKILL)
+
+    def resumed() -> int:
+        told = [e.kind for e in run.snapshot().events if e.instance == "service mortal"]
+        return told.count("resumed")
+
+    until(lambda: resumed() == 2 or run.snapshot().phase == "ended")
+    assert [run.service_address(name) for name in ("a", "b")] == ["at a", "at b"]
+    run.end_input()
+    assert finish(run).ok

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -33,6 +34,10 @@ from anabranch.runtime.steps import StepError
 
 GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
+
+
+_OURS = str(Path(__file__).parents[1]) + os.sep
+_LOOPS = (str(Path(asyncio.__file__).parent) + os.sep, "uvloop")
 
 
 def run_instance(
@@ -81,6 +86,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             in_vain=task.in_vain,
         )
         _wire(home, instance)
+        asyncio.get_running_loop().set_exception_handler(_ending(instance))
         # Whoever ends single processes politely wants this one to leave; a keeper stays.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
         is_new = instance.is_new
@@ -110,6 +116,27 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         code = 0
     await link.finish()
     return code
+
+
+def _ending(instance: Instance) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """What a callback of ours raises is the end of this life: what it was about is left half done,
+    and would be recorded like that. Callbacks of others, such as a library's, are told of."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if "handle" in context and isinstance(error, Exception) and _is_of_ours(error):
+            instance.fail(error)
+        else:
+            loop.default_exception_handler(context)
+
+    return handle
+
+
+def _is_of_ours(error: Exception) -> bool:
+    """Whether the loop has called a function of ours that raised it."""
+    frames = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    begun_in = next((name for name in frames if not name.startswith(_LOOPS)), "")
+    return begun_in.startswith(_OURS)
 
 
 async def _until_over(instance: Instance, link: Link) -> None:

@@ -60,7 +60,13 @@ class Pump(ABC):
 
     async def run(self) -> None:
         await self.instance.began.wait()
-        await self.work()
+        try:
+            await self.work()
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            # At once: before the end of this task is seen, what is half done would be recorded.
+            self.instance.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
 
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
         """Duty 6: read no more."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import pickle
@@ -60,6 +62,11 @@ def found(path: Path) -> Counter[int]:
 # -- memory ----------------------------------------------------------------------------------------
 
 
+async def text_of(n: int) -> str:
+    await asyncio.sleep(0)
+    return str(n)
+
+
 def hungry(n: int) -> int:
     if n % 1_000 == 7:
         bytearray(2**62)
@@ -105,6 +112,31 @@ def test_an_instance_that_runs_out_of_memory_is_resumed_with_that_word(
     assert [e.detail for e in events(report, "died")] == ["has run out of memory"]
     assert found(tmp_path / "out.jsonl") == Counter(range(100_000))
     assert not (tmp_path / "dead.jsonl").exists()
+
+
+@pytest.mark.parametrize("kind", [int, str], ids=["by a timer", "at the end of a call"])
+def test_what_could_not_be_sent_for_lack_of_memory_is_sent_by_the_next_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
+) -> None:
+    """It was taken to be sent, by no task that could fail, and nobody has it any more."""
+    real = payload.Encoder.encode_batches
+
+    def encode(self: payload.Encoder, tuples: Any) -> Any:
+        if asyncio.current_task() is None and isinstance(tuples[0], kind):
+            with contextlib.suppress(FileExistsError):
+                (tmp_path / "begun").touch(exist_ok=False)
+                raise MemoryError
+        return real(self, tuples)
+
+    monkeypatch.setattr(payload.Encoder, "encode_batches", encode)
+    pipeline = ab.Pipeline("numbers", dead_letters=tmp_path / "dead.jsonl")
+    source = pipeline.source("numbers", ab.generate(lambda n: n, count=1_000, rate=2_000))
+    source.map("same", text_of).sink("out", ab.jsonl(tmp_path / "out.jsonl"))
+    report = ab.start(pipeline).wait(TIMEOUT_S)
+    texts = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert Counter(int(json.loads(text)) for text in texts) == Counter(range(1_000))
+    assert [e.detail for e in events(report, "died")] == ["has run out of memory"]
+    assert report.ok
 
 
 def test_a_batch_that_cannot_be_read_for_lack_of_memory_is_no_dead_letter(

@@ -1,0 +1,58 @@
+"""What is left half done by an error is not recorded: the next life does all of it, once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import anabranch as ab
+from tests.runtime.network import Network
+
+# Whoever is killed in the middle leaves sockets behind that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+N = 1_000
+
+
+def failing_once(
+    error: BaseException, before: Callable[..., None], hurry: Callable[[], None]
+) -> Callable[..., None]:
+    """`before`, but the first time it fails when it has done half of what it should."""
+    errors = [error]
+
+    def hold(*args: Any) -> None:
+        before(*args)
+        if errors:
+            hurry()  # as if something had come in that a neighbour waits for
+            raise errors.pop()
+
+    return hold
+
+
+@pytest.mark.parametrize("error", [MemoryError(), SystemExit(1)], ids=["memory", "exit"])
+async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next_life(
+    tmp_path: Path, error: BaseException
+) -> None:
+    out = tmp_path / "out.jsonl"
+    pipeline = ab.Pipeline("chain")
+    numbers = pipeline.source("numbers", ab.items(range(N)))
+    numbers.map("same", lambda n: n).sink("out", ab.jsonl(out))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (worker,) = network.of("same")
+    turns = worker.turns
+    assert turns is not None
+    hold = failing_once(error, worker.outbox.hold, lambda: turns.want(now=True))
+    worker.outbox.hold = hold  # type: ignore[method-assign]
+    await asyncio.wait([network.running[worker.me]])
+    assert turns.closed
+    network.kill(worker.me)
+    await network.revive(worker.me)
+    await network.finish()
+    assert Counter(map(int, out.read_text().splitlines())) == Counter(range(N))
+    assert network.unbalanced() == []

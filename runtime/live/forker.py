@@ -217,7 +217,11 @@ class Forker:
             os.close(stderr)
             raise
         request = _Request(process, theirs, stderr)
-        await process.open(link, output)
+        try:
+            await process.open(link, output)
+        except BaseException:
+            request.close()
+            raise
         self._requests[process.key] = request
         self._alive[process.key] = process
         self._open = {p for p in self._open if not p.is_closed} | {process}
@@ -322,11 +326,10 @@ class Forker:
             return heir, ""
         try:
             return self._begin_another(), ""
-        except OSError as error:
-            return None, f", and no other could be begun: {error}"
+        except Exception as error:  # whatever it is: the run would hang if it were not told
+            return None, f", and no other could be begun: {error!r}"
 
     def _begin_another(self) -> ParentProcess | None:
-        """Raises `OSError`."""
         parent = self._another()
         if parent is not None:
             # Before it takes the end of the lifeline for the end of the agent, and tidies up.
@@ -355,7 +358,7 @@ class Forker:
         except ForkError as error:
             parent.kill()
             _fail(self._loaded, error)
-        if parent is not self._parent:
+        if parent is not self._parent or self._stopping or self._lost.done():
             return
         if self._loaded.exception():
             self._lose()

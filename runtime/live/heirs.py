@@ -48,8 +48,8 @@ class Heirs:
         return None if self._heir is None else self._heir.pid
 
     def keep(self) -> None:
-        """Have one made now, and whenever there is none."""
-        if not can_have_heirs():
+        """Have one made whenever there is none, and none is being made: now, and later on."""
+        if not can_have_heirs() or self._heir is not None or self._promised is not None:
             return
         self._tried_s = asyncio.get_running_loop().time()
         try:

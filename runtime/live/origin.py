@@ -36,16 +36,13 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """`module` is empty for a script; `variable` is global in it."""
+    """`module` is empty for a script; `variable` is global in it. `is_program`: whether it is the
+    very file that this program was started with."""
 
     module: str
     file: str
     variable: str
-
-    @property
-    def is_program(self) -> bool:
-        """Whether it is the very file that this program was started with."""
-        return not self.module
+    is_program: bool = False
 
     def __str__(self) -> str:
         return f"{self.file}:{self.variable}"
@@ -64,9 +61,17 @@ def find_origin(pipeline: Pipeline) -> Origin | None:
             continue
         for variable, value in list(vars(module).items()):
             if value is pipeline:
-                name = "" if module is main else module.__name__
-                return Origin(name, os.path.abspath(file), variable)
+                name = _name_of_program(main) if module is main else module.__name__
+                return Origin(name, os.path.abspath(file), variable, module is main)
     return None
+
+
+def _name_of_program(main: ModuleType) -> str:
+    """Under which it can be imported, since it was started with `-m`; empty for a script."""
+    spec = main.__spec__
+    if spec is None or spec.name == "__main__" or spec.origin != main.__file__:
+        return ""
+    return spec.name
 
 
 def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
@@ -76,7 +81,7 @@ def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
         file=origin.file,
         variable=origin.variable,
         entry=entry,
-        sys_path=list(sys.path),
+        sys_path=[p for p in sys.path if isinstance(p, str)],  # Python passes over others, too
         argv=list(sys.argv),
         scales={
             operator.name: asdict(operator.scale) if operator.scale else None

@@ -17,11 +17,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from anabranch.runtime.graph import Pipeline, PipelineError
-from anabranch.runtime.live.link import send_blocking
+from anabranch.runtime.live.link import encode
 from anabranch.runtime.live.origin import (
     SERVICE_ENTRY,
     Origin,
@@ -116,22 +116,19 @@ def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
     """Fork this process."""
     # Resolved before the fork, so that every import happens once and is shared.
     preload = Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
-    control, theirs, lifeline, lifeline_read = _ties()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
-    with _interrupts_blocked():
+    with _ties() as (control, theirs, lifeline, lifeline_read), _interrupts_blocked():
         pid = fork_quietly()
         if pid == 0:
             try:
                 close_inherited()
                 become_parent()
-                serve_forks(theirs, lifeline_read, preload)
+                serve_forks(theirs, lifeline_read.fileno(), preload)
             finally:
                 os._exit(1)
-    theirs.close()
-    os.close(lifeline_read)
-    return ParentProcess(pid, control, lifeline)
+        return ParentProcess(pid, control, lifeline)
 
 
 def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProcess:
@@ -139,17 +136,22 @@ def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProce
 
     To be called from the thread that lives as long as the run: Linux ends the program with it.
     """
-    control, theirs, lifeline, lifeline_read = _ties()
-    fds = {"--control": theirs.fileno(), "--lifeline": lifeline_read}
-    command = [sys.executable, "-m", "anabranch.runtime.live.preloaded"]
-    for option, number in {**fds, "--agent-pid": os.getpid()}.items():
-        command += [option, str(number)]
-    with _interrupts_blocked():
-        popen = subprocess.Popen([*command, str(origin)], pass_fds=tuple(fds.values()))
-    theirs.close()
-    os.close(lifeline_read)
-    send_blocking(control, load_request(pipeline, origin, entry))
-    return ParentProcess(popen.pid, control, lifeline, popen)
+    request = encode(load_request(pipeline, origin, entry))
+    with _ties() as (control, theirs, lifeline, lifeline_read):
+        fds = {"--control": theirs.fileno(), "--lifeline": lifeline_read.fileno()}
+        command = [sys.executable, "-m", "anabranch.runtime.live.preloaded"]
+        for option, number in {**fds, "--agent-pid": os.getpid()}.items():
+            command += [option, str(number)]
+        with _interrupts_blocked():
+            popen = subprocess.Popen([*command, str(origin)], pass_fds=tuple(fds.values()))
+        theirs.close()
+        try:
+            control.sendall(request)
+        except OSError:
+            popen.kill()
+            popen.wait()
+            raise
+        return ParentProcess(popen.pid, control, lifeline, popen)
 
 
 def can_have_heirs() -> bool:
@@ -166,11 +168,19 @@ def heir_of(parent: ParentProcess, pid: int, control: socket.socket) -> ParentPr
     return ParentProcess(pid, control, parent.lifeline, _handle=handle)
 
 
-def _ties() -> tuple[socket.socket, socket.socket, io.FileIO, int]:
-    """The two ends of a control socket, and of a lifeline."""
-    control, theirs = socket.socketpair()
-    lifeline_read, lifeline = os.pipe()
-    return own(control), theirs, own(io.FileIO(lifeline, "wb")), lifeline_read
+@contextmanager
+def _ties() -> Iterator[tuple[socket.socket, socket.socket, io.FileIO, io.FileIO]]:
+    """The two ends of a control socket, and of a lifeline: ours stay open, unless there is nobody
+    at the others."""
+    with ExitStack() as ours:
+        control, theirs = socket.socketpair()
+        ours.enter_context(own(control))
+        with theirs:
+            read, write = os.pipe()
+            lifeline = ours.enter_context(own(io.FileIO(write, "wb")))
+            with io.FileIO(read, "rb") as lifeline_read:
+                yield control, theirs, lifeline, lifeline_read
+        ours.pop_all()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import signal
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any
 
 from anabranch.runtime.live.link import Link
@@ -84,13 +85,16 @@ class Process:
         """Its parent was killed, and it with that."""
 
     async def open(self, link: socket.socket, output: int) -> None:
-        """Take the agent's ends of its link and of its output pipe."""
-        self.link = await Link.attach(link, self._hand_over)
-        loop = asyncio.get_running_loop()
-        self._pipe, self.output = await loop.connect_read_pipe(
-            lambda: Output(lambda line: self._on_output(self.name, line)),
-            own(os.fdopen(output, "rb", buffering=0)),
-        )
+        """Take the agent's ends of its link and of its output pipe; closed if that is given up."""
+        pipe = own(os.fdopen(output, "rb", buffering=0))
+        with ExitStack() as undo:
+            undo.callback(pipe.close)
+            self.link = await Link.attach(link, self._hand_over)
+            undo.callback(self.link.close)
+            self._pipe, self.output = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: Output(lambda line: self._on_output(self.name, line)), pipe
+            )
+            undo.pop_all()
 
     def send(self, message: Any) -> None:
         self.link.send(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -14,10 +15,12 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from anabranch.runtime.live import parent_process
+from anabranch.runtime.live.control import FromParent, Loaded
 from anabranch.runtime.live.forker import Forker, ForkError
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.origin import find_origin
@@ -74,6 +77,13 @@ def no_heirs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- the agent's side alone ------------------------------------------------------------------
+
+
+def asyncio_errors() -> list[dict[str, Any]]:
+    """What nobody has caught in the present event loop, from now on."""
+    found: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: found.append(context))
+    return found
 
 
 class Made:
@@ -245,6 +255,70 @@ async def test_whoever_waits_for_a_process_has_the_deadline_anew_with_another_pa
         await eventually(lambda: one.forker._requests)
         kill_parent_and_heir(one.forker.pids)
         assert alive((await taking).pid)
+
+
+async def test_heirs_are_kept_though_the_parent_was_lost_before_they_were_wanted(
+    module: ModuleType,
+) -> None:
+    one = Made(module)
+    note, errors = one.forker._note, asyncio_errors()
+
+    def note_and_lose(message: FromParent) -> None:
+        note(message)
+        if isinstance(message, Loaded) and not one.begun:
+            one.forker._lose()
+
+    one.forker._note = note_and_lose  # type: ignore[method-assign]
+    await one.forker.start(20)
+    one.forker.keep_heir()
+    await one.forker.fork()
+    await eventually(lambda: one.forker.heir_pid is not None)
+    await one.lose_both()
+    await one.forker.fork()
+    await one.forker.stop()
+    assert (len(one.begun), errors) == (2, [])
+
+
+async def test_whatever_keeps_another_parent_from_beginning_is_told(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with made(module) as one:
+        monkeypatch.setattr(sys, "executable", None)
+        await one.lose_both()
+        await eventually(lambda: one.lost)
+        assert "is gone, and no other could be begun: TypeError" in one.lost[0]
+
+
+async def test_entries_of_the_path_that_are_no_text_are_passed_over(
+    module: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [tmp_path, *sys.path])
+    async with made(module) as one:
+        await one.lose_both()
+        await one.forker.fork()
+        assert len(one.begun) == 1
+
+
+async def test_it_can_be_stopped_the_moment_an_heir_takes_over_that_ends_too(
+    module: ModuleType,
+) -> None:
+    one = Made(module)
+    errors, stopping = asyncio_errors(), []
+
+    def end_and_stop() -> None:
+        os.kill(one.forker.parent_pid, signal.SIGKILL)
+        assert still_alive_after([one.forker.parent_pid], 5) == []
+        stopping.append(asyncio.create_task(one.forker.stop()))
+
+    one.forker._on_taken_over = end_and_stop
+    await one.forker.start(20)
+    one.forker.keep_heir()
+    await eventually(lambda: one.forker.heir_pid is not None)
+    os.kill(one.forker.parent_pid, signal.SIGKILL)
+    await eventually(lambda: stopping)
+    await stopping[0]
+    gc.collect()
+    assert (one.lost, errors) == ([], [])
 
 
 # -- whole runs ------------------------------------------------------------------------------

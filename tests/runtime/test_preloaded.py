@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import itertools
 import os
 import signal
 import socket
+import subprocess
 import sys
 import textwrap
 from collections.abc import AsyncIterator, Iterator
@@ -372,6 +375,78 @@ async def test_a_program_with_an_event_loop_has_the_file_read_again(script: Modu
 async def test_a_pipeline_without_a_name_in_a_file_cannot_be_read_again() -> None:
     with pytest.raises(PipelineError, match="no global variable of a file"):
         choose_way(fake.three_operators(), "auto")
+
+
+def files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+def test_nothing_stays_open_of_a_parent_that_could_not_be_begun(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, "too many processes")
+
+    found = origin.find_origin(script.here)
+    assert found is not None
+    monkeypatch.setattr("anabranch.runtime.live.parent_process.fork_quietly", refuse)
+    monkeypatch.setattr("subprocess.Popen", refuse)
+    before = files()
+    with pytest.raises(BlockingIOError):
+        fork_parent(script.here, fake.ENTRY)
+    with pytest.raises(BlockingIOError):
+        import_parent(script.here, found, fake.ENTRY)
+    assert files() == before
+
+
+async def test_nothing_stays_open_of_a_process_that_is_not_wanted_any_more() -> None:
+    async with forker() as made:
+        before = files()
+        for turns in itertools.count():  # of the loop, until its files are all open
+            forking = asyncio.create_task(made.fork())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if made._requests:
+                break
+            forking.cancel()
+            await asyncio.wait([forking])
+            await asyncio.sleep(0)  # transports are closed a turn later
+            assert files() == before
+        assert turns > 2
+        await forking
+
+
+PACKAGED = """
+import sys
+from pathlib import Path
+import anabranch as ab
+from .doubled import double
+numbers = ab.generate(lambda n: n, count=3)
+pipeline = ab.Pipeline("packaged")
+pipeline.source("n", numbers).map("twice", double).sink("out", ab.jsonl("out.jsonl"))
+if __name__ == "__main__":
+    print(ab.run(pipeline, preload="import").ended)
+"""
+
+
+@pytest.mark.parametrize("name", ["package.program", "package"])
+def test_a_program_of_a_package_is_read_again_as_a_part_of_it(tmp_path: Path, name: str) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "doubled.py").write_text("def double(n):\n    return 2 * n\n")
+    (package / ("program.py" if "." in name else "__main__.py")).write_text(PACKAGED)
+    done = subprocess.run(
+        [sys.executable, "-m", name],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("completed\n", 0), done.stderr
+    assert (tmp_path / "out.jsonl").read_text().split() == ["0", "2", "4"]
 
 
 async def test_instances_get_the_settings_made_after_the_file_was_read(script: ModuleType) -> None:

@@ -110,7 +110,7 @@ class Held(NamedTuple):
     """What waits for a branch, as a journal has it. `dead`: why some of it cannot go anywhere."""
 
     born: float
-    batches: list[bytes]
+    batches: list[Batch]
     dead: list[str]
 
 
@@ -148,7 +148,7 @@ class Branch(ABC):
             tuples, born = self.everything()
             batches, dead = self._plain.encode_batches(tuples)
             reasons = [letter.reason for letter in dead]
-            self._remembered = Held(born, [data for _, data in batches], reasons)
+            self._remembered = Held(born, batches, reasons)
         return self._remembered
 
     @abstractmethod

@@ -20,7 +20,7 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
 from anabranch.runtime.live.branch import Branch, Held
 from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.payload import decode
+from anabranch.runtime.salvage import decode_batch
 
 Send = Callable[[Channel, int, int, int, float, bytes], None]
 
@@ -98,10 +98,12 @@ class Outbox:
     def remember(self, memory: Iterable[Held | None]) -> None:
         for branch, held in zip(self.branches, memory, strict=True):
             if held is not None:
-                for data in held.batches:
-                    branch.hold(decode(data), held.born)
-                if held.dead:
-                    self._dead([DeadLetter(reason, None) for reason in held.dead])
+                dead = [DeadLetter(reason, None) for reason in held.dead]
+                for count, data in held.batches:
+                    tuples, unreadable = decode_batch(data, count)
+                    dead += [*unreadable, *branch.hold(tuples, held.born)]
+                if dead:
+                    self._dead(dead)
         self.waiting = not self.empty  # no work may come that would send it
 
     def after_held(self, act: Callable[[Branch], None]) -> None:

@@ -87,7 +87,8 @@ class Feed:
 
     async def start(self) -> None:
         """Read the journal, take up staged parts, and publish what was not read yet."""
-        (self._folder / "parts").mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        (self._folder / "parts").mkdir(exist_ok=True)
         shutil.rmtree(self._folder / "incoming", ignore_errors=True)
         for payload in self._journal.open():
             self._book.apply(record_of(payload))

@@ -50,7 +50,7 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
 
     Raises `LogError` if it holds results of another schema.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / STREAM_FILE
     if not path.exists():
         draft = folder / f".{STREAM_FILE}.{secrets.token_hex(4)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -33,6 +34,34 @@ async def test_rows_go_no_further_before_the_commit(running: Running, query: Fak
     assert running.board.splits == {}
     await query.commit(0, [part])
     assert await running.board.rows("lines") == ["a", "b"]
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """The files in it that other users can read if they can enter the folder."""
+    found: list[Path] = []
+    for path in folder.iterdir():
+        mode = path.stat().st_mode
+        if path.is_dir():
+            found += open_to_others(path) if mode & 0o011 else []
+        elif mode & 0o044:
+            found.append(path)
+    return found
+
+
+async def test_nobody_else_can_read_what_lies_in_a_folder_that_is_open_to_all(
+    tmp_path: Path,
+) -> None:
+    before = os.umask(0o022)
+    try:
+        state = tmp_path / "state"
+        state.mkdir()
+        it = await start(state, collects={"counts": "word string"})
+        await FakeQuery(it.place).feed(0, "a secret")
+        await it.close()
+    finally:
+        os.umask(before)
+    assert list(state.glob("feed/parts/*/*/*/*.spool"))
+    assert open_to_others(state) == []
 
 
 async def test_parts_are_published_in_the_order_of_partitions(

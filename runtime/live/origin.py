@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 from dataclasses import asdict, dataclass, replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -68,7 +69,7 @@ def find_origin(pipeline: Pipeline) -> Origin | None:
 
 def _name_of_program(main: ModuleType) -> str:
     """Under which it can be imported, since it was started with `-m`; empty for a script."""
-    spec = main.__spec__
+    spec: ModuleSpec | None = getattr(main, "__spec__", None)  # a debugger may have removed it
     if spec is None or spec.name == "__main__" or spec.origin != main.__file__:
         return ""
     return spec.name

@@ -449,6 +449,18 @@ def test_a_program_of_a_package_is_read_again_as_a_part_of_it(tmp_path: Path, na
     assert (tmp_path / "out.jsonl").read_text().split() == ["0", "2", "4"]
 
 
+def test_a_program_without_a_word_of_how_it_was_started_is_a_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As under `python -m pdb`."""
+    main = ModuleType("__main__")
+    vars(main).update({"__file__": "/program.py", "here": fake.three_operators()})
+    del main.__spec__
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    found = origin.find_origin(main.here)
+    assert found == origin.Origin("", "/program.py", "here", is_program=True)
+
+
 async def test_instances_get_the_settings_made_after_the_file_was_read(script: ModuleType) -> None:
     script.here.with_scale("work", "max_instances", 7)
     script.here.dead_letters = "elsewhere.jsonl"

@@ -103,15 +103,19 @@ class KeyedPump(QueuePump):
         self.processor.resume(owned - missing, frozen - missing)
         gate.hold(RESUMING)
 
+        def go_on() -> None:
+            gate.release(RESUMING)
+            self.instance.watermarks.pass_on()
+
         async def catch_up() -> None:
             await self.processor.catch_up()
             if not missing:
-                gate.release(RESUMING)
+                go_on()
 
         async def open_missing() -> None:
             await self.processor.open(missing)
             self._go_on_with_groups()
-            gate.release(RESUMING)
+            go_on()
 
         self._errands.append(catch_up)
         if missing:

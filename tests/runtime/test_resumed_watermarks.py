@@ -1,0 +1,41 @@
+"""Event time goes on in the next life of an instance."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from tests.runtime.network import Network
+
+# Whoever is killed in the middle leaves sockets behind that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_life(
+    tmp_path: Path,
+) -> None:
+    """State had come and was not put in when the process died. Nobody says more meanwhile."""
+    pipeline = ab.Pipeline("held")
+    numbers = pipeline.source(
+        "numbers", ab.generate(lambda i: i, rate=2000, count=100_000)
+    ).event_time(float)
+    counts = numbers.key_by(lambda n: n % 7).fold("count", 0, lambda seen, _: seen + 1)
+    counts.sink("out", ab.jsonl(tmp_path / "out.jsonl"))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (count,), (out,), (source,) = map(network.of, ("count", "out", "numbers"))
+    await network.until(lambda: count.gate.value > 0)
+    count.gate.hold("state that is to come")
+    await network.until(lambda: count.gate.value > count.gate.output)
+    network.kill(source.me)
+    await asyncio.sleep(0.05)
+    reached = count.gate.value
+    assert count.turns is not None
+    await count.turns.committed()
+    network.kill(count.me)
+    await network.revive(count.me)
+    await network.until(lambda: out.gate.value >= reached, 10)
+    await network.abandon()

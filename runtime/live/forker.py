@@ -16,12 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from anabranch.runtime.live import control as msg
 from anabranch.runtime.live.bereft import until_gone
 from anabranch.runtime.live.heirs import Heirs
-from anabranch.runtime.live.link import FrameBuffer, encode
+from anabranch.runtime.live.link import encode
+from anabranch.runtime.live.parent_link import ParentLink
 from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.live.process import OnOutput, Process
 
@@ -31,8 +30,6 @@ STOP_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 2.0
 PARENT_ENDED = "the preloaded parent has ended"
 PARENT_LOST = "the process that all others are forked from is gone"
-_READ_BYTES = 65536
-_decode = msgspec.msgpack.Decoder(msg.FromParent).decode
 
 
 class ForkError(Exception):
@@ -73,18 +70,17 @@ class Forker:
         on_taken_over: Callable[[], None] = lambda: None,
         another: Callable[[], ParentProcess | None] = no_other,
     ) -> None:
-        self._parent = parent
+        self._link = ParentLink(parent, self._note, self._lose)
+        """To the present parent."""
         self._on_output = on_output
         self._on_parent_lost = on_parent_lost
         self._on_taken_over = on_taken_over
         self._another = another
-        self._heirs = Heirs(self._send_with)
+        self._heirs = Heirs(lambda message, fds: self._link.send_with(message, fds))
         self._loop = asyncio.get_running_loop()
-        self._loaded: asyncio.Future[None] = self._loop.create_future()
-        """By the present parent."""
         self._load_timeout_s = 0.0
         self._began = False
-        """Whether any parent has."""
+        """Whether any parent has read the pipeline."""
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._stopping = False
         self._guard: msg.Guard | None = None
@@ -94,13 +90,12 @@ class Forker:
         self._alive: dict[int, Process] = {}
         self._open: set[Process] = set()
         """Processes whose files here are open, those of ended ones included."""
-        self._frames = FrameBuffer()
         self._handovers: set[asyncio.Task[None]] = set()
         """All that a change of the parent brings about."""
 
     @property
     def parent_pid(self) -> int:
-        return self._parent.pid
+        return self._link.parent.pid
 
     @property
     def heir_pid(self) -> int | None:
@@ -119,14 +114,14 @@ class Forker:
     async def start(self, timeout_s: float) -> None:
         """Wait until the parent has read the pipeline. Raises `ForkError`."""
         self._load_timeout_s = timeout_s
-        self._listen()
-        await self._until_loaded()
+        self._link.listen()
+        await self._until_loaded(self._link)
 
     def guard(self, folder: Path) -> None:
         """Have `folder` removed if this process is killed."""
         self._guard = msg.Guard(folder=str(folder))
         self._heirs.first_order = encode(self._guard)
-        self._send(self._guard)
+        self._link.send(self._guard)
 
     def keep_heir(self) -> None:
         """From now on the run outlives its parent, where the system allows for that."""
@@ -134,7 +129,7 @@ class Forker:
 
     async def ready(self) -> None:
         """Return when the present parent can fork. Raises `ForkError` if none will ever."""
-        await asyncio.shield(self._loaded)
+        await asyncio.shield(self._link.loaded)
 
     async def fork(self) -> Process:
         """A new idle process. Raises `ForkError`."""
@@ -165,35 +160,31 @@ class Forker:
     def kill(self, process: Process) -> None:
         """SIGKILL, by the parent: it knows whether the pid is still that process."""
         if process.exit_code is None and process.pid and not process.bereft:
-            self._send(msg.Kill(pid=process.pid))
+            self._link.send(msg.Kill(pid=process.pid))
 
     async def stop(self) -> None:
         """Every process and the parent have ended after this; bounded in time."""
         self._stopping = True
-        if not self._loaded.done():
+        parent = self._link.parent
+        if not self._link.loaded.done():
             # It runs the user's file and hears nothing; it has no children yet.
-            self._parent.kill()
+            parent.kill()
         elif not self._lost.done():
-            self._send(msg.Stop())
-        if not await self._has_ended(self._parent, STOP_TIMEOUT_S):
-            self._parent.kill()
-            await self._has_ended(self._parent, KILL_TIMEOUT_S)
+            self._link.send(msg.Stop())
+        if not await self._has_ended(parent, STOP_TIMEOUT_S):
+            parent.kill()
+            await self._has_ended(parent, KILL_TIMEOUT_S)
         self._lose()
         self._heirs.close()
-        self._parent.close()
+        parent.close()
         if self._handovers:
             await asyncio.wait(self._handovers, timeout=KILL_TIMEOUT_S)
         await asyncio.gather(*(process.closed() for process in self._open))
 
-    def _listen(self) -> None:
-        self._frames = FrameBuffer()
-        self._parent.control.setblocking(False)
-        self._loop.add_reader(self._parent.control.fileno(), self._read)
-
-    async def _until_loaded(self) -> None:
+    async def _until_loaded(self, link: ParentLink) -> None:
         """Raises `ForkError`."""
         try:
-            await asyncio.wait_for(self.ready(), self._load_timeout_s)
+            await asyncio.wait_for(asyncio.shield(link.loaded), self._load_timeout_s)
         except TimeoutError:
             told = f"the pipeline's file could not be read again within {self._load_timeout_s:g} s"
             raise ForkError(told) from None
@@ -226,52 +217,27 @@ class Forker:
         self._alive[process.key] = process
         self._open = {p for p in self._open if not p.is_closed} | {process}
         try:
-            if not self._loaded.done():  # another parent has come meanwhile, and hears nothing yet
+            if (
+                not self._link.loaded.done()
+            ):  # another one has come meanwhile, and hears nothing yet
                 raise _Orphaned(PARENT_ENDED)
-            self._send_with(msg.Fork(key=process.key), [theirs.fileno(), stderr])
+            self._link.send_with(msg.Fork(key=process.key), [theirs.fileno(), stderr])
         except (OSError, _Orphaned):
             self._forget(process.key)
             process.close()
             raise
 
-    def _send_with(self, message: msg.ToParent, fds: list[int]) -> None:
-        """Raises `OSError`."""
-        socket.send_fds(self._parent.control, [encode(message)], fds)
-
-    def _send(self, message: msg.ToParent) -> None:
-        try:
-            self._parent.control.send(encode(message))
-        except BlockingIOError:
-            # Thousands of commands wait in the socket: it has been stopped, or hangs.
-            self._lose()
-        except (BrokenPipeError, ConnectionResetError):
-            # Its end is noticed by the reader, which knows what to do.
-            return
-
-    def _read(self) -> None:
-        try:
-            data = self._parent.control.recv(_READ_BYTES)
-        except BlockingIOError:
-            return
-        except ConnectionResetError:
-            data = b""
-        if not data:
-            self._lose()
-            return
-        for body in self._frames.feed(data):
-            self._note(_decode(body))
-
     def _note(self, message: msg.FromParent) -> None:
         match message:
             case msg.HeirMade(pid=pid):
-                self._heirs.note_made(self._parent, pid)
+                self._heirs.note_made(self._link.parent, pid)
             case msg.HeirFailed(reason=reason):
                 self._heirs.note_failed(reason)
             case msg.Loaded():
                 self._began = True
-                self._loaded.set_result(None)
+                self._link.loaded.set_result(None)
             case msg.LoadFailed(message=text):
-                _fail(self._loaded, ForkError(text))
+                _fail(self._link.loaded, ForkError(text))
             case msg.Forked(key=key, pid=pid):
                 request = self._requests.pop(key)
                 # Kept open until now: macOS may drop a file in flight that its sender has closed.
@@ -300,8 +266,8 @@ class Forker:
         """The parent is gone: no exit of its children will be told any more."""
         if self._lost.done():
             return
-        self._loop.remove_reader(self._parent.control.fileno())
-        next_one, why = self._next_parent()
+        self._link.leave()
+        next_one, why = self._next_link()
         for key in list(self._requests):
             process = self._forget(key)
             process.close()
@@ -310,62 +276,61 @@ class Forker:
             self._follow(next_one)
             return
         self._lost.set_result(None)
-        _fail(self._loaded, ForkError(PARENT_ENDED))
+        _fail(self._link.loaded, ForkError(PARENT_ENDED))
         if self._began and not self._stopping:
             self._on_parent_lost(f"{PARENT_LOST}{why}")
 
-    def _next_parent(self) -> tuple[ParentProcess | None, str]:
-        """With the reason if there is none."""
+    def _next_link(self) -> tuple[ParentLink | None, str]:
+        """To the next parent; with the reason if there is none."""
         if self._stopping or not self._began:
             return None, ""
-        if not self._loaded.done():
+        if not self._link.loaded.done():
             return None, ", and so is the one that was to follow it"
-        if error := self._loaded.exception():
+        if error := self._link.loaded.exception():
             return None, f", and no other could follow it: {error}"
         if heir := self._heirs.take():
-            return heir, ""
+            link = ParentLink(heir, self._note, self._lose)
+            link.loaded.set_result(None)
+            return link, ""
         try:
-            return self._begin_another(), ""
+            parent = self._another()
         except Exception as error:  # whatever it is: the run would hang if it were not told
             return None, f", and no other could be begun: {error!r}"
+        if parent is None:
+            return None, ""
+        # Before it takes the end of the lifeline for the end of the agent, and tidies up.
+        self._link.parent.kill()
+        # The end of whatever else is left, on every system.
+        self._link.parent.cut_lifeline()
+        return ParentLink(parent, self._note, self._lose), ""
 
-    def _begin_another(self) -> ParentProcess | None:
-        parent = self._another()
-        if parent is not None:
-            # Before it takes the end of the lifeline for the end of the agent, and tidies up.
-            self._parent.kill()
-            # The end of whatever else is left, on every system.
-            self._parent.cut_lifeline()
-            self._loaded = self._loop.create_future()
-        return parent
-
-    def _follow(self, parent: ParentProcess) -> None:
-        """It is the parent from now on. The children of the last one die with it."""
-        former, self._parent = self._parent, parent
-        self._listen()
+    def _follow(self, link: ParentLink) -> None:
+        """To the parent from now on. The children of the last one die with it."""
+        former, self._link = self._link.parent, link
+        link.listen()
         self._hand_over(self._see_off(former))
         for process in self.alive:
             if not process.bereft:
                 process.bereft = True
                 self._hand_over(self._see_out(process))
-        self._hand_over(self._see_in(parent))
+        self._hand_over(self._see_in(link))
         self._on_taken_over()
 
-    async def _see_in(self, parent: ParentProcess) -> None:
+    async def _see_in(self, link: ParentLink) -> None:
         """An heir is ready at once, another parent when it has read the pipeline."""
         try:
-            await self._until_loaded()
+            await self._until_loaded(link)
         except ForkError as error:
-            parent.kill()
-            _fail(self._loaded, error)
-        if parent is not self._parent or self._stopping or self._lost.done():
+            link.parent.kill()
+            _fail(link.loaded, error)
+        if link is not self._link or self._stopping or self._lost.done():
             return
-        if self._loaded.exception():
+        if link.loaded.exception():
             self._lose()
             return
         for order in (msg.TakeOver(), self._guard):
             if order is not None:
-                self._send(order)
+                link.send(order)
         self._heirs.keep()
 
     def _hand_over(self, work: Coroutine[Any, Any, None]) -> None:

@@ -24,6 +24,7 @@ from anabranch.runtime.live.control import FromParent, Loaded
 from anabranch.runtime.live.forker import Forker, ForkError
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.origin import find_origin
+from anabranch.runtime.live.parent_link import ParentLink
 from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
 from anabranch.runtime.live.starter import Starter
 from anabranch.runtime.live.tasks import Tasks
@@ -173,9 +174,9 @@ async def test_the_folder_of_the_run_outlives_a_parent_that_does_not_listen(
         await one.forker.fork()  # so it has obeyed
         follow = one.forker._follow
 
-        def follow_slowly(parent: ParentProcess) -> None:
+        def follow_slowly(link: ParentLink) -> None:
             time.sleep(0.3)
-            follow(parent)
+            follow(link)
 
         one.forker._follow = follow_slowly  # type: ignore[method-assign]
         one.forker._lose()
@@ -192,7 +193,7 @@ async def test_the_next_parent_guards_the_folder_too(module: ModuleType, tmp_pat
         await one.lose_both()
         await one.forker.fork()
         await eventually(lambda: one.forker.heir_pid is not None)
-        one.forker._parent.cut_lifeline()
+        one.forker._link.parent.cut_lifeline()
         await eventually(lambda: not folder.exists())
 
 
@@ -261,14 +262,14 @@ async def test_heirs_are_kept_though_the_parent_was_lost_before_they_were_wanted
     module: ModuleType,
 ) -> None:
     one = Made(module)
-    note, errors = one.forker._note, asyncio_errors()
+    link, note, errors = one.forker._link, one.forker._note, asyncio_errors()
 
     def note_and_lose(message: FromParent) -> None:
         note(message)
         if isinstance(message, Loaded) and not one.begun:
             one.forker._lose()
 
-    one.forker._note = note_and_lose  # type: ignore[method-assign]
+    link._on_message = note_and_lose
     await one.forker.start(20)
     one.forker.keep_heir()
     await one.forker.fork()

@@ -276,6 +276,9 @@ class KeyedSinkPump(KeyedPump):
         super().__init__(instance)
         self._end = SinkEnd(instance)
         self._ready: list[Any] = []
+        self._changes = 0
+        """How often that list has become another one: tuples may be equal to each other and not be
+        the same, or not be comparable at all, as arrays are."""
         self._born = now()
 
     @property
@@ -289,7 +292,11 @@ class KeyedSinkPump(KeyedPump):
         if self._end.is_exact:
             self._count_refused(self._end.stage(results, self._born))
         else:
-            self._ready += results
+            self._have_ready(self._ready + results)
+
+    def _have_ready(self, tuples: list[Any]) -> None:
+        self._ready = tuples
+        self._changes += 1
 
     async def work(self) -> None:
         await self._write()
@@ -325,7 +332,7 @@ class KeyedSinkPump(KeyedPump):
             refused = await self.wary.before(READY) if self.wary.on else ""
             tuples = self._ready[:1] if self.wary.on else self._ready
             if self.instance.promise.loses:
-                self._ready = []
+                self._have_ready([])
             if refused:
                 self.instance.bury([DeadLetter(refused, tuples[0])])
                 self._count_refused(1)
@@ -333,7 +340,7 @@ class KeyedSinkPump(KeyedPump):
                 dead, seconds = await self._end.write(tuples, self._born)
                 self._count_refused(dead)
                 passed_s += seconds
-            self._ready = self._ready[len(tuples) :]
+            self._have_ready(self._ready[len(tuples) :])
             self.wary.done()
         return passed_s
 
@@ -357,9 +364,10 @@ class KeyedSinkPump(KeyedPump):
         await self._end.close()
 
     def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "results": self._end.number, "ready": list(self._ready)}
+        ready = self._changes, self._ready
+        return {**super().memory(), "results": self._end.number, "ready": ready}
 
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
         self._end.remember(memory["results"], past)
-        self._ready = memory["ready"]
+        self._changes, self._ready = memory["ready"]

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import functools
 import time
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,9 +61,10 @@ class Reading:
     progress: float = 0.0
 
     def position(self) -> Claimed:
-        """Behind the last chunk: what a reader has read, it has handed out."""
+        """Behind the last chunk: what a reader has read, it has handed out. It may go on to change
+        the value that it says this with."""
         progress = self.claimed.progress + self.progress
-        return self.claimed._replace(rest=self.reader.remainder(), progress=progress)
+        return self.claimed._replace(rest=deepcopy(self.reader.remainder()), progress=progress)
 
 
 class SourcePump(Pump):
@@ -197,7 +199,7 @@ class SourcePump(Pump):
     def _open(self, claimed: Claimed, rest: Split) -> Reading:
         source = self.instance.operator.source
         assert source is not None
-        return Reading(claimed, source.open(rest, self.instance.context))
+        return Reading(claimed, source.open(deepcopy(rest), self.instance.context))
 
     async def _read_to_end(self, reading: Reading) -> None:
         while (chunk := await self._read_chunk(reading.reader)) is not None:

@@ -129,6 +129,8 @@ class Lives:
                 await self._agent.start_member(member)
             except StartError as error:
                 self._could_not_start(member, str(error), began)
+                if member.id in self._ended:  # one that was too slow is killed, and may take long
+                    await self._ended[member.id]
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
             else:

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import beginning, deaths
+from anabranch.runtime.live import beginning, deaths, suspicion
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
@@ -18,8 +18,17 @@ from anabranch.runtime.report import Report
 from anabranch.runtime.snapshot import InstanceSnapshot, RunSnapshot
 from anabranch.runtime.status import FinalCount, id_to_wire
 from tests.runtime import fake_instance as fake
-from tests.runtime.agent_runs import TIMEOUT_S, finish, kinds, pause, start, until
+from tests.runtime.agent_runs import (
+    TIMEOUT_S,
+    finish,
+    kinds,
+    pause,
+    pids_with_heir,
+    start,
+    until,
+)
 from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
+from tests.runtime.processes import LINUX, alive
 
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
@@ -396,3 +405,30 @@ def test_an_instance_that_dies_before_it_could_leave_is_told_again() -> None:
     run = start(three_operators(Endless(), min_instances=2), script=script)
     until(lambda: run.snapshot().operator("work").leaves == 1)
     assert run.stop().operator("work").deaths == 1
+
+
+@pytest.mark.skipif(not LINUX, reason="only Linux says that a process is stopped")
+def test_a_life_that_is_too_slow_has_ended_before_the_next_one_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever would kill it is stopped, until the agent tells it to go on."""
+    slow = tmp_path / "slow"
+
+    def never_ready(me: Fake) -> None:
+        if me.assign.life == 2:
+            slow.write_text(str(os.getpid()))
+            pause(TIMEOUT_S)
+        if me.assign.life == 3:
+            (tmp_path / "together").write_text(str(alive(int(slow.read_text()))))
+
+    fake.BEFORE_READY["work"] = never_ready
+    monkeypatch.setattr(suspicion, "SUSPECT_S", 2.0)
+    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=1.0))
+    parent = pids_with_heir(run)[0]
+    until(lambda: run.snapshot().idle == 2)
+    os.kill(member(run).pid, signal.SIGKILL)
+    until(slow.exists)
+    os.kill(parent, signal.SIGSTOP)
+    until((tmp_path / "together").exists)
+    run.end_input()
+    assert (finish(run).ok, (tmp_path / "together").read_text()) == (True, "False")

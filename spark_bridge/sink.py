@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,23 @@ class SparkCollect(Sink):
 
     def prepare(self) -> None:
         check_packages()
+
+    def prepare_to_resume(self) -> None:
+        """Results that Spark had not collected would be missing, and nobody would tell."""
+        check_packages()
+        if self.state is None:
+            raise PipelineError(
+                f"collect {self.stream!r}: results that Spark had not collected are gone with the "
+                "folder of the run, so it cannot go on; begin anew with --fresh, and name a folder "
+                "that outlives the run with state=..."
+            )
+        folder = stream_dir(Path(self.state), self.stream)
+        if not folder.is_dir():
+            raise FileNotFoundError(
+                errno.ENOENT,
+                "cannot go on writing results: the folder is gone; put it back, or begin a new run",
+                str(folder),
+            )
 
     def open(self, context: RunContext) -> LogWriter:
         folder = stream_dir(state_dir(context.run_dir, self.state), self.stream)

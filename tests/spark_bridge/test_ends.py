@@ -141,3 +141,19 @@ def test_a_feed_has_no_splits_before_spark_sends_any() -> None:
     assert list(SparkFeed("lines").splits()) == []
     assert not SparkFeed.bounded
     assert SparkFeed.scalable
+
+
+def test_a_run_without_a_lasting_folder_for_its_results_is_not_resumed() -> None:
+    """What had not been collected went with the folder of the run."""
+    with pytest.raises(
+        PipelineError, match=r"collect 'counts': results .* begin anew with --fresh"
+    ):
+        SparkCollect("counts", "word string").prepare_to_resume()
+
+
+async def test_a_run_is_resumed_if_its_results_are_there(tmp_path: Path) -> None:
+    sink = SparkCollect("counts", "word string", state=tmp_path)
+    with pytest.raises(FileNotFoundError, match="the folder is gone"):
+        sink.prepare_to_resume()
+    await sink.open(context(tmp_path)).close()
+    sink.prepare_to_resume()

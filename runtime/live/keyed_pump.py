@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import pickle
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,6 +27,7 @@ from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.intake import Queued
 from anabranch.runtime.live.pumps import QueuePump
 from anabranch.runtime.live.wary import Place, place_of
+from anabranch.runtime.payload import Batch, Encoder
 from anabranch.runtime.steps import Part
 
 if TYPE_CHECKING:
@@ -48,6 +50,9 @@ CLOCK_LOOK_S = 1.0
 RESUMING = "resuming"
 KEYED = "keyed"
 """Kind of the pieces of a journal that tell of key state."""
+
+UNREPEATED = "unrepeated"
+"""Kind of the pieces with results of tuples that nobody would send again."""
 
 Errand = Callable[[], Awaitable[None]]
 
@@ -84,6 +89,10 @@ class KeyedPump(QueuePump):
         self._unpaid: list[Queued] = []
         self._must_end = False
         self._timer: asyncio.TimerHandle | None = None
+        self._encoder = Encoder(instance.limits)
+        self._unrepeated = 0
+        """Number of the last of these pieces."""
+        self._remembered: list[Batch] = []
 
     # -- what the core asks for ------------------------------------------------------------
 
@@ -305,6 +314,14 @@ class KeyedPump(QueuePump):
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
         self.processor.restore(past.added.get(KEYED, []))
+        pieces = past.lasting.get(UNREPEATED, {})
+        self._remembered = [Batch(*pickle.loads(pieces[number])) for number in sorted(pieces)]
+
+    def hold_again(self) -> None:
+        remembered, self._remembered = self._remembered, []
+        for batch in remembered:
+            self.instance.outbox.hold_again(batch, now())
+            self._keep_until_safe(batch)
 
     def be_wary(self) -> None:
         self.processor.before = self._before
@@ -325,7 +342,22 @@ class KeyedPump(QueuePump):
             yield KEYED, piece
 
     def results(self, results: list[Any], item: Queued | None) -> None:
-        self.hold(results, item.born if item is not None else now())
+        if item is not None:
+            self.hold(results, item.born)
+            return
+        self.hold(results, now())
+        if self.instance.turns is not None and self.instance.promise.repeats:
+            for batch in self._encoder.encode_batches(results).batches:
+                self._keep_until_safe(batch)
+
+    def _keep_until_safe(self, batch: Batch) -> None:
+        """At least once, results of tuples that had been kept: their senders have forgotten them,
+        and here they are worked off."""
+        turns = self.instance.turns
+        assert turns is not None
+        self._unrepeated += 1
+        turns.keep(UNREPEATED, self._unrepeated, pickle.dumps(tuple(batch), 5))
+        self.instance.safety.after(functools.partial(turns.drop, UNREPEATED, self._unrepeated))
 
     def _done(self, item: Queued) -> None:
         """Credit goes back for what was processed, and for what is kept, so that other groups go

@@ -119,6 +119,7 @@ class Memory:
             channel.mind_the_gap()
         if instance.promise.exact:
             instance.outbox.remember(past.parts["held"])
+        instance.pump.hold_again()
         instance.gate.release(RESTORED)
         instance.watermarks.say_again()
         instance.resuming = False

@@ -20,6 +20,7 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
 from anabranch.runtime.live.branch import Branch, Held
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.payload import Batch
 from anabranch.runtime.salvage import decode_batch
 
 Send = Callable[[Channel, int, int, int, float, bytes], None]
@@ -98,13 +99,22 @@ class Outbox:
     def remember(self, memory: Iterable[Held | None]) -> None:
         for branch, held in zip(self.branches, memory, strict=True):
             if held is not None:
-                dead = [DeadLetter(reason, None) for reason in held.dead]
-                for count, data in held.batches:
-                    tuples, unreadable = decode_batch(data, count)
-                    dead += [*unreadable, *branch.hold(tuples, held.born)]
-                if dead:
-                    self._dead(dead)
+                for batch in held.batches:
+                    self._hold_again(branch, batch, held.born)
+                if held.dead:
+                    self._dead([DeadLetter(reason, None) for reason in held.dead])
         self.waiting = not self.empty  # no work may come that would send it
+
+    def hold_again(self, batch: Batch, born: float) -> None:
+        """Results of an earlier life."""
+        for branch in self.branches:
+            self._hold_again(branch, batch, born)
+        self.waiting = not self.empty
+
+    def _hold_again(self, branch: Branch, batch: Batch, born: float) -> None:
+        tuples, dead = decode_batch(batch.data, batch.tuples)
+        if dead := [*dead, *branch.hold(tuples, born)]:
+            self._dead(dead)
 
     def after_held(self, act: Callable[[Branch], None]) -> None:
         """Call `act` for each branch as soon as what it holds now is sent, and before anything

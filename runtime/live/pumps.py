@@ -86,6 +86,9 @@ class Pump(ABC):
         if self.stamper is not None:
             self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
 
+    def hold_again(self) -> None:  # noqa: B027 - optional
+        """In a new life, once it is known who comes next: results that nobody else can repeat."""
+
     def tell(self, turns: Turns) -> None:
         """What is told only now, at the end of a turn."""
         if self.stamper is not None and (changes := self.stamper.changes()):

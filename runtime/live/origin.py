@@ -110,9 +110,11 @@ def load_preload(request: Load) -> Preload:
 
 
 def load_module(name: str, file: str) -> ModuleType:
-    """Import `name`, or run `file` as a module if `name` is empty. Raises `LoadError`."""
+    """Import `name`, or run `file` as a module; it has that name, too. Raises `LoadError`."""
     try:
-        return importlib.import_module(name) if name else _run_file(file)
+        if name and _is_known(name):
+            return importlib.import_module(name)
+        return _run_file(name or MAIN_AGAIN, file)
     except LoadError:
         raise
     except (Exception, SystemExit) as error:
@@ -138,12 +140,20 @@ def being_loaded() -> bool:
     return _loading
 
 
-def _run_file(file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(MAIN_AGAIN, file)
+def _is_known(name: str) -> bool:
+    """Not if somebody has loaded it by its path, as `anabranch run v1.2.py` does."""
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ImportError:  # of what should be its package
+        return False
+
+
+def _run_file(name: str, file: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise LoadError(f"{file}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[MAIN_AGAIN] = module
+    sys.modules[name] = module  # where pickles of its classes look for it
     spec.loader.exec_module(module)
     return module
 

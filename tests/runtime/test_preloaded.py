@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import importlib.util
 import itertools
 import os
 import signal
@@ -447,6 +448,29 @@ def test_a_program_of_a_package_is_read_again_as_a_part_of_it(tmp_path: Path, na
     )
     assert (done.stdout, done.returncode) == ("completed\n", 0), done.stderr
     assert (tmp_path / "out.jsonl").read_text().split() == ["0", "2", "4"]
+
+
+@pytest.mark.parametrize("name", ["v1.2", "nowhere"])
+def test_a_module_that_cannot_be_imported_by_its_name_is_read_from_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """As that of `anabranch run v1.2.py`, or one that a program has loaded by its path."""
+    path = tmp_path / f"{name}.py"
+    path.write_text(f"from {fake.__name__} import three_operators\nhere = three_operators()\n")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    found = origin.find_origin(module.here)
+    assert found is not None
+    monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(origin, "_loading", False)
+    if "." in name:
+        monkeypatch.syspath_prepend(tmp_path)
+    again = origin.load_preload(origin.load_request(module.here, found, fake.ENTRY))
+    assert again.pipeline is sys.modules[name].here is not module.here
 
 
 def test_a_program_without_a_word_of_how_it_was_started_is_a_script(

@@ -170,12 +170,11 @@ class SourcePump(Pump):
         self._present = reading = self._open(claimed, claimed.rest)
         try:
             await self._read_to_end(reading)
-        except asyncio.CancelledError:
-            await self._release(self._leave_off(reading), reading.reader)
-            raise
-        except BaseException:
-            self._leave_off(reading)  # the claim stays, and the next life reads on from there
-            raise
+        except BaseException as error:
+            position = self._leave_off(reading)
+            if self._stopped and isinstance(error, asyncio.CancelledError):
+                await self._release(position, reading.reader)
+            raise  # else the claim stays, and the next life reads on from there
         await self._release(self._leave_off(reading)._replace(rest=None), reading.reader)
 
     def _leave_off(self, reading: Reading) -> Claimed:

@@ -56,3 +56,23 @@ async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next
     await network.finish()
     assert Counter(map(int, out.read_text().splitlines())) == Counter(range(N))
     assert network.unbalanced() == []
+
+
+async def test_a_source_that_has_failed_does_not_wait_for_what_will_not_be_recorded(
+    tmp_path: Path,
+) -> None:
+    """Its process would not end before it is killed."""
+    pipeline = ab.Pipeline("chain")
+    numbers = pipeline.source("numbers", ab.generate(lambda n: n, count=N, rate=N / 100))
+    numbers.sink("out", ab.jsonl(tmp_path / "out.jsonl"))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    (source,) = network.of("numbers")
+    await network.until(lambda: source.counts.tuples_in > 0)
+    source.fail(MemoryError())
+    await asyncio.wait([network.running[source.me]])
+    (pump,) = (task for task in source._tasks if task.get_name().endswith("pump"))
+    pump.cancel()  # as when the loop is closed
+    await asyncio.wait([pump], timeout=10)
+    assert pump.cancelled()
+    await network.abandon()

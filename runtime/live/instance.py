@@ -142,7 +142,9 @@ class Instance:
         self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
         self.dead_letters = self._dead_letters()
         self.burial = Burial(self)
-        self.safety = Safety(self.outbox, self.burial, lambda: self.neighbourhood.channels)
+        self.safety = Safety(
+            self.outbox, self.burial, lambda: self.neighbourhood.channels, self.check_drained
+        )
 
     def _neighbourhood(self) -> Neighbourhood:
         context = self.context
@@ -561,8 +563,9 @@ class Instance:
         self.check_drained()
 
     def check_drained(self) -> None:
-        """Duty 5: report `Drained` once nothing is queued, in work or held, nor to come again."""
-        if self.resuming or not self._awaits_drained:
+        """Duty 5: report `Drained` once nothing is queued, in work, held or to come again, and, at
+        least once, all is safe: who has left cannot make it again."""
+        if self.resuming or not self._awaits_drained or not self.safety.is_over:
             return
         if self.pump.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
             self._awaits_drained = False

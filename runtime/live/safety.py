@@ -38,20 +38,31 @@ class _Wait:
 
 
 class Safety:
-    """`channels`: gives all that are open, also to successors that are about to leave."""
+    """`channels`: gives all that are open, also to successors that are about to leave. `over`:
+    called when nothing waits any more."""
 
     def __init__(
-        self, outbox: Outbox, burial: Burial, channels: Callable[[], Iterable[Channel]]
+        self,
+        outbox: Outbox,
+        burial: Burial,
+        channels: Callable[[], Iterable[Channel]],
+        over: Act,
     ) -> None:
         self._outbox = outbox
         self._burial = burial
         self._channels = channels
+        self._over = over
         self._acts: list[Act] = []
         self._waits: deque[_Wait] = deque()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing waits: all that was to be safe is."""
+        return not (self._acts or self._waits)
+
     def after(self, act: Act) -> None:
         """Do this when all results made so far are safe."""
-        if not (self._outbox.branches or self._burial.waiting or self._acts or self._waits):
+        if self.is_over and not (self._outbox.branches or self._burial.waiting):
             act()
             return
         self._acts.append(act)
@@ -61,9 +72,13 @@ class Safety:
     def look(self) -> None:
         """Something was acknowledged or written, or a neighbour has gone."""
         waits = self._waits
+        if not waits:
+            return
         while waits and waits[0].letters <= self._burial.done and waits[0].is_over:
             for act in waits.popleft().acts:
                 act()
+        if self.is_over:
+            self._over()
 
     def _begin(self) -> None:
         acts, self._acts = self._acts, []

@@ -35,7 +35,7 @@ class Way:
             dead=lambda _: None,
         )
         burial: Any = SimpleNamespace(waiting=False, number=0, done=0)
-        self.safety = Safety(self.outbox, burial, lambda: self.channels)
+        self.safety = Safety(self.outbox, burial, lambda: self.channels, lambda: None)
         self.outbox.change_view(self.channels)
 
     def allow(self, n: int, tuples: int) -> None:

@@ -294,21 +294,16 @@ class Instance:
         return self.pump
 
     def groups_at_rest(self) -> None:
-        """Groups that are to move are frozen: report it once their results are sent (duty 9)."""
+        """Groups that are to move are frozen: report it once their results are sent (duty 9); at
+        least once, when they are safe, for what they are made of would come again to me."""
         self.gate.hold("freezing")  # W5
-        waiting = len(self.outbox.branches)
+        repeats = self.turns is not None and self.promise.repeats
+        when = self.safety.after if repeats else self.outbox.after_all_held
+        when(self._announce_owners_soon)
+        self.pump.send()
 
-        def sent(_branch: Branch) -> None:
-            nonlocal waiting
-            waiting -= 1
-            if waiting <= 0:
-                asyncio.get_running_loop().call_soon(self._announce_owners)
-
-        if waiting:
-            self.outbox.after_held(sent)
-            self.pump.send()
-        else:
-            self._announce_owners()
+    def _announce_owners_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._announce_owners)
 
     def _announce_owners(self) -> None:
         self.feed(events.GroupsFrozen())

@@ -122,6 +122,20 @@ class Outbox:
         for branch in self.branches:
             branch.epochs.after(act, branch)
 
+    def after_all_held(self, act: Callable[[], None]) -> None:
+        """The same, once, when all branches have sent it."""
+        waiting = len(self.branches)
+
+        def sent(_branch: Branch) -> None:
+            nonlocal waiting
+            waiting -= 1
+            if not waiting:
+                act()
+
+        self.after_held(sent)
+        if not self.branches:
+            act()
+
     def send(self) -> None:
         """Send what credit allows."""
         for branch in self.branches:

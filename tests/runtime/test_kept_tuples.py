@@ -109,3 +109,32 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
     sink.is_open.set()
     await network.finish()
     assert {n for _, n in sink.tuples} == set(range(N))
+
+
+async def test_results_on_their_way_when_their_key_groups_move_are_not_lost(
+    tmp_path: Path,
+) -> None:
+    """What they are made of would come again to the old owner, who has no say in it any more."""
+    sink = Barred()
+    pipeline = ab.Pipeline("kept", delivery="at-least-once", groups=16)
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
+    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
+    last.sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start(2)
+    giver, _ = network.of("last")
+    await network.until(lambda: len(sink.tuples) > 300)
+    sink.is_open.clear()
+    before = giver.counts.processed
+    await network.until(lambda: giver.counts.processed > before + 100)
+    giver.move()
+    for _ in range(20):  # as far as it gets
+        await asyncio.sleep(0.01)
+    mortals = [me for me in network.mortals() if me.operator in ("last", "out")]
+    for me in mortals:
+        network.kill(me)
+    for me in mortals:
+        await network.revive(me)
+    sink.is_open.set()
+    await network.finish()
+    assert {n for _, n in sink.tuples} == set(range(N))

@@ -104,7 +104,7 @@ class KeyedPump(QueuePump):
         and been called mine by the core, but not been put in: it comes again, and all else that
         is to be done with groups waits for it (W3 holds meanwhile)."""
         if not self._keeps_keys:
-            self.processor.own(owned)
+            self.processor.own(owned | frozen)
             self.processor.freeze(frozen)
             return
         gate = self.instance.gate
@@ -338,8 +338,9 @@ class KeyedPump(QueuePump):
 
     def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
         yield from super().pictures(pieces)
-        for piece in self.processor.picture(pieces):
-            yield KEYED, piece
+        if self._keeps_keys:
+            for piece in self.processor.picture(pieces):
+                yield KEYED, piece
 
     def results(self, results: list[Any], item: Queued | None) -> None:
         if item is not None:

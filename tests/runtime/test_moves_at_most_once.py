@@ -1,0 +1,79 @@
+"""At most once, a move of key groups goes on over deaths, with what is left to move."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import anabranch as ab
+from anabranch.protocol.states import Active, Transferring
+from tests.runtime.network import Kept, Network
+from tests.runtime.test_kept_tuples import delayed_transfer, pump_of
+
+# Whoever is killed in the middle leaves sockets behind that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+N = 3_000
+
+
+async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_its_next_life(
+    tmp_path: Path,
+) -> None:
+    sink = Kept()
+    pipeline = ab.Pipeline("moves", delivery="at-most-once", groups=16)
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
+    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
+    last.sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start(2)
+    giver, heir = network.of("last")
+    await network.until(lambda: len(sink.tuples) > 300)
+    delayed_transfer(pump_of(giver))
+    before = len(heir.owned())
+
+    def gives() -> bool:
+        state = giver.core.state
+        return isinstance(state, Active) and isinstance(state.own, Transferring)
+
+    giver.move()
+    await network.until(gives)
+    assert giver.turns is not None
+    await giver.turns.committed()
+    await asyncio.sleep(0.02)
+    network.kill(giver.me)
+    frozen = pump_of(giver).processor.frozen
+    await network.revive(giver.me)
+    again = network.instances[giver.me]
+    assert pump_of(again).processor.frozen == frozen
+    assert pump_of(again).processor.owned == again.owned()
+    assert not pump_of(again).processor.states()
+    await network.until(lambda: len(heir.owned()) > before)
+    await network.finish()
+    found = [n for _, n in sink.tuples]
+    assert len(found) == len(set(found))
+
+
+async def test_key_groups_that_were_given_away_are_not_there_in_the_next_life(
+    tmp_path: Path,
+) -> None:
+    """Or they could never come back."""
+    pipeline = ab.Pipeline("moves", delivery="at-most-once", groups=16)
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
+    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
+    last.sink("out", Kept())
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start(2)
+    giver, heir = network.of("last")
+    await network.until(lambda: giver.counts.processed > 100)
+    before = len(heir.owned())
+    giver.move()
+    await network.until(lambda: len(heir.owned()) > before and network.at_rest())
+    assert giver.turns is not None
+    await giver.turns.committed()
+    network.kill(giver.me)
+    await network.revive(giver.me)
+    again = network.instances[giver.me]
+    assert pump_of(again).processor.owned == again.owned()
+    await network.finish()

@@ -135,7 +135,8 @@ class Channel:
         self._recorded = 0
         """How many of them are in the journal."""
         self._recounts = False
-        """Whether batches were lost at this end, so that what is under way must be counted anew."""
+        """Whether batches may have been lost at an end that has died, so that what is under way
+        must be counted anew."""
         self._safe = 1
         """Number of the first frame that is not settled in the journal."""
         self._safe_soon = 1
@@ -166,9 +167,10 @@ class Channel:
             raise ChannelError(
                 f"life {life} of {self.peer} is fenced out: life {self.peer_life} has been here"
             )
-        self.peer_life = life
         if life > 1 and self._keeper is not None and not self._keeper.keeps_batches:
             self.session.forgiving = True
+            self._recounts = self._recounts or life > self.peer_life
+        self.peer_life = life
 
     def attach(self, wire: Wire, expected: int, acknowledged: int | None = None) -> None:
         """Go on over a new connection: the peer has every frame below `expected`, and has made
@@ -388,10 +390,17 @@ class Channel:
             self.send_watermark(-math.inf, idle=False)
 
     def _recount(self, tuples_done: int, bytes_allowed: int) -> None:
-        """Nothing of mine is under way: what the peer has not received is lost."""
+        """Under way is what I have kept: all else that the peer has not worked off is lost."""
         self._recounts = False
-        self.allowance.tuples_sent = tuples_done
-        self.allowance.bytes_sent = bytes_allowed - self._limits.credit_bytes
+        batches = [pieces for pieces in self.session.kept if len(pieces) > 1]
+        tuples = sum(map(frames.tuples_of, batches))
+        size = sum(len(payload) for _, payload in batches)
+        bytes_done = bytes_allowed - self._limits.credit_bytes
+        self.allowance = Allowance(
+            tuples_sent=tuples_done + tuples,
+            bytes_sent=bytes_done + size,
+            tuples_done=tuples_done,
+        )
 
     def _is_new(self, number: int) -> bool:
         """Whether a frame is the next one, and nobody has settled it before."""

@@ -67,6 +67,15 @@ def batch_frame(
     return (length + head + tail, payload)
 
 
+def tuples_of(batch: Pieces) -> int:
+    """How many a BATCH has, from its pieces."""
+    head = msgpack.Unpacker()
+    head.feed(batch[0][_LENGTH.size :])
+    head.read_array_header()
+    _, _, tuples = (head.unpack() for _ in range(3))
+    return int(tuples)
+
+
 def read(body: bytes | memoryview) -> list[Any]:
     """The fields of a frame. Raises `ChannelError` for anything that is not one."""
     try:

@@ -99,3 +99,40 @@ async def test_who_waits_for_its_turn_is_told_whenever_what_comes_before_it_is_w
     channel.settle(1, 3, 3)
     assert worker.told_settled == 1
     assert repeats.are_over
+
+
+class Forgetful(Kept):
+    keeps_batches = False
+
+
+class Sender(Listener):
+    def credit_came(self, channel: Channel) -> None: ...
+
+
+def test_what_is_under_way_is_counted_anew_when_the_peer_has_forgotten_what_it_had_worked_off() -> (
+    None
+):
+    """Or credit would be gone for good, each time a bit of it, until nothing moves any more."""
+    limits = Limits()
+    sender = Channel(UP, dialing=True, user=Sender(), limits=limits, keeper=Forgetful())
+
+    def state(expected: int, done: int) -> None:
+        allowed = done + 2000, 10 * done + limits.credit_bytes
+        sender.receive([frames.STATE, expected, *allowed, done, 1, 0])
+
+    def send(tuples: int) -> None:
+        sender.send_batch(tuples, 1, 0, 0.0, bytes(10 * tuples))
+        sender.record()
+        sender.flush()
+
+    sender.meet(1)
+    state(1, 0)
+    send(1000)
+    state(1, 1000)  # worked off, and not safe
+    send(500)
+    sender.meet(2)
+    state(2, 0)  # somebody else has made the first batch safe, or it is lost
+    assert sender.allowance.tuples_sent == 500
+    assert sender.allowance.bytes_sent == 5000
+    assert sender.allowance.tuples_waiting == 500
+    assert sender.allowance.tuples_left == 1500

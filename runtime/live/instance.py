@@ -115,7 +115,7 @@ class Instance:
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
         self._progress = asyncio.Event()
-        self.heir_watermark = -math.inf
+        self.heir_watermark = self.counted_from = -math.inf
         self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
         """Children that neighbours have been told of; those which have not begun are among them."""
         self.resuming = False
@@ -239,8 +239,8 @@ class Instance:
         match effect:
             case effects.SendMessage(to=to, message=message):
                 channel = self.neighbourhood.channel_to(to)
-                book, watermark = self.neighbourhood.book, self.gate.output
-                channel.send_message(message, self.core.last_event, book, watermark)
+                book, how_far = self.neighbourhood.book, max(self.gate.output, self.counted_from)
+                channel.send_message(message, self.core.last_event, book, how_far)
             case effects.ChangeView(succs=succs, preds=preds, routes=routes):
                 self._change_view(succs, preds, routes)
             case effects.BeginProcessing():
@@ -464,6 +464,8 @@ class Instance:
         self.learn(addresses)
         if isinstance(message, messages.AdoptResponse):
             self.heir_watermark = watermark  # W4
+        elif isinstance(message, messages.Start):
+            self.counted_from = watermark  # by successors, before I have said anything (W1)
         if self.turns is not None:
             self.repeats.note(self.neighbourhood.from_predecessors, channel)
         said = self._say_in_turn(channel, message)

@@ -57,7 +57,7 @@ class Memory:
         part("counts", instance.counts.memory)
         part("gate", instance.gate.state)
         part("time", watermarks.memory)
-        part("heir", lambda: instance.heir_watermark)
+        part("heir", lambda: (instance.heir_watermark, instance.counted_from))
         part("marks", instance.repeats.memory)
         part("children", lambda: tuple(instance.announced))
         if instance.promise.exact:
@@ -90,7 +90,7 @@ class Memory:
         instance.counts.remember(parts["counts"])
         instance.gate.restore(parts["gate"])
         instance.watermarks.remember(parts["time"])
-        instance.heir_watermark = parts["heir"]
+        instance.heir_watermark, instance.counted_from = parts["heir"]
         instance.repeats.remember(parts["marks"])
         instance.announced.extend(parts["children"])
         instance.pump.remember(parts["pump"], past)

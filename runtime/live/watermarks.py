@@ -11,6 +11,7 @@ W2  A newcomer begins with what its creator knew when it asked for it.
 W3  Who expects state of key groups holds back its own watermark until all is in and processed:
     there may be windows in it that are due sooner.
 W4  An heir says how far it is when it accepts; the giver gives nothing away before it is as far.
+    A newcomer is at least as far as its creator was when it began, for successors count it so (W1).
 W5  Between bringing groups to rest and announcing their new owners the giver holds its own back.
 W6  A predecessor that has left counts until what it had sent is processed.
 W7  Who has heard from nobody for long, though it could have, is idle, and so is who has only idle

@@ -329,7 +329,7 @@ class Instance:
             case messages.Start():
                 return self.announced
             case messages.AdoptResponse():
-                return progress.out
+                return progress.counted
         return -math.inf
 
     def credit_came(self, channel: Channel) -> None:

@@ -7,7 +7,8 @@ while instances come, go and take key groups over from each other:
 W1  Who learns of a new predecessor lets it begin with what its creator has said.
 W2  A newcomer begins with what its creator had heard when it announced it.
 W3  Who expects state holds back what it says until the state and all that was kept is worked off.
-W4  An heir says how far it is when it accepts; the giver freezes nothing before it is as far.
+W4  An heir says how far it is when it accepts; the giver freezes nothing before it is as far. A
+    newcomer that has said nothing yet is as far as it began: successors count it by W1.
 W5  From freezing groups to announcing their new owners the giver holds back what it says.
 W6  What an instance says follows all results that it held before.
 """
@@ -33,13 +34,13 @@ FREEZING = "freezing"
 
 class Progress:
     """`gate`: what each predecessor has said, and the least of it; a source knows its own `value`.
-    `out`: what this instance may say, `stated`: what it has said."""
+    `out`: what this instance may say, `stated`: what it has said, `floor`: where it began."""
 
     def __init__(self, me: Instance) -> None:
         self.me = me
         self.gate = Gate()
         self.preds: frozenset[InstanceId] = frozenset()
-        self.value = self.out = self.stated = -math.inf
+        self.value = self.out = self.stated = self.floor = -math.inf
         self._holds: set[Hashable] = set()
 
     # -- what predecessors say; in the order of the queue --------------------------------------
@@ -50,7 +51,7 @@ class Progress:
         self.gate = Gate(value)
         self.preds = frozenset(preds)
         self.gate.set_preds(self.preds)
-        self.value = value
+        self.value = self.floor = value
 
     def say(self, pred: InstanceId, watermark: float) -> None:
         self.gate.heard(pred, watermark)
@@ -79,13 +80,18 @@ class Progress:
 
     def picture(self) -> tuple[Any, ...]:
         """What a commit keeps. Holds are for work under way: who begins it again holds again."""
-        return copied(self.gate), self.preds, self.value, self.out, self.stated
+        return copied(self.gate), self.preds, self.value, self.out, self.stated, self.floor
 
     def restore(self, picture: tuple[Any, ...]) -> None:
-        gate, self.preds, self.value, self.out, self.stated = picture
+        gate, self.preds, self.value, self.out, self.stated, self.floor = picture
         self.gate = copied(gate)
 
     # -- what this instance says ---------------------------------------------------------------
+
+    @property
+    def counted(self) -> float:
+        """At least how far successors take it to be, whatever it has said itself."""
+        return max(self.out, self.floor)
 
     def read_up_to(self, value: float) -> None:
         """A source knows by itself."""

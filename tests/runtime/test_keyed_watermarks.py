@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import anabranch as ab
+from anabranch.protocol import effects, messages
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.ends import (
     Chunk,
@@ -21,6 +24,7 @@ from anabranch.runtime.ends import (
     Split,
 )
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.instance import Instance
 from tests.runtime.network import Kept, Network
 
@@ -253,3 +257,42 @@ async def test_nothing_is_said_while_state_is_on_its_way(tmp_path: Path) -> None
         left.gate.release("state")
         left.pump.listen(0.1)
         assert said(left) == (9.0, False)
+
+
+class Heard:
+    """A channel that keeps the watermarks of messages."""
+
+    def __init__(self) -> None:
+        self.watermarks: list[float] = []
+
+    def send_message(self, _message: Any, _cause: str, _book: Any, watermark: float) -> None:
+        self.watermarks.append(watermark)
+
+
+async def test_an_heir_that_has_said_nothing_yet_is_as_far_as_successors_count_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right, kept = Talking(Spoken()), Talking(Spoken()), Kept()
+    network = Network(counting(left.source, right.source, kept), tmp_path, journals=True)
+    await network.start()
+    left.say(25)
+    right.say(25)
+    await network.until(lambda: closed(kept, 20))
+    network.decide("count", "duplicate")
+    await network.until(lambda: [bool(i.owned()) for i in network.of("count")] == [True] * 2)
+    for life in range(2):
+        (old, new), (sink,) = network.of("count"), network.of("kept")
+        monkeypatch.setattr(new, "gate", Gate())
+        channel = Heard()
+        monkeypatch.setattr(new.neighbourhood, "channel_to", lambda _peer: channel)  # noqa: B023
+        new._perform(effects.SendMessage(old.me, messages.AdoptResponse(ok=True)))
+        assert channel.watermarks == [old.gate.output]
+        assert sink.gate._said[new.me] <= channel.watermarks[0]
+        monkeypatch.undo()
+        if life == 0:
+            network.kill(new.me)
+            await network.revive(new.me)
+    left.source.end()
+    right.source.end()
+    await network.finish()
+    assert told(kept) == expected(left.sent, right.sent)

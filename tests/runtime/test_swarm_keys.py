@@ -152,6 +152,15 @@ def test_what_is_neglected_is_found_out(neglect: Neglect, monkeypatch: pytest.Mo
     assert outcome.reason.startswith(codes)
 
 
+@pytest.mark.parametrize("seed", [334475, 360220])
+def test_a_newcomer_that_inherits_groups_before_it_has_said_anything_counts_as_its_creator(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert Trial(draw(seed)).run().verdict is Verdict.VALID
+    monkeypatch.setattr(Progress, "counted", property(lambda progress: progress.out))
+    assert Trial(draw(seed)).run().reason.startswith("W: ")
+
+
 # -- two that the order of the queue and of what is held hides in nearly all seeds ---------------
 
 

@@ -64,9 +64,13 @@ class Pump(ABC):
             await self.work()
         except asyncio.CancelledError:
             raise
-        except BaseException as error:
+        except Exception as error:
             # At once: before the end of this task is seen, what is half done would be recorded.
-            self.instance.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+            self.instance.fail(error)
+        except BaseException:  # the end of the process
+            if self.instance.turns is not None:
+                self.instance.turns.stop()
+            raise
 
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
         """Duty 6: read no more."""

@@ -30,8 +30,13 @@ ENDINGS: dict[str, Callable[[], Any]] = {
     "ended with exit code 0": lambda: os._exit(0),
     "was killed by SIGSEGV": lambda: os.kill(os.getpid(), signal.SIGSEGV),
     "was killed by SIGABRT": os.abort,
+    "ended with exit code 1": lambda: interrupt(),
 }
 SEGFAULT = "was killed by SIGSEGV"
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def deadly(n: int, how: str = SEGFAULT) -> int:

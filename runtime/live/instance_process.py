@@ -53,12 +53,24 @@ def run_instance(
 
 
 def _run(main: Any) -> int:
+    loop_factory = None
     try:
         import uvloop
+
+        loop_factory = uvloop.new_event_loop
     except ImportError:  # no wheel for this system: slower, otherwise the same
-        return int(asyncio.run(main))
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return int(runner.run(main))
+        pass
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        try:
+            return int(runner.run(main))
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt, out of a function of the user's. To close the loop would be to wait for
+            # tasks that go on half, or never.
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
 
 
 def _leave_sigterm_alone() -> None:

@@ -9,6 +9,7 @@ instance could not go on in its next life.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Protocol, TypeVar
 from weakref import WeakSet
 
@@ -35,6 +36,7 @@ def keep_files_from_children() -> None:
 
 
 def close_copies() -> None:
-    """In a forked process."""
+    """In a forked process. One that cannot be closed, as it has been already, keeps no other."""
     for file in list(_ours):
-        file.close()
+        with suppress(OSError):
+            file.close()

@@ -61,10 +61,12 @@ def helper() -> Iterator[None]:
     ready, done = os.pipe()
     pid = os.fork()
     if pid == 0:
-        forks.close_copies()
-        os.write(done, b"1")
-        time.sleep(TIMEOUT_S)
-        os._exit(0)
+        try:
+            forks.close_copies()
+            os.write(done, b"1")
+            time.sleep(TIMEOUT_S)
+        finally:
+            os._exit(0)  # never go on as another pytest
     os.read(ready, 1)
     try:
         yield

@@ -22,7 +22,7 @@ from anabranch.runtime.simulation.keyed_state import Chunk, GroupState, Kept
 from anabranch.runtime.simulation.leaving import Leaving
 from anabranch.runtime.simulation.models import BASE, expand
 from anabranch.runtime.simulation.progress import FREEZING
-from anabranch.runtime.simulation.work import Batch, Committing, QueueWork, Work
+from anabranch.runtime.simulation.work import Batch, Committing, QueueWork
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
@@ -379,8 +379,8 @@ class KeyedWork(QueueWork):
         came_from = {sender: set(groups) for sender, groups in self._coming_from.items()}
         return {**picture, "states": states, "kept": kept, "coming": coming, "from": came_from}
 
-    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
-        super().restore(picture, earlier)
+    def restore(self, picture: dict[str, Any]) -> None:
+        super().restore(picture)
         self.states = {g: GroupState.of(p) for g, p in picture["states"].items()}
         accepted = self.me.neighbours.accepted
         for group, many in picture["kept"].items():

@@ -28,6 +28,7 @@ def next_life(old: Instance) -> Instance:
     assert new.journal is not None
     if record is not None:
         _restore(new, old, record)
+    new.work.claim_again(old.work)
     new.journal.last = new.journal.picture()
     return new
 
@@ -51,7 +52,7 @@ def _restore(new: Instance, old: Instance, record: Record) -> None:
     for earlier, picture in record.channels:
         closed = any(earlier is past for past in old.neighbours.past)
         _restore_channel(new, earlier, picture, open_=not closed)
-    new.work.restore(record.work, old.work)
+    new.work.restore(record.work)
     new.outbox.restore(record.outbox)
     if new.progress is not None and record.progress is not None:
         new.progress.restore(record.progress)

@@ -70,8 +70,12 @@ class Work(ABC):
         """What a commit keeps; not to be changed afterwards."""
         return {name: getattr(self, name) for name in COUNTS}
 
-    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
-        """Go on where `earlier`, of the last life, has committed."""
+    def claim_again(self, earlier: Work) -> None:  # noqa: B027 - only sources have a board
+        """Of a board, what the last life had claimed: that remembers it, even if the journal has
+        nothing yet. How far it was read the journal says."""
+
+    def restore(self, picture: dict[str, Any]) -> None:
+        """Go on where the last life has committed."""
         for name in COUNTS:
             setattr(self, name, picture[name])
 
@@ -171,8 +175,8 @@ class QueueWork(Work):
     def picture(self) -> dict[str, Any]:
         return {**super().picture(), "carry": self._carry, "marks": tuple(self.marks)}
 
-    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
-        super().restore(picture, earlier)
+    def restore(self, picture: dict[str, Any]) -> None:
+        super().restore(picture)
         self._carry = picture["carry"]
         self.marks.extend(picture["marks"])
         self.await_repeats()
@@ -431,8 +435,6 @@ class SourceWork(Work):
         """What this life had of the board and did not commit."""
         return [*self._read, *self._again]
 
-    def restore(self, picture: dict[str, Any], earlier: Work) -> None:
-        """The board remembers what was claimed, the journal how far that was read."""
-        super().restore(picture, earlier)
+    def claim_again(self, earlier: Work) -> None:
         assert isinstance(earlier, SourceWork)
         self._again = deque(earlier.claimed())

@@ -19,6 +19,7 @@ from anabranch.runtime.simulation.scene import Scene, draw
 from anabranch.runtime.simulation.story import told
 from anabranch.runtime.simulation.swarm import first_found
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
+from anabranch.runtime.simulation.work import SourceWork
 
 SEEDS = 120
 LAPSE_SEEDS = 80
@@ -53,6 +54,15 @@ def test_worlds_in_which_processes_die_are_valid_and_most_prove_something() -> N
     assert sum(o.deaths for o in outcomes) > 5 * SEEDS
     assert sum(o.joins for o in outcomes) > SEEDS
     assert sum(o.moves for o in outcomes) > SEEDS / 2
+
+
+def test_what_a_source_had_claimed_before_its_first_commit_is_read_by_its_next_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = draw(485251)
+    assert Trial(scene).run().verdict is Verdict.VALID
+    monkeypatch.setattr(SourceWork, "claim_again", lambda _work, _earlier: None)
+    assert Trial(scene).run().reason.startswith("S1: ")
 
 
 def test_a_large_world_in_which_processes_die_is_valid() -> None:

@@ -65,6 +65,10 @@ def test_what_a_source_had_claimed_before_its_first_commit_is_read_by_its_next_l
     assert Trial(scene).run().reason.startswith("S1: ")
 
 
+def test_a_giver_may_end_while_its_state_waits_for_word_from_others_at_its_heir() -> None:
+    assert Trial(draw(551951)).run().verdict is Verdict.VALID
+
+
 def test_a_large_world_in_which_processes_die_is_valid() -> None:
     outcome = Trial(draw(3, "large", "all")).run()
     assert (outcome.verdict, outcome.reason) == (Verdict.VALID, "")

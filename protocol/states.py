@@ -206,17 +206,25 @@ def routes_of(state: State) -> Routes:
 
 
 def waiting_for(state: State) -> Ids:
-    """Whose answer, or state of key groups, an instance in this state needs before it can end."""
+    """Whose answer, or state of key groups, an instance in this state needs before it can end.
+    State that has come, and only waits for word from others (M8), needs no more of its sender."""
     match state:
-        case Active(own=Joining(awaiting=a) | Transferring(awaiting=a), expects=e):
-            return a | e
-        case Active(own=Migrating(child=c), expects=e):
-            return e | {c}
-        case Active(expects=e):
-            return e
+        case Active(own=own, expects=expects, arrived=arrived):
+            return _answering(own) | (expects - {sender for sender, _ in arrived})
         case ClosingIn(awaiting=a) | ClosingOut(awaiting=a):
             return a
         case Finished(succs=s):
             return s
+        case _:
+            return NONE
+
+
+def _answering(own: Own | None) -> Ids:
+    """Whose answer an operation under way needs."""
+    match own:
+        case Joining(awaiting=a) | Transferring(awaiting=a):
+            return a
+        case Migrating(child=c):
+            return frozenset({c})
         case _:
             return NONE

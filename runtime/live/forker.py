@@ -217,10 +217,8 @@ class Forker:
         self._alive[process.key] = process
         self._open = {p for p in self._open if not p.is_closed} | {process}
         try:
-            if (
-                not self._link.loaded.done()
-            ):  # another one has come meanwhile, and hears nothing yet
-                raise _Orphaned(PARENT_ENDED)
+            if not self._link.loaded.done():
+                raise _Orphaned(PARENT_ENDED)  # by another one, which hears nothing yet
             self._link.send_with(msg.Fork(key=process.key), [theirs.fileno(), stderr])
         except (OSError, _Orphaned):
             self._forget(process.key)

@@ -204,11 +204,8 @@ class Instance:
         self.world.exited(self)
 
     def is_related(self, peer: InstanceId) -> bool:
-        """Whether the core still has business with a peer; not with one whose state has come, even
-        if that waits for word from others (M8)."""
-        arrived = {sender for sender, _ in getattr(self.core.state, "arrived", ())}
-        awaited = waiting_for(self.core.state) - arrived
-        return peer in self.succs or peer in self.preds or peer in awaited
+        """Whether the core still has business with a peer."""
+        return peer in self.succs or peer in self.preds or peer in waiting_for(self.core.state)
 
     @property
     def stopped_until_s(self) -> float:

@@ -244,6 +244,13 @@ class Network:
         if me in self.instances:  # and not discarded meanwhile
             await self._begin(me, life=self.instances[me].context.life + 1)
 
+    async def die_and_go_on(self, many: list[InstanceId]) -> None:
+        """All of them die before the first one is revived."""
+        for me in many:
+            self.kill(me)
+        for me in many:
+            await self.revive(me)
+
     def mortals(self, operator: str | None = None) -> list[InstanceId]:
         """Those which run, and could die."""
         return [

@@ -102,10 +102,7 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
     assert heir.turns is not None
     await heir.turns.committed()
     mortals = network.mortals()
-    for me in mortals:
-        network.kill(me)
-    for me in mortals:
-        await network.revive(me)
+    await network.die_and_go_on(mortals)
     sink.is_open.set()
     await network.finish()
     assert {n for _, n in sink.tuples} == set(range(N))
@@ -131,10 +128,7 @@ async def test_results_on_their_way_when_their_key_groups_move_are_not_lost(
     for _ in range(20):  # as far as it gets
         await asyncio.sleep(0.01)
     mortals = [me for me in network.mortals() if me.operator in ("last", "out")]
-    for me in mortals:
-        network.kill(me)
-    for me in mortals:
-        await network.revive(me)
+    await network.die_and_go_on(mortals)
     sink.is_open.set()
     await network.finish()
     assert {n for _, n in sink.tuples} == set(range(N))

@@ -38,10 +38,7 @@ async def test_results_on_their_way_when_their_maker_leaves_outlive_it_and_its_s
         await leaver.turns.committed()
         await asyncio.sleep(0.01)
     mortals = [me for me in network.mortals() if me.operator in ("same", "out")]
-    for me in mortals:
-        network.kill(me)
-    for me in mortals:
-        await network.revive(me)
+    await network.die_and_go_on(mortals)
     sink.is_open.set()
     await network.finish()
     assert set(sink.tuples) == set(range(N))

@@ -290,6 +290,8 @@ async def test_an_heir_that_has_said_nothing_yet_is_as_far_as_successors_count_i
         assert sink.gate._said[new.me] <= channel.watermarks[0]
         monkeypatch.undo()
         if life == 0:
+            assert new.turns is not None
+            await new.turns.committed()  # else it would not have begun, once more
             network.kill(new.me)
             await network.revive(new.me)
     left.source.end()

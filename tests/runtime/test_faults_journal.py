@@ -363,6 +363,20 @@ async def test_a_journal_of_somebody_else_is_not_taken(
         await network.revive(double)
 
 
+def test_a_journal_is_written_by_one_life_at_a_time(tmp_path: Path) -> None:
+    """Another process has to be dead, however it ended, before it can be gone on from."""
+    path = tmp_path / "a.journal"
+    first = Journal(path)
+    first.append(RECORDS[0])
+    with pytest.raises(JournalError, match=r"a\.journal is written by another process"):
+        Journal(path)
+    first.append(RECORDS[1])
+    assert read(path) == RECORDS[:2]
+    assert [number for number, _ in segments(path)] == [1]
+    first.close()
+    Journal(path).close()
+
+
 async def test_a_journal_that_is_removed_while_it_is_written_fails_its_instance(
     tmp_path: Path,
 ) -> None:

@@ -212,6 +212,22 @@ async def test_an_earlier_life_is_fenced_out_and_the_present_one_not_touched(
     await forget(pair, present)
 
 
+@pytest.mark.parametrize("at", [2, 4, 9, -1])
+async def test_half_a_frame_is_nothing_and_the_whole_one_counts_once(pair: Pair, at: int) -> None:
+    """Its sender dies, or the connection does, in the middle of it."""
+    whole = b"".join(FIN)
+    first = await member(pair)
+    first.say(whole[:at])
+    await eventually(lambda: any(c._reader.waiting for c in pair.down._connections))
+    await first.close()
+    again = await member(pair, number=2)
+    again.say(whole, whole)
+    await pair.down_user.until(lambda: pair.down_user.messages == [messages.Fin()])
+    assert pair.down.channel_to(OTHER).session.expected == 2
+    assert pair.down.refused == 0
+    await forget(pair, again)
+
+
 @pytest.mark.parametrize("begin", ["nothing", "a length", "half a hello", "no resume"])
 async def test_who_falls_silent_in_the_handshake_is_cut_off(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, begin: str

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
+
+import pytest
 
 import anabranch as ab
+from anabranch.runtime.live import listening
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.listening import SUSPECT_S, TICK_S, Listening
 from anabranch.runtime.live.messages import Suspect
 from anabranch.runtime.status import id_from_wire
 from tests.runtime.network import Kept, Network
+from tests.runtime.processes import eventually
 from tests.runtime.test_keyed_watermarks import Spoken
 
 
@@ -65,3 +70,18 @@ async def test_a_word_in_between_ends_the_doubt(tmp_path: Path) -> None:
     assert suspects(network, reader, [TICK_S]) == []
     source.end()
     await network.finish()
+
+
+async def test_who_was_kept_from_listening_blames_nobody_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long call of a function keeps the loop from hearing anything."""
+    monkeypatch.setattr(listening, "TICK_S", 0.01)
+    counted: list[float] = []
+    monkeypatch.setattr(Listening, "tick", lambda _, seconds: counted.append(seconds))
+    task = asyncio.create_task(Listening(cast(Instance, None)).run())
+    await asyncio.sleep(0)
+    _ = [sum(range(10**6)) for _ in range(20)]  # in which the loop hears nothing
+    await eventually(lambda: len(counted) >= 3)
+    task.cancel()
+    assert max(counted) <= 0.01

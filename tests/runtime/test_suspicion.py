@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -13,13 +14,14 @@ from anabranch.runtime.graph import PipelineError
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live import suspicion
 from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.roster import Phase
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Event
 from anabranch.runtime.status import id_to_wire
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, Fake, three_operators
-from tests.runtime.processes import LINUX
+from tests.runtime.processes import LINUX, eventually
 
 pytestmark = [
     pytest.mark.usefixtures("usual_behaviour"),
@@ -174,6 +176,35 @@ def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:
     assert agent.roster.heard_s == 10.0
     watching._forgive(3.0)
     assert agent.roster.heard_s == 13.0
+
+
+async def test_an_agent_that_was_stopped_itself_does_not_count_that_time() -> None:
+    """As when all of a run is stopped for half a minute and the agent is the first to go on: the
+    others are still seen stopped, and were silent for long."""
+
+    class Someone:
+        phase = Phase.GONE
+        heard_s = 0.0
+
+    class Roster:
+        def living(self) -> list[Someone]:
+            return [someone]
+
+    class Forker:
+        parent_pid = os.getpid()
+
+    class Agent:
+        roster, forker = Roster(), Forker()
+
+    someone = Someone()
+    watching = asyncio.create_task(suspicion.Suspicion(Agent()).watch())  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    began_s = time.monotonic()
+    while time.monotonic() < began_s + 1.0:
+        pass  # and so is the loop
+    await eventually(lambda: someone.heard_s > 0)
+    watching.cancel()
+    assert someone.heard_s > 0.9
 
 
 def test_a_process_is_seen_as_what_it_is() -> None:

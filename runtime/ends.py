@@ -327,7 +327,11 @@ class Sink(ABC):
         return False
 
     def prepare(self) -> None:  # noqa: B027 - optional
-        """Called once before the run, by the agent: empty or make the target, or raise."""
+        """Called once before the run, by the agent: make the target, or raise. Takes nothing away,
+        since another end may yet refuse the run."""
+
+    def empty(self) -> None:  # noqa: B027 - optional
+        """Called then, when nothing refuses the run any more: take away what is at the target."""
 
     def prepare_to_resume(self) -> None:  # noqa: B027 - optional
         """Called instead, when a run is resumed of which all processes are gone: raise an

@@ -279,9 +279,10 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
     way, origin = choose_way(pipeline, options.preload)
     state = open_state(pipeline, options)
     try:
-        _prepare_ends(pipeline, resumed=state is not None and state.resumed is not None)
-        if state is not None and state.resumed is None:
-            state.clear()  # of what is given up, now that nothing refuses to begin
+        resumed = state is not None and state.resumed is not None
+        _prepare_ends(pipeline, resumed=resumed)
+        if not resumed:
+            _give_up_what_was(pipeline, state)
         parent = fork_parent(pipeline, entry) if way == "fork" else None
     except BaseException:
         if state is not None:
@@ -304,6 +305,16 @@ def _prepare_ends(pipeline: Pipeline, *, resumed: bool) -> None:
             )
         else:
             end.prepare_to_resume()
+
+
+def _give_up_what_was(pipeline: Pipeline, state: StateDir | None) -> None:
+    """The last run and its results, now that nothing refuses to begin. In this order, or a run
+    whose results are gone could seem to be one that can go on."""
+    if state is not None:
+        state.clear()
+    for operator in pipeline.operators.values():
+        if operator.sink is not None:
+            operator.sink.empty()
 
 
 async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:

@@ -28,7 +28,7 @@ class JsonLines(Sink):
     durable: bool = False
 
     def prepare(self) -> None:
-        """Make the file and empty it unless `append`; raises errors that name it."""
+        """Make the file; raises errors that name it if it cannot be written."""
         if self.path.is_dir():
             raise IsADirectoryError(f"cannot write to {str(self.path)!r}: it is a folder")
         if not self.path.absolute().parent.is_dir():
@@ -40,8 +40,15 @@ class JsonLines(Sink):
                 f"cannot write to {str(self.path)!r}: it is a named pipe; "
                 "write to ab.stdout(format='jsonl') and redirect that"
             )
+        self._open(0)
+
+    def empty(self) -> None:
+        if not self.append:
+            self._open(os.O_TRUNC)
+
+    def _open(self, flag: int) -> None:
         try:
-            os.close(os.open(self.path, _APPEND | (0 if self.append else os.O_TRUNC), 0o666))
+            os.close(os.open(self.path, _APPEND | flag, 0o666))
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot write results: {error.strerror}", str(self.path)

@@ -70,6 +70,7 @@ async def test_the_file_is_emptied_before_the_run_unless_appended_to(tmp_path: P
     for run, (append, expected) in enumerate(((False, "2\n"), (False, "2\n"), (True, "2\n2\n"))):
         sink = jsonl(tmp_path / "out.jsonl", append=append)
         sink.prepare()
+        sink.empty()
         (tmp_path / str(run)).mkdir()
         writer = sink.open(at(tmp_path / str(run)))
         await writer.write([2])

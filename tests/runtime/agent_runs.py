@@ -16,9 +16,9 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
-from tests.runtime.processes import still_alive_after
+from tests.runtime.processes import PATIENCE_S, still_alive_after
 
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 
 
 def start(pipeline: Pipeline, **options: Any) -> Run:
@@ -36,7 +36,7 @@ def finish(run: Run) -> Report:
 def failure_of(run: Run) -> RunFailed:
     with pytest.raises(RunFailed) as failed:
         run.wait(TIMEOUT_S)
-    assert still_alive_after(run.snapshot().pids, 1) == []
+    assert still_alive_after(run.snapshot().pids) == []
     return failed.value
 
 

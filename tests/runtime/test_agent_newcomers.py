@@ -85,7 +85,7 @@ def test_fewer_than_asked_for_come_with_a_reason() -> None:
 def test_a_newcomer_that_is_not_ready_in_time_is_given_up_and_nobody_waits_for_it() -> None:
     def late(me: Fake) -> None:
         if me.id.number == 1:
-            pause(60)
+            pause(600)
 
     fake.BEFORE_READY["work"] = late
     fake.BEHAVIOUR["work"] = asks(2)
@@ -128,7 +128,7 @@ def test_children_that_were_not_wanted_after_all_are_ended_and_never_count() -> 
 def test_children_whose_creator_has_ended_do_not_keep_the_run_going() -> None:
     def ask(me: Fake) -> None:
         if me.assign.genesis is None:
-            pause(60)
+            pause(600)
         me.status()
         me.say(msg.Spawn(request=1, n=1))
         me.expect(msg.Spawned)

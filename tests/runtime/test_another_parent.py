@@ -33,6 +33,7 @@ from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, pids_with_heir, start, until
 from tests.runtime.processes import (
     LINUX,
+    PATIENCE_S,
     ROOT,
     alive,
     eventually,
@@ -121,7 +122,7 @@ class Made:
 
 
 @asynccontextmanager
-async def made(module: ModuleType, load_timeout_s: float = 20) -> AsyncIterator[Made]:
+async def made(module: ModuleType, load_timeout_s: float = PATIENCE_S) -> AsyncIterator[Made]:
     one = Made(module)
     try:
         await one.forker.start(load_timeout_s)
@@ -211,7 +212,7 @@ async def test_a_file_that_cannot_be_read_any_more_is_the_end(module: ModuleType
 
 async def test_a_file_that_takes_too_long_is_the_end(module: ModuleType) -> None:
     async with made(module, load_timeout_s=1.0) as one:
-        one.rewrite("import time\ntime.sleep(60)\n")
+        one.rewrite("import time\ntime.sleep(600)\n")
         await one.lose_both()
         with pytest.raises(ForkError, match="within 1 s"):
             await one.forker.fork()
@@ -222,7 +223,7 @@ async def test_a_file_that_takes_too_long_is_the_end(module: ModuleType) -> None
 
 async def test_a_parent_that_is_killed_while_it_reads_is_the_end(module: ModuleType) -> None:
     async with made(module) as one:
-        one.rewrite("import time\ntime.sleep(60)\n")
+        one.rewrite("import time\ntime.sleep(600)\n")
         await one.lose_both()
         await eventually(lambda: one.begun)
         os.kill(one.begun[0], signal.SIGKILL)
@@ -234,12 +235,10 @@ async def test_a_parent_that_is_killed_while_it_reads_is_the_end(module: ModuleT
 
 async def test_it_can_be_stopped_while_another_parent_reads(module: ModuleType) -> None:
     async with made(module) as one:
-        one.rewrite("import time\ntime.sleep(60)\n")
+        one.rewrite("import time\ntime.sleep(600)\n")
         await one.lose_both()
         await eventually(lambda: one.begun)
-        began = time.monotonic()
-        await one.forker.stop()
-        assert time.monotonic() - began < 3
+        await asyncio.wait_for(one.forker.stop(), PATIENCE_S)
         assert one.lost == []
 
 
@@ -270,7 +269,7 @@ async def test_heirs_are_kept_though_the_parent_was_lost_before_they_were_wanted
             one.forker._lose()
 
     link._on_message = note_and_lose
-    await one.forker.start(20)
+    await one.forker.start(PATIENCE_S)
     one.forker.keep_heir()
     await one.forker.fork()
     await eventually(lambda: one.forker.heir_pid is not None)
@@ -308,11 +307,11 @@ async def test_it_can_be_stopped_the_moment_an_heir_takes_over_that_ends_too(
 
     def end_and_stop() -> None:
         os.kill(one.forker.parent_pid, signal.SIGKILL)
-        assert still_alive_after([one.forker.parent_pid], 5) == []
+        assert still_alive_after([one.forker.parent_pid]) == []
         stopping.append(asyncio.create_task(one.forker.stop()))
 
     one.forker._on_taken_over = end_and_stop
-    await one.forker.start(20)
+    await one.forker.start(PATIENCE_S)
     one.forker.keep_heir()
     await eventually(lambda: one.forker.heir_pid is not None)
     os.kill(one.forker.parent_pid, signal.SIGKILL)
@@ -340,7 +339,7 @@ def test_a_run_goes_on_after_parent_and_heir_were_killed(module: ModuleType) -> 
     run.end_input()
     report = finish(run)
     assert report.ok
-    assert still_alive_after(seen, 1) == []
+    assert still_alive_after(seen) == []
 
 
 def test_a_run_without_heirs_goes_on_after_its_parent_was_killed(
@@ -352,7 +351,7 @@ def test_a_run_without_heirs_goes_on_after_its_parent_was_killed(
     until(lambda: lives(run) == [2, 2, 2])
     run.end_input()
     assert finish(run).ok
-    assert still_alive_after(seen, 1) == []
+    assert still_alive_after(seen) == []
 
 
 def test_instances_may_wait_for_the_file_longer_than_for_a_process(module: ModuleType) -> None:
@@ -382,7 +381,7 @@ if __name__ == "__main__":
     os.kill(parent, signal.SIGSTOP)
     os.kill(heir, signal.SIGKILL)
     os.kill(parent, signal.SIGKILL)
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     try:
         while {m.life for o in run.snapshot().operators for m in o.members} != {2}:
             assert time.monotonic() < deadline
@@ -409,8 +408,8 @@ def test_a_program_is_run_again_only_if_that_is_its_way(
     with program(tmp_path, PROGRAM % way) as (popen, pids):
         assert popen.stdout is not None
         assert json.loads(popen.stdout.readline()) == told
-        assert popen.wait(20) == 0
-        assert still_alive_after(pids, 1) == []
+        assert popen.wait(PATIENCE_S) == 0
+        assert still_alive_after(pids) == []
         assert (tmp_path / "times").read_text() == times * "again"
 
 
@@ -458,7 +457,7 @@ def test_the_command_gives_every_result_once_whoever_is_killed(tmp_path: Path) -
                 for child in children(parent):
                     os.kill(child, signal.SIGKILL)
                 os.kill(parent, signal.SIGKILL)
-        told, _ = popen.communicate(timeout=60)
+        told, _ = popen.communicate(timeout=PATIENCE_S)
     assert popen.returncode == 0, told
     assert "balanced: every tuple is accounted for" in told
     came: dict[int, list[int]] = {}

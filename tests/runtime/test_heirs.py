@@ -22,6 +22,7 @@ from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, start, 
 from tests.runtime.fake_instance import Endless, three_operators
 from tests.runtime.processes import (
     LINUX,
+    PATIENCE_S,
     alive,
     eventually,
     kill_parent_and_heir,
@@ -75,7 +76,7 @@ class Made:
 async def made() -> AsyncIterator[Made]:
     one = Made()
     try:
-        await one.forker.start(10)
+        await one.forker.start(PATIENCE_S)
         one.forker.keep_heir()
         yield one
     finally:
@@ -85,7 +86,7 @@ async def made() -> AsyncIterator[Made]:
 
 
 async def exit_code(process: Process) -> int:
-    return await asyncio.wait_for(asyncio.shield(process.exited), 10)
+    return await asyncio.wait_for(asyncio.shield(process.exited), PATIENCE_S)
 
 
 async def test_an_heir_takes_over_and_makes_the_next_one() -> None:
@@ -126,7 +127,7 @@ async def test_forks_that_the_parent_has_not_answered_are_made_by_its_heir() -> 
         asked = [asyncio.create_task(one.forker.fork()) for _ in range(3)]
         await asyncio.sleep(0)
         os.kill(one.forker.parent_pid, signal.SIGKILL)
-        processes = await asyncio.wait_for(asyncio.gather(*asked), 10)
+        processes = await asyncio.wait_for(asyncio.gather(*asked), PATIENCE_S)
         assert all(alive(p.pid) and not p.bereft for p in processes)
 
 
@@ -205,7 +206,7 @@ def test_a_run_goes_on_after_its_parent_was_killed_again_and_again() -> None:
     run.end_input()
     report = finish(run)
     assert report.ok
-    assert still_alive_after(seen, 1) == []
+    assert still_alive_after(seen) == []
     died = {e.detail for e in report.events if e.kind == "died"}
     assert died == {"ended with the process that it was forked from"}
 
@@ -220,7 +221,7 @@ def test_a_run_fails_with_parent_and_heir_if_nothing_has_its_pipeline_any_more()
 SURVIVING = """
 def tell_later(run):
     before = run.snapshot().pids
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 60
     while run.snapshot().idle < 2 or len(run.snapshot().pids) < 7:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -249,7 +250,7 @@ def test_the_heir_tidies_up_if_the_agent_is_killed_after_it_has_taken_over(
         assert folder.is_dir()
         assert "ab:parent" in map(name_of, pids)
         popen.kill()
-        assert still_alive_after(pids, 5) == []
+        assert still_alive_after(pids) == []
         assert not folder.exists()
 
 

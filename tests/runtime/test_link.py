@@ -22,6 +22,7 @@ from anabranch.runtime.live.link import (
 )
 from anabranch.runtime.live.messages import Claim, EventNote, FromProcess, Ready
 from anabranch.runtime.status import FinalCount, Status, id_from_wire, id_to_wire, operator_of
+from tests.runtime.processes import PATIENCE_S
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -79,7 +80,7 @@ async def test_everything_sent_before_the_end_is_handed_over_before_closed(pair:
     send_blocking(theirs, Claim())
     send_blocking(theirs, Ready(address="b"))
     theirs.close()
-    await asyncio.wait_for(link.closed, 10)
+    await asyncio.wait_for(link.closed, PATIENCE_S)
     assert heard == bodies(Claim(), Ready(address="b"))
     assert link.error is None
 
@@ -97,8 +98,8 @@ async def test_last_words_are_heard_by_an_end_that_speaks_before_it_reads_them(p
         agent.send(Claim())
     process.send(Ready(address="later"))
     transport.resume_reading()
-    await asyncio.wait_for(agent.closed, 10)
-    await asyncio.wait_for(finishing, 10)
+    await asyncio.wait_for(agent.closed, PATIENCE_S)
+    await asyncio.wait_for(finishing, PATIENCE_S)
     assert heard == bodies(Ready(address="last"))
 
 
@@ -109,8 +110,8 @@ async def test_finishing_does_not_depend_on_copies_of_the_socket(
     with pair[0].dup():  # as in a process which the user's program has forked
         agent = await Link.attach(pair[0], lambda _: None)
         process = await Link.attach(pair[1], lambda _: None)
-        await asyncio.wait_for(process.finish(), 10)
-        await asyncio.wait_for(agent.closed, 10)
+        await asyncio.wait_for(process.finish(), PATIENCE_S)
+        await asyncio.wait_for(agent.closed, PATIENCE_S)
 
 
 async def test_finishing_does_not_wait_wait_for_ever_for_an_end_that_hangs(
@@ -118,8 +119,8 @@ async def test_finishing_does_not_wait_wait_for_ever_for_an_end_that_hangs(
 ) -> None:
     monkeypatch.setattr("anabranch.runtime.live.link.FAREWELL_S", 0.01)
     link = await Link.attach(pair[0], lambda _: None)
-    await asyncio.wait_for(link.finish(), 10)
-    await asyncio.wait_for(link.closed, 10)
+    await asyncio.wait_for(link.finish(), PATIENCE_S)
+    await asyncio.wait_for(link.closed, PATIENCE_S)
 
 
 async def test_a_receiver_that_raises_closes_the_link_and_keeps_the_reason(pair: Pair) -> None:
@@ -130,7 +131,7 @@ async def test_a_receiver_that_raises_closes_the_link_and_keeps_the_reason(pair:
 
     link = await Link.attach(ours, refuse)
     send_blocking(theirs, Claim())
-    await asyncio.wait_for(link.closed, 10)
+    await asyncio.wait_for(link.closed, PATIENCE_S)
     assert str(link.error) == "nonsense"
     assert receive_blocking(theirs) is None
 
@@ -141,7 +142,7 @@ async def test_a_process_that_does_not_read_is_given_up_before_memory_fills(pair
     megabyte = {"kind": "split", "split": {"x": b"x" * 2**20}, "ended": False}
     for _ in range(UNSENT_BYTES_MAX // 2**20 + 2):
         link.send(megabyte)
-    await asyncio.wait_for(link.closed, 10)
+    await asyncio.wait_for(link.closed, PATIENCE_S)
     assert isinstance(link.error, LinkError)
     link.send(megabyte)
 
@@ -153,10 +154,10 @@ async def test_drained_returns_once_the_system_has_taken_everything(pair: Pair) 
     link.send(message)
     drained = asyncio.create_task(link.drained())
     got = await asyncio.to_thread(receive_blocking, theirs)
-    await asyncio.wait_for(drained, 10)
+    await asyncio.wait_for(drained, PATIENCE_S)
     assert got == encode(message)[4:]
     link.close()
-    await asyncio.wait_for(link.closed, 10)
+    await asyncio.wait_for(link.closed, PATIENCE_S)
 
 
 def test_every_message_of_a_process_is_known_by_its_kind() -> None:

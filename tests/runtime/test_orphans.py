@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.processes import LINUX, alive, kill_parent_and_heir, program, still_alive_after
+from tests.runtime.processes import (
+    LINUX,
+    PATIENCE_S,
+    alive,
+    kill_parent_and_heir,
+    program,
+    still_alive_after,
+)
 
 ENDLESS = """
     pipeline = fake.three_operators(fake.Endless(), min_instances=2, max_instances=4)
@@ -47,7 +53,7 @@ def test_nothing_stays_when_the_agent_is_killed(tmp_path: Path, way: str) -> Non
     with program(tmp_path, endless(way=way)) as (popen, pids):
         assert len(pids) >= 7
         popen.kill()
-        assert still_alive_after(pids, 5) == []
+        assert still_alive_after(pids) == []
 
 
 @pytest.mark.parametrize("way", ["fork", "import"])
@@ -57,7 +63,7 @@ def test_the_lifeline_alone_ends_everything_even_in_the_middle_of_user_code(
     text = endless(way=way, behaviour="work_without_end", death_signal=False)
     with program(tmp_path, text) as (popen, pids):
         popen.kill()
-        assert still_alive_after(pids, 5) == []
+        assert still_alive_after(pids) == []
 
 
 @pytest.mark.skipif(not LINUX, reason="needs the death signal of Linux")
@@ -66,7 +72,7 @@ def test_an_instance_that_was_stopped_ends_with_its_agent(tmp_path: Path) -> Non
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         popen.kill()
-        assert still_alive_after(pids, 5) == []
+        assert still_alive_after(pids) == []
 
 
 WITH_A_HELPER = """
@@ -76,7 +82,7 @@ WITH_A_HELPER = """
         # As a pool of multiprocessing does, or a program that is left running.
         helper = os.fork()
         if helper == 0:
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         (instance.run_dir / "half").write_text(str(helper))
         (instance.run_dir / "half").rename(instance.run_dir / "helper")  # never seen half written
@@ -99,7 +105,7 @@ WITH_A_HELPER = """
 @pytest.mark.skipif(not LINUX, reason="needs adoption as Linux has it")
 def test_what_user_functions_have_started_ends_with_the_run(tmp_path: Path) -> None:
     with program(tmp_path, WITH_A_HELPER) as (popen, pids):
-        output, errors = popen.communicate("\n", timeout=15)
+        output, errors = popen.communicate("\n", timeout=PATIENCE_S)
         assert (output.split()[-1], errors) == ("completed", "")
         assert not any(alive(pid) for pid in pids)
 
@@ -108,7 +114,7 @@ def test_what_user_functions_have_started_ends_with_the_run(tmp_path: Path) -> N
 def test_what_user_functions_have_started_ends_when_the_agent_is_killed(tmp_path: Path) -> None:
     with program(tmp_path, WITH_A_HELPER) as (popen, pids):
         popen.kill()
-        assert still_alive_after(pids, 5) == []
+        assert still_alive_after(pids) == []
 
 
 def test_the_folder_of_a_run_is_removed_even_if_the_agent_is_killed(tmp_path: Path) -> None:
@@ -117,7 +123,7 @@ def test_the_folder_of_a_run_is_removed_even_if_the_agent_is_killed(tmp_path: Pa
         folder = Path(popen.stdout.readline().strip())
         assert folder.is_dir()
         popen.kill()
-        assert still_alive_after(pids, 5) == []
+        assert still_alive_after(pids) == []
         assert not folder.exists()
 
 
@@ -125,29 +131,29 @@ def test_nothing_stays_when_the_preloaded_parent_is_killed_and_its_heir(tmp_path
     """And no other may follow, which would run the program a second time."""
     with program(tmp_path, endless(way="fork")) as (popen, pids):
         kill_parent_and_heir(pids)
-        _, errors = popen.communicate(timeout=15)
+        _, errors = popen.communicate(timeout=PATIENCE_S)
         assert "the process that all others are forked from is gone" in errors
         assert popen.returncode == 1
-        assert still_alive_after(pids, 1) == []
+        assert still_alive_after(pids) == []
 
 
 def test_a_parent_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) -> None:
     with program(tmp_path, endless(then="run.stop()")) as (popen, pids):
         os.kill(pids[0], signal.SIGSTOP)
-        popen.communicate(timeout=20)
-        assert still_alive_after(pids, 1) == []
+        popen.communicate(timeout=PATIENCE_S)
+        assert still_alive_after(pids) == []
 
 
 def test_nothing_stays_when_the_program_ends_by_an_exception(tmp_path: Path) -> None:
     with program(tmp_path, endless(then="1 / 0")) as (popen, pids):
-        _, errors = popen.communicate(timeout=15)
+        _, errors = popen.communicate(timeout=PATIENCE_S)
         assert "ZeroDivisionError" in errors
         assert not any(alive(pid) for pid in pids)
 
 
 def test_nothing_stays_when_the_program_ends_without_waiting(tmp_path: Path) -> None:
     with program(tmp_path, endless(then="pass")) as (popen, pids):
-        popen.communicate(timeout=15)
+        popen.communicate(timeout=PATIENCE_S)
         assert popen.returncode == 0
         assert not any(alive(pid) for pid in pids)
 
@@ -161,7 +167,7 @@ def test_leaving_the_block_by_an_exception_stops_the_run(tmp_path: Path) -> None
             print(launch.snapshot_of and run.snapshot().phase, flush=True)
     """
     with program(tmp_path, endless(then=then)) as (popen, pids):
-        output, errors = popen.communicate(timeout=15)
+        output, errors = popen.communicate(timeout=PATIENCE_S)
         assert (output.strip(), errors) == ("ended", "")
         assert not any(alive(pid) for pid in pids)
 
@@ -186,12 +192,12 @@ IN_MAIN_THREAD = """
 def test_ctrl_c_ends_the_input_and_the_stream_is_finished(tmp_path: Path) -> None:
     with program(tmp_path, IN_MAIN_THREAD.format(before="")) as (popen, pids):
         os.killpg(popen.pid, signal.SIGINT)  # what a terminal does: the whole group gets it
-        output, errors = popen.communicate(timeout=15)
+        output, errors = popen.communicate(timeout=PATIENCE_S)
         assert (output.strip(), errors, popen.returncode) == ("completed", "", 0)
         assert not any(alive(pid) for pid in pids)
 
 
-STUCK = 'fake.BEHAVIOUR["work"] = lambda instance: time.sleep(60)'
+STUCK = 'fake.BEHAVIOUR["work"] = lambda instance: time.sleep(600)'
 
 
 def test_a_second_ctrl_c_stops_what_does_not_finish(tmp_path: Path) -> None:
@@ -203,7 +209,7 @@ def test_a_second_ctrl_c_stops_what_does_not_finish(tmp_path: Path) -> None:
             # Two signals that arrive together are one; a user presses again.
             os.killpg(popen.pid, signal.SIGINT)
             still_alive_after([popen.pid], 0.1)
-        output, errors = popen.communicate(timeout=15)
+        output, errors = popen.communicate(timeout=PATIENCE_S)
         assert (output.strip(), errors) == ("stopped", "")
         assert not any(alive(pid) for pid in pids)
 
@@ -212,7 +218,7 @@ def test_a_second_ctrl_c_stops_what_does_not_finish(tmp_path: Path) -> None:
 def test_a_request_to_terminate_stops_the_run(tmp_path: Path, number: signal.Signals) -> None:
     with program(tmp_path, IN_MAIN_THREAD.format(before=STUCK)) as (popen, pids):
         popen.send_signal(number)
-        output, errors = popen.communicate(timeout=15)
+        output, errors = popen.communicate(timeout=PATIENCE_S)
         assert (output.strip(), errors) == ("stopped", "")
         assert not any(alive(pid) for pid in pids)
 
@@ -222,7 +228,7 @@ NEVER_READY = """
 
     def announce(instance):
         print(json.dumps([os.getpid(), os.getppid()]), flush=True, file=sys.__stdout__)
-        time.sleep(60)
+        time.sleep(600)
 
     fake.BEFORE_READY["out"] = announce
 
@@ -237,8 +243,6 @@ NEVER_READY = """
 def test_ctrl_c_while_instances_start_leaves_nothing(tmp_path: Path) -> None:
     with program(tmp_path, NEVER_READY) as (popen, pids):
         os.killpg(popen.pid, signal.SIGINT)
-        begun = time.monotonic()
-        output, errors = popen.communicate(timeout=15)
+        output, errors = popen.communicate(timeout=PATIENCE_S)
         assert (output.strip(), errors) == ("interrupted", "")
-        assert time.monotonic() - begun < 5
         assert not any(alive(pid) for pid in pids)

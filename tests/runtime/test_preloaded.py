@@ -30,7 +30,7 @@ from anabranch.runtime.live.process import OnOutput, Process, describe_exit
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
 from tests.runtime import fake_instance as fake
-from tests.runtime.processes import LINUX, ROOT, alive, eventually, private_kib
+from tests.runtime.processes import LINUX, PATIENCE_S, ROOT, alive, eventually, private_kib
 
 IDLE_PRIVATE_KIB_MAX = 4096
 
@@ -43,7 +43,7 @@ async def forker(
     parent = fork_parent(pipeline or fake.three_operators(), fake.ENTRY)
     made = Forker(parent, on_output, lost.append)
     try:
-        await made.start(10)
+        await made.start(PATIENCE_S)
         yield made
     finally:
         processes = made.alive
@@ -74,11 +74,11 @@ async def first_word(process: Process, assign: Assign) -> bytes:
     heard: asyncio.Queue[bytes] = asyncio.Queue()
     process.on_frame = heard.put_nowait
     process.send(assign)
-    return await asyncio.wait_for(heard.get(), 10)
+    return await asyncio.wait_for(heard.get(), PATIENCE_S)
 
 
 async def exit_code(process: Process) -> int:
-    return await asyncio.wait_for(asyncio.shield(process.exited), 10)
+    return await asyncio.wait_for(asyncio.shield(process.exited), PATIENCE_S)
 
 
 def open_sockets(pid: int) -> list[str]:
@@ -106,7 +106,7 @@ async def test_the_end_of_a_process_is_seen_on_its_own_link_while_its_siblings_l
         processes = await asyncio.gather(*(made.fork() for _ in range(6)))
         made.kill(processes[2])
         assert await exit_code(processes[2]) == -signal.SIGKILL
-        await asyncio.wait_for(asyncio.shield(processes[2].link.closed), 5)
+        await asyncio.wait_for(asyncio.shield(processes[2].link.closed), PATIENCE_S)
         assert not any(p.link.closed.done() for p in processes if p is not processes[2])
 
 
@@ -314,7 +314,7 @@ async def test_takers_are_told_when_no_process_can_be_made() -> None:
     async with pool(0) as (warm, made):
         os.kill(made.parent_pid, signal.SIGKILL)
         with pytest.raises(ForkError, match="ended"):
-            await asyncio.wait_for(warm.take(), 10)
+            await asyncio.wait_for(warm.take(), PATIENCE_S)
 
 
 async def test_a_failed_fork_is_tried_again_after_a_pause() -> None:
@@ -443,7 +443,7 @@ def test_a_program_of_a_package_is_read_again_as_a_part_of_it(tmp_path: Path, na
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert (done.stdout, done.returncode) == ("completed\n", 0), done.stderr
@@ -502,7 +502,7 @@ async def test_a_parent_that_reads_the_file_again_forks_too(script: ModuleType) 
     found = origin.find_origin(script.here)
     assert found is not None
     made = Forker(import_parent(script.here, found, fake.ENTRY), print, print)
-    await made.start(20)
+    await made.start(PATIENCE_S)
     assert b"ready" in await first_word(await made.fork(), assignment())
     await made.stop()
 
@@ -516,7 +516,7 @@ async def test_an_error_in_the_file_is_shown_from_the_users_line_on(
     path.write_text("def number():\n    return 1 / 0\n\n\nhere = number()\n")
     made = Forker(import_parent(script.here, found, fake.ENTRY), print, print)
     with pytest.raises(ForkError, match="ZeroDivisionError") as error:
-        await made.start(20)
+        await made.start(PATIENCE_S)
     lines = str(error.value).splitlines()
     assert lines[0] == f'  File "{path}", line 5, in <module>'
     assert "importlib" not in str(error.value)
@@ -526,7 +526,7 @@ async def test_an_error_in_the_file_is_shown_from_the_users_line_on(
 async def test_a_file_that_takes_too_long_is_given_up(script: ModuleType, tmp_path: Path) -> None:
     found = origin.find_origin(script.here)
     assert found is not None
-    (tmp_path / "users_pipeline.py").write_text("import time\ntime.sleep(60)\n")
+    (tmp_path / "users_pipeline.py").write_text("import time\ntime.sleep(600)\n")
     parent = import_parent(script.here, found, fake.ENTRY)
     made = Forker(parent, print, print)
     with pytest.raises(ForkError, match=r"within 0\.3 s"):

@@ -18,7 +18,7 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
-from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, until
+from tests.runtime.agent_runs import TIMEOUT_S, failure_of, finish, pids_with_heir, until
 from tests.runtime.fake_instance import Endless, Nowhere, Numbers
 from tests.runtime.processes import LINUX
 
@@ -167,7 +167,7 @@ def test_a_service_that_always_dies_fails_the_run(tmp_path: Path) -> None:
     service = Hopeless(tmp_path)
     # The run may fail before it has begun.
     with pytest.raises(RunFailed) as failed:
-        start(service).wait(20)
+        start(service).wait(TIMEOUT_S)
     message = str(failed.value)
     assert f"service mortal died {deaths.RESUMES_MAX + 1} times within" in message
     assert len(list(tmp_path.glob("life.*"))) == deaths.RESUMES_MAX + 1

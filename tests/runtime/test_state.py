@@ -25,7 +25,7 @@ from anabranch.runtime.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import TIMEOUT_S, finish, start, until, wait_for
 from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
-from tests.runtime.processes import program, still_alive_after
+from tests.runtime.processes import PATIENCE_S, program, still_alive_after
 
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
@@ -337,8 +337,8 @@ def test_a_killed_agent_leaves_its_folder_and_no_process(tmp_path: Path) -> None
         with pytest.raises(StateError, match=rf"in use by another run \(process {popen.pid}\)"):
             start(three_operators(Endless()), state=tmp_path / "state", resume=True)
         os.kill(popen.pid, signal.SIGKILL)
-        popen.wait(10)
-        assert still_alive_after(pids, 5) == []
+        popen.wait(PATIENCE_S)
+        assert still_alive_after(pids) == []
     run = start(three_operators(Endless()), state=tmp_path / "state", resume=True)
     run.end_input()
     report = finish(run)

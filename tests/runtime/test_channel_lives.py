@@ -12,10 +12,11 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import Channel, Row
 from anabranch.runtime.live.frames import Pieces
+from anabranch.runtime.live.intake import Intake, Queued
 from anabranch.runtime.live.repeats import Repeats
 from tests.runtime.test_channels import Listener
 
-UP = InstanceId(OperatorName("up"), 0)
+UP, OTHER = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("up"), 1)
 BATCH = frames.batch_frame(1, 3, 1, 0, 0.0, b"abc")
 MESSAGE = frames.message_frame(2, "up#1", messages.EosAck(), {}, 0.0)
 
@@ -99,6 +100,42 @@ async def test_who_waits_for_its_turn_is_told_whenever_what_comes_before_it_is_w
     channel.settle(1, 3, 3)
     assert worker.told_settled == 1
     assert repeats.are_over
+
+
+async def test_what_came_before_a_message_is_worked_off_before_what_came_after_it() -> None:
+    """`UP` has sent a tuple, and the message that its key goes by way of `OTHER` from now on. After
+    a death both repeat what they have sent, and `OTHER` is the faster one."""
+
+    def channels() -> dict[InstanceId, Channel]:
+        return {
+            peer: Channel(peer, dialing=False, user=Worker(), limits=Limits(), keeper=Kept())
+            for peer in (UP, OTHER)
+        }
+
+    before = channels()
+    repeats = Repeats(before.get)
+    for pieces in (BATCH, MESSAGE):
+        before[UP].receive(fields_of(pieces))
+    repeats.note(before.values(), before[UP])
+    before[OTHER].receive(fields_of(BATCH))
+
+    after = channels()
+    later = Repeats(after.get)
+    later.remember(repeats.memory())
+    intake = Intake(Limits(), later)
+    after[OTHER].receive(fields_of(BATCH))
+    intake.put(after[OTHER], 3, 0.0, b"abc")
+    assert intake.pop() is None
+    after[UP].receive(fields_of(BATCH))
+    intake.put(after[UP], 3, 0.0, b"abc")
+    first = intake.pop()
+    assert isinstance(first, Queued)
+    assert first.channel.peer == UP
+    assert intake.pop() is None
+    after[UP].settle(1, 3, 3)
+    second = intake.pop()
+    assert isinstance(second, Queued)
+    assert second.channel.peer == OTHER
 
 
 class Forgetful(Kept):

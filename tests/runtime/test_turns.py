@@ -1,18 +1,23 @@
-"""What is written ahead of its turn."""
+"""When what happens is written down, and when it may be seen outside."""
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from anabranch.runtime.live.journal import Journal, read_journal
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.live import journal as journals
+from anabranch.runtime.live.journal import Journal, read_journal, segments
 from anabranch.runtime.live.recovery import Past
 from anabranch.runtime.live.turns import Turns
 from anabranch.runtime.patience import Patience
+from tests.runtime.processes import eventually
 
 
 class Kept:
@@ -27,7 +32,7 @@ class Kept:
             patience=Patience("me", lambda *_: None),
             keeps_batches=True,
             standing=lambda: (),
-            pictures=lambda: iter(()),
+            pictures=lambda: iter([("keys", b"piece")] * 5),
             ending=lambda: None,
         )
         self.turns.part("core", lambda: self.value)
@@ -105,3 +110,59 @@ async def test_it_waits_for_a_disk_that_refuses_and_comes_behind_older_turns(
     full.clear()
     await asyncio.gather(turn, ahead)
     assert kept.written == {"core": 2, "ahead": 2}
+
+
+async def test_an_old_segment_stays_until_the_new_one_tells_all(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A death may come after any commit, also while the picture of a segment is drawn."""
+    monkeypatch.setattr(journals, "SEGMENT_BYTES_MIN", 1)
+    monkeypatch.setattr(journals, "SEGMENT_PICTURES", 1)
+    numbers = set()
+    for value in range(1, 60):
+        kept.value = value
+        await kept.turns.committed()
+        assert kept.written == {"core": value, "ahead": value}
+        numbers.add(tuple(number for number, _ in segments(tmp_path / "a.journal")))
+    assert max(map(len, numbers)) == 2
+    assert max(numbers)[-1] > 3
+
+
+class Listened:
+    """A channel of which is known when it speaks."""
+
+    ended, dialing, peer, row = False, True, InstanceId(OperatorName("out"), 0), (1, 2, 3)
+
+    def __init__(self) -> None:
+        self.flushed = 0
+
+    def record(self) -> list[Any]:
+        return []
+
+    def flush(self) -> None:
+        self.flushed += 1
+
+
+async def test_nothing_goes_out_before_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = Kept(tmp_path / "a.journal", power=True)
+    await kept.begin()
+    real, asked, allowed = os.fdatasync, threading.Event(), threading.Event()
+
+    def slowly(fd: int) -> None:
+        asked.set()
+        allowed.wait(60)
+        real(fd)
+
+    monkeypatch.setattr(os, "fdatasync", slowly)
+    channel: Any = Listened()
+    kept.turns.touch(channel, now=True)
+    done = asyncio.ensure_future(kept.turns.committed())
+    await eventually(asked.is_set)
+    seen = channel.flushed, done.done()
+    allowed.set()
+    await done
+    assert seen == (0, False)
+    assert channel.flushed == 1
+    kept.turns.abandon()

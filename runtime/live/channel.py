@@ -103,6 +103,8 @@ class Channel:
         self.allowance = Allowance()
         self.grant = Grant(min(FIRST_WINDOW_TUPLES, limits.credit_tuples), limits.credit_bytes)
         self.session: Session[Pieces] = Session(str(peer))
+        self.greeted: object | None = None
+        """The connection that said hello last: whatever an older one still says is late."""
         self.tuples_sent = 0
         self.tuples_received = 0
         self.messages_sent = 0

@@ -95,6 +95,8 @@ class Connection(asyncio.Protocol):
             self.lost.set_result(None)
         if self.channel is not None:
             self.channel.detach(self)
+            if self.channel.greeted is self:
+                self.channel.greeted = None
         self.home.connection_lost(self)
 
     @property
@@ -218,6 +220,7 @@ class Connection(asyncio.Protocol):
             raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
         channel = self.home.channel_of_dialer(dialer, *connection)
         self.channel = channel
+        channel.greeted = self
         answer = frames.proof(self.home.token, "listener", nonce, me, dialer)
         mine = channel.session.expected, channel.acknowledged
         credit = channel.grant.state()
@@ -227,6 +230,9 @@ class Connection(asyncio.Protocol):
     def _take_resume(self, fields: list[Any]) -> None:
         match fields:
             case [frames.RESUME, int(expected), int(acknowledged)]:
+                channel = cast(Channel, self.channel)
+                if channel.greeted is not self:
+                    raise ChannelError(f"{channel.peer} has a newer connection by now")
                 self._establish(expected, acknowledged)
             case _:
                 raise ChannelError("no resume after welcome")

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import Channel, ChannelUser, Keeper
@@ -139,8 +140,9 @@ class Neighbourhood:
         if life > channel.peer_life:
             channel.session.connection = 0  # each life counts its connections anew
         channel.meet(life)
-        if channel.session.connect(connection):
-            channel.detach()
+        if not channel.session.connect(connection):
+            raise ChannelError(f"connection {connection} of {dialer} comes behind a newer one")
+        channel.detach()
         return channel
 
     def _make(self, side: dict[InstanceId, Channel], peer: InstanceId, dialing: bool) -> Channel:

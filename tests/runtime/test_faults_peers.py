@@ -212,6 +212,54 @@ async def test_an_earlier_life_is_fenced_out_and_the_present_one_not_touched(
     await forget(pair, present)
 
 
+async def test_an_older_connection_is_abandoned_for_a_newer_one(pair: Pair) -> None:
+    """Also if its dialer, or the network between, never closes it."""
+    old = await member(pair, number=1)
+    old.say(FIN)
+    await pair.down_user.until(lambda: pair.down_user.messages == [messages.Fin()])
+    new = await member(pair, number=2)
+    await old.cut_off()
+    await speaks(pair, new)
+    assert pair.down.refused == 0
+    await forget(pair, new)
+
+
+async def test_a_greeting_that_comes_behind_that_of_a_newer_connection_is_refused(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = await raw(pair)
+    _, _, nonce = await late.hear()
+    present = await member(pair, number=2)
+    late.say(hello(nonce, number=1))
+    await late.cut_off()
+    assert "connection 1 of up.1 comes behind a newer one" in caplog.text
+    await speaks(pair, present)
+    await forget(pair, present)
+
+
+async def test_a_handshake_that_was_overtaken_does_not_take_the_place_of_the_newer_one(
+    pair: Pair, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = await raw(pair)
+    _, _, nonce = await late.hear()
+    late.say(hello(nonce, number=1))
+    assert (await late.hear())[0] == frames.WELCOME
+    present = await member(pair, number=2)
+    late.say(frames.frame(frames.RESUME, 1, 1))
+    await late.cut_off()
+    assert "up.1 has a newer connection by now" in caplog.text
+    await speaks(pair, present)
+    await forget(pair, present)
+
+
+async def speaks(pair: Pair, present: Raw) -> None:
+    """What is said to the other predecessor comes on this connection."""
+    pair.down.channel_to(OTHER).send_message(messages.LeaveAck(), "", {})
+    async with asyncio.timeout(10):
+        while (await present.hear())[0] != frames.MESSAGE:
+            pass
+
+
 @pytest.mark.parametrize("at", [2, 4, 9, -1])
 async def test_half_a_frame_is_nothing_and_the_whole_one_counts_once(pair: Pair, at: int) -> None:
     """Its sender dies, or the connection does, in the middle of it."""

@@ -8,57 +8,15 @@ from typing import Any
 
 import pytest
 
-import anabranch as ab
-from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
 from anabranch.runtime.keyed.moving import Kept
-from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.keyed_pump import KeyedPump
+from tests.runtime.moving import Barred, delayed_transfer, latest_by_key, pump_of
 from tests.runtime.network import Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 N = 5_000
-
-
-class Barred(Sink):
-    """It takes what comes while `open` is set."""
-
-    def __init__(self) -> None:
-        self.tuples: list[Any] = []
-        self.is_open = asyncio.Event()
-        self.is_open.set()
-
-    def open(self, context: RunContext) -> Writer:
-        return BarredWriter(self)
-
-
-class BarredWriter(Writer):
-    def __init__(self, sink: Barred) -> None:
-        self.sink = sink
-
-    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
-        await self.sink.is_open.wait()
-        self.sink.tuples += tuples
-        return []
-
-
-def pump_of(instance: Instance) -> KeyedPump:
-    assert isinstance(instance.pump, KeyedPump)
-    return instance.pump
-
-
-def delayed_transfer(pump: KeyedPump) -> asyncio.Event:
-    """State that takes long to send: until this is set."""
-    may_go, real = asyncio.Event(), pump._transfer
-
-    async def transfer(to: InstanceId, groups: frozenset[int]) -> None:
-        await may_go.wait()
-        await real(to, groups)
-
-    pump._transfer = transfer  # type: ignore[method-assign]
-    return may_go
 
 
 def worked_off(pump: KeyedPump) -> list[int]:
@@ -80,10 +38,7 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
 ) -> None:
     """Their senders have long forgotten them when the state arrives that they wait for."""
     sink = Barred()
-    pipeline = ab.Pipeline("kept", delivery="at-least-once", groups=16)
-    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
-    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
-    last.sink("out", sink)
+    pipeline = latest_by_key(sink, "at-least-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
     giver, heir = network.of("last")
@@ -113,10 +68,7 @@ async def test_results_on_their_way_when_their_key_groups_move_are_not_lost(
 ) -> None:
     """What they are made of would come again to the old owner, who has no say in it any more."""
     sink = Barred()
-    pipeline = ab.Pipeline("kept", delivery="at-least-once", groups=16)
-    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
-    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
-    last.sink("out", sink)
+    pipeline = latest_by_key(sink, "at-least-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
     giver, _ = network.of("last")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from tests.runtime.moving import Barred
 from tests.runtime.network import Network
-from tests.runtime.test_kept_tuples import Barred
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

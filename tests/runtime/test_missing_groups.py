@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.keyed_pump import KeyedPump
+from tests.runtime.moving import pump_of
 from tests.runtime.network import Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
@@ -23,11 +22,6 @@ def slow(out: Path) -> ab.Pipeline:
     )
     counts.sink("out", ab.jsonl(out))
     return pipeline
-
-
-def pump_of(instance: Instance) -> KeyedPump:
-    assert isinstance(instance.pump, KeyedPump)
-    return instance.pump
 
 
 async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(

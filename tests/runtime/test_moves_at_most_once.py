@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import anabranch as ab
 from anabranch.protocol.states import Active, Transferring
+from tests.runtime.moving import delayed_transfer, latest_by_key, pump_of
 from tests.runtime.network import Kept, Network
-from tests.runtime.test_kept_tuples import delayed_transfer, pump_of
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -22,10 +21,7 @@ async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_i
     tmp_path: Path,
 ) -> None:
     sink = Kept()
-    pipeline = ab.Pipeline("moves", delivery="at-most-once", groups=16)
-    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
-    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
-    last.sink("out", sink)
+    pipeline = latest_by_key(sink, "at-most-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
     giver, heir = network.of("last")
@@ -59,10 +55,7 @@ async def test_key_groups_that_were_given_away_are_not_there_in_the_next_life(
     tmp_path: Path,
 ) -> None:
     """Or they could never come back."""
-    pipeline = ab.Pipeline("moves", delivery="at-most-once", groups=16)
-    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=5_000, count=N))
-    last = numbers.key_by(lambda n: n % 100).fold("last", 0, lambda _, n: n, scale=ab.Scale())
-    last.sink("out", Kept())
+    pipeline = latest_by_key(Kept(), "at-most-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
     giver, heir = network.of("last")

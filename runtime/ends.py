@@ -326,6 +326,12 @@ class Sink(ABC):
         written again, which an event `may_repeat` of the report tells."""
         return False
 
+    @property
+    def resumable(self) -> bool:
+        """Whether what it keeps is still there when all processes of a run are gone, and the
+        private folder of the run with them. If not, `prepare_to_resume` refuses."""
+        return True
+
     def prepare(self) -> None:  # noqa: B027 - optional
         """Called once before the run, by the agent: make the target, or raise. Takes nothing away,
         since another end may yet refuse the run."""

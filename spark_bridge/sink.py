@@ -61,13 +61,17 @@ class SparkCollect(Sink):
         if self.log_bytes_max < 1 or self.segment_bytes_max < 1:
             raise PipelineError(f"collect {self.stream!r}: sizes must be 1 byte or more")
 
+    @property
+    def resumable(self) -> bool:
+        return self.state is not None
+
     def prepare(self) -> None:
         check_packages()
 
     def prepare_to_resume(self) -> None:
         """Results that Spark had not collected would be missing, and nobody would tell."""
         check_packages()
-        if self.state is None:
+        if self.state is None:  # not `resumable`
             raise PipelineError(
                 f"collect {self.stream!r}: results that Spark had not collected are gone with the "
                 "folder of the run, so it cannot go on; begin anew with --fresh, and name a folder "

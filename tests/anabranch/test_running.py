@@ -42,7 +42,7 @@ def test_a_program_runs_its_pipeline_and_gets_the_report(tmp_path: Path) -> None
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:3] == ["300 True 7", "words", "completed"]
@@ -72,7 +72,7 @@ def test_after_ctrl_c_a_program_may_wait_again(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=60,
     )
     assert (done.stdout, done.stderr) == ("completed\n", "")
 
@@ -90,11 +90,11 @@ def test_an_option_that_makes_no_sense_is_refused() -> None:
 
 
 SLOW = """
-    import time
+    import os, time
     import anabranch as ab
 
     def wait(n):
-        time.sleep(0.001)
+        time.sleep(0.01 if os.path.exists("slowly") else 0)
         return n
 
     pipeline = ab.Pipeline("slow")
@@ -114,7 +114,7 @@ def command(folder: Path, *options: str) -> subprocess.Popen[str]:
 
 
 def wait_until_lines(file: Path, count: int) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while not file.exists() or file.read_bytes().count(b"\n") < count:
         assert time.monotonic() < deadline, "waited in vain"
         time.sleep(0.01)
@@ -124,10 +124,12 @@ def test_a_command_that_is_killed_can_be_resumed_and_nothing_is_lost_or_twice(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, SLOW, "slow.py")
+    (tmp_path / "slowly").touch()
     for part in range(2):
         with command(tmp_path, "--state", "kept", *["--resume"] * part) as killed:
-            wait_until_lines(tmp_path / "out.jsonl", 500 * (part + 1))
+            wait_until_lines(tmp_path / "out.jsonl", 300 * (part + 1))
             killed.kill()
+    (tmp_path / "slowly").unlink()
     with command(tmp_path, "--state", "kept", "--resume", "--report", "report.json") as resumed:
         told = resumed.communicate(timeout=60)[0]
     assert resumed.returncode == 0, told
@@ -140,6 +142,7 @@ def test_a_command_that_is_killed_can_be_resumed_and_nothing_is_lost_or_twice(
 
 def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     write(tmp_path, SLOW, "slow.py")
+    (tmp_path / "slowly").touch()
     with command(tmp_path, "--state", "kept") as stopped:
         wait_until_lines(tmp_path / "out.jsonl", 100)
         stopped.send_signal(signal.SIGINT)

@@ -217,7 +217,7 @@ async def storm(kind: str, seed: int, folder: Path) -> Network:
     try:
         await network.start()
         await _rage(network, story)
-        await network.finish(40)
+        await network.finish(100)
     except BaseException:
         await network.abandon()
         raise

@@ -152,7 +152,7 @@ def agent_of(run: Run) -> Counter[str]:
     async def look() -> Counter[str]:
         return sizes(agent)
 
-    return asyncio.run_coroutine_threadsafe(look(), loop).result(20)
+    return asyncio.run_coroutine_threadsafe(look(), loop).result(60)
 
 
 # -- marks -----------------------------------------------------------------------------------------

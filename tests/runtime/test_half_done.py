@@ -72,6 +72,6 @@ async def test_a_source_that_has_failed_does_not_wait_for_what_will_not_be_recor
     await asyncio.wait([network.running[source.me]])
     (pump,) = (task for task in source._tasks if task.get_name().endswith("pump"))
     pump.cancel()  # as when the loop is closed
-    await asyncio.wait([pump], timeout=10)
+    await asyncio.wait([pump], timeout=60)
     assert pump.cancelled()
     await network.abandon()

@@ -161,7 +161,7 @@ async def test_a_function_that_cancels_its_own_task_is_a_failure_and_no_standsti
 
     run = Run(mapping(fn))
     with pytest.raises(StepError, match="'op': a function cancelled the task"):
-        await asyncio.wait_for(run.over([1, 2, 3]), 10)
+        await asyncio.wait_for(run.over([1, 2, 3]), 60)
 
 
 async def test_nothing_is_emitted_behind_a_call_that_was_cancelled() -> None:

@@ -37,5 +37,5 @@ async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_life(
     await count.turns.committed()
     network.kill(count.me)
     await network.revive(count.me)
-    await network.until(lambda: out.gate.value >= reached, 10)
+    await network.until(lambda: out.gate.value >= reached)
     await network.abandon()

@@ -285,7 +285,7 @@ async def test_waiting_for_another_writer_does_not_block_the_loop(
         await asyncio.sleep(0)
     assert not waiting.done()
     os.close(holder)
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     assert text(tmp_path) == "a\nb\n"
 
 

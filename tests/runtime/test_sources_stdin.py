@@ -95,7 +95,7 @@ async def test_waiting_does_not_block_the_loop_and_may_be_cancelled() -> None:
         again = asyncio.create_task(reader.read(1024, 2**18))
         await asyncio.sleep(0)
         os.write(into, b"late\n")
-        chunk = await asyncio.wait_for(again, 10)
+        chunk = await asyncio.wait_for(again, 60)
         assert chunk is not None
         assert chunk.tuples == ["late"]
 

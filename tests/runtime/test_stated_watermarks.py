@@ -43,7 +43,7 @@ def stating() -> tuple[Watermarks, Outbox]:
 
 
 async def soon(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
 

@@ -310,11 +310,11 @@ async def test_a_heap_of_small_splits_outlives_many_deaths(tmp_path: Path, seed:
 
 
 SLOW = """
-    import time
+    import os, time
     import anabranch as ab
 
     def wait(line):
-        time.sleep(0.001)
+        time.sleep(0.01 if os.path.exists("slowly") else 0)
         return int(line)
 
     pipeline = ab.Pipeline("slow", delivery="at-least-once")
@@ -330,12 +330,14 @@ def test_a_run_that_is_killed_whole_goes_on_with_all_its_splits_that_were_not_sa
 ) -> None:
     (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
     (tmp_path / "in.txt").write_text("".join(f"{n}\n" for n in range(LINES)))
+    (tmp_path / "slowly").touch()
     for part in range(2):
         with command(tmp_path, *["--resume"] * part) as killed:
-            wait_until_lines(tmp_path / "out.jsonl", 500 * (part + 1))
+            wait_until_lines(tmp_path / "out.jsonl", 300 * (part + 1))
             killed.kill()
+    (tmp_path / "slowly").unlink()
     with command(tmp_path, "--resume") as resumed:
-        told = resumed.communicate(timeout=120)[0]
+        told = resumed.communicate(timeout=60)[0]
     assert resumed.returncode == 0, told
     results = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert set(results) == set(range(LINES))

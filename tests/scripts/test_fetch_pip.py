@@ -49,7 +49,7 @@ def index(tmp_path: Path) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/simple"
         server.shutdown()
-        thread.join(timeout=30)
+        thread.join(timeout=60)
 
 
 def publish(root: Path, *, sha256: str | None = None) -> None:

@@ -166,9 +166,9 @@ def test_two_starts_at_the_same_time_wait_for_each_other(
     thread = threading.Thread(target=second)
     with prepare.one_at_a_time(prepare.ROOT / ".build" / "setup.lock"):
         thread.start()
-        assert waits.wait(timeout=30)
+        assert waits.wait(timeout=60)
         order.append("first")
-    thread.join(timeout=30)
+    thread.join(timeout=60)
     assert order == ["first", "second"]
 
 

@@ -33,7 +33,7 @@ def texts(*lines: str) -> pa.RecordBatch:
     return pa.record_batch([pa.array(list(lines), pa.string())], names=["value"])
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 10) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     """Wait until it holds, within a bound."""
     async with asyncio.timeout(timeout_s):
         while True:

@@ -214,7 +214,7 @@ async def test_a_full_log_stops_the_writer_until_rows_are_acknowledged(tmp_path:
     assert (await latest(running.place, "scores")).parts == {"out.0": 10}
     assert not waiting.done()
     await ack(running, "one", out_0=10)
-    assert await asyncio.wait_for(waiting, 5) == []
+    assert await asyncio.wait_for(waiting, 60) == []
     assert (await latest(running.place, "scores")).parts == {"out.0": 20}
     await writer.close()
     await running.close()
@@ -301,5 +301,5 @@ async def test_who_waits_for_the_end_is_answered_when_it_comes(tmp_path: Path) -
     done, _ = await asyncio.wait([waiting], timeout=0.1)
     assert not done
     running.gateway.complete()
-    assert isinstance(await asyncio.wait_for(waiting, 10), m.Ok)
+    assert isinstance(await asyncio.wait_for(waiting, 60), m.Ok)
     await running.close()

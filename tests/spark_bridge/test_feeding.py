@@ -265,7 +265,7 @@ async def test_spark_waits_while_the_pipeline_is_behind(tmp_path: Path) -> None:
     waiting = asyncio.create_task(query.feed(1, "b"))
     await until(lambda: running.gateway.status().waiting)
     assert await running.board.rows("lines") == ["a"]
-    await asyncio.wait_for(waiting, 10)
+    await asyncio.wait_for(waiting, 60)
     await running.close()
 
 

@@ -29,7 +29,7 @@ async def served(run_dir: Path, former: str = "", listen: str | None = None) -> 
         serving.result()
     yield context.addresses[0]
     context.end.set()
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
 
 
 async def test_a_gateway_comes_back_at_its_address(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ async def test_a_gateway_that_is_about_to_come_back_is_waited_for(tmp_path: Path
     reaching = asyncio.create_task(asyncio.to_thread(reach, place, 30.0))
     await asyncio.sleep(0)
     async with served(tmp_path, f"tcp:127.0.0.1:{port}"):
-        (await asyncio.wait_for(reaching, 30)).close()
+        (await asyncio.wait_for(reaching, 60)).close()
 
 
 async def test_a_socket_that_the_system_has_joined_to_itself_is_no_gateway(

@@ -53,7 +53,7 @@ class Killable:
             self._process = None
 
     async def place(self) -> Place:
-        await until((self.state / GATEWAY_FILE).exists, 30)
+        await until((self.state / GATEWAY_FILE).exists)
         return Place.of_run(self.state)
 
     def splits(self) -> list[Split]:
@@ -113,7 +113,7 @@ async def test_a_feed_goes_on_over_kills_of_the_gateway(tmp_path: Path) -> None:
     feeding = asyncio.create_task(feeder.feed())
     try:
         for epoch in range(10, EPOCHS, EPOCHS // KILLS):
-            await until(partial(feeder.has_come_to, epoch), 30)
+            await until(partial(feeder.has_come_to, epoch))
             await asyncio.sleep(dice.uniform(0, 0.02))  # anywhere within a batch
             killable.kill()
             killable.start()

@@ -77,7 +77,7 @@ async def test_a_run_is_fed_and_collected_through_its_service(tmp_path: Path) ->
     assert not serving.done()
     rows = await fetch(place, "scores", end.generation, "out.0", 0, 2)
     assert rows == [{"text": "a"}, {"text": "b"}]
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
 
 
 async def test_results_that_nobody_collects_hold_the_end_up_for_so_long_only(
@@ -92,7 +92,7 @@ async def test_results_that_nobody_collects_hold_the_end_up_for_so_long_only(
     await writer.write(["a"])
     await writer.close()
     run.end.set()
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
     assert "not all results were collected" in caplog.text
 
 
@@ -105,7 +105,7 @@ async def test_a_state_elsewhere_is_found_through_the_run_all_the_same(tmp_path:
     assert (tmp_path / "kept" / "feed" / "journal").exists()
     await FakeQuery(Place.of_run(run_dir)).feed(0, "a")
     run.end.set()
-    await asyncio.wait_for(serving, 10)
+    await asyncio.wait_for(serving, 60)
 
 
 def needs(tmp_path: Path, **ends: Source | Sink) -> GatewayNeeds:

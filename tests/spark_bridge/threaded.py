@@ -44,7 +44,7 @@ class GatewayThread:
         self._loop.close()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def status(self) -> GatewayStatus:
         return self._running.gateway.status()

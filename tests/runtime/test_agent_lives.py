@@ -423,7 +423,9 @@ def test_a_life_that_is_too_slow_has_ended_before_the_next_one_begins(
 
     fake.BEFORE_READY["work"] = never_ready
     monkeypatch.setattr(suspicion, "SUSPECT_S", 2.0)
-    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=1.0))
+    run = start(three_operators(Endless()))
+    assert run._agent is not None
+    run._agent.starter._deadline_s = 1.0
     parent = pids_with_heir(run)[0]
     until(lambda: run.snapshot().idle == 2)
     os.kill(member(run).pid, signal.SIGKILL)

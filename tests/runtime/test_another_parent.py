@@ -247,8 +247,8 @@ async def test_whoever_waits_for_a_process_has_the_deadline_anew_with_another_pa
 ) -> None:
     async with made(module) as one:
         pool = WarmPool(one.forker.fork, 0, Tasks(lambda *_crashed: None))
-        starter = Starter(pool, one.forker, 1.0, lambda *_adopted: None)
-        one.rewrite(f"import time\ntime.sleep(2.5)\n{MODULE}")
+        starter = Starter(pool, one.forker, 3.0, lambda *_adopted: None)
+        one.rewrite(f"import time\ntime.sleep(5)\n{MODULE}")
         await eventually(lambda: one.forker.heir_pid is not None)
         os.kill(one.forker.parent_pid, signal.SIGSTOP)  # so that it does not fork any more
         taking = asyncio.create_task(starter.take("work.0"))
@@ -357,9 +357,9 @@ def test_a_run_without_heirs_goes_on_after_its_parent_was_killed(
 def test_instances_may_wait_for_the_file_longer_than_for_a_process(module: ModuleType) -> None:
     run = start(module.here)
     path = Path(module.__file__ or "")
-    path.write_text(f"import time\ntime.sleep(2.5)\n{MODULE}")
+    path.write_text(f"import time\ntime.sleep(5)\n{MODULE}")
     assert run._agent is not None
-    run._agent.starter._deadline_s = 1.0
+    run._agent.starter._deadline_s = 3.0
     kill_parent_and_heir(pids_with_heir(run))
     until(lambda: lives(run) == [2, 2, 2])
     run.end_input()

@@ -174,8 +174,17 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyRecord).decode
 
 
+_TAG = _encode("kind")
+"""Every body begins with it, behind the head of the map: by it records are found again behind a
+damaged one."""
+
+
 class CannotSync(Exception):
     """The disk takes records and does not keep them."""
+
+
+class Damaged(Exception):
+    """Records that have been acted upon cannot be read. The message says from which byte on."""
 
 
 class AgentJournal:
@@ -237,13 +246,18 @@ class AgentJournal:
         os.close(self._fd)
 
 
-def read_records(path: Path) -> list[Any]:
-    """In their order; what follows the first one that is not whole was never acted upon."""
+def read_records(path: Path, *, power: bool = False) -> list[Any]:
+    """In their order. What is not whole at the end was never acted upon; raises `Damaged` if it is
+    not the end, or not what a death leaves there: a beginning (a loss of power: anything)."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
-    return [_decode(body) for body in _bodies(data)]
+    bodies = _bodies(data)
+    at = sum(_HEAD.size + len(body) for body in bodies)
+    if not _may_be_torn(data, at, power):
+        raise Damaged(f"{path.name} is damaged at byte {at:,}")
+    return [_decode(body) for body in bodies]
 
 
 def sync_folder(folder: Path) -> None:
@@ -257,15 +271,40 @@ def sync_folder(folder: Path) -> None:
 
 def _bodies(data: bytes) -> list[bytes]:
     found, at = [], 0
-    while at + _HEAD.size <= len(data):
-        length, crc = _HEAD.unpack_from(data, at)
-        at += _HEAD.size
-        body = data[at : at + length]
-        if len(body) < length or zlib.crc32(body) != crc:
-            break
+    while (body := _body(data, at)) is not None:
         found.append(body)
-        at += length
+        at += _HEAD.size + len(body)
     return found
+
+
+def _body(data: bytes, at: int) -> bytes | None:
+    """Of the record that begins at `at`; None if that is not whole. None is empty: zeros, which a
+    loss of power may leave, are no record."""
+    if at + _HEAD.size > len(data):
+        return None
+    length, crc = _HEAD.unpack_from(data, at)
+    body = data[at + _HEAD.size : at + _HEAD.size + length]
+    return body if length and len(body) == length and zlib.crc32(body) == crc else None
+
+
+def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
+    """Whether what begins at `at`, and is no whole record, was never acted upon. With `power` that
+    is so unless a record stands behind it that was synced before the next one was written."""
+    if at + _HEAD.size > len(data):
+        return True
+    (length, _) = _HEAD.unpack_from(data, at)
+    if not power and at + _HEAD.size + length <= len(data):
+        return False
+    tag = data.find(_TAG, at + 1)
+    while tag >= 0:
+        start = tag - _HEAD.size - 1
+        body = _body(data, start) if start > at else None
+        if body is not None:
+            is_last = start + _HEAD.size + len(body) == len(data)
+            if not power or (not is_last and isinstance(_decode(body), SYNCED)):
+                return False
+        tag = data.find(_TAG, tag + 1)
+    return True
 
 
 def _framed(record: Record) -> bytes:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import Failure
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.agent_journal import (
     AgentJournal,
     CannotSync,
@@ -37,6 +36,7 @@ from anabranch.runtime.live.state_dir import (
     durability,
     gone_inputs,
     operators_in_words,
+    outlives_power,
     version,
 )
 from anabranch.runtime.patience import Patience
@@ -131,7 +131,8 @@ class Chronicle:
 
         Raises `InputChanged`, `SplitsError`.
         """
-        return rebuild(self._agent, read_records(self.path / JOURNAL))
+        power = outlives_power(self._agent.pipeline)
+        return rebuild(self._agent, read_records(self.path / JOURNAL, power=power))
 
     def go_on(self) -> None:
         """With the run that was read."""
@@ -240,8 +241,3 @@ class Chronicle:
 
     def _passed_s(self) -> float:
         return self._agent.now_s
-
-
-def outlives_power(pipeline: Pipeline) -> bool:
-    """Whether an operator asks for it; then the agent must remember what that one knows."""
-    return any(pipeline.durable_of(name) == "power" for name in pipeline.operators)

@@ -29,7 +29,13 @@ import msgspec
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.graph import Operator, Pipeline
-from anabranch.runtime.live.agent_journal import AgentJournal, Founded, read_records, sync_folder
+from anabranch.runtime.live.agent_journal import (
+    AgentJournal,
+    Damaged,
+    Founded,
+    read_records,
+    sync_folder,
+)
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.options import Options
 from anabranch.runtime.shared_file import write_whole
@@ -98,9 +104,18 @@ class StateDir:
             else:
                 path.unlink(missing_ok=True)
 
-    @property
-    def is_resumable(self) -> bool:
-        return any(isinstance(r, Founded) for r in read_records(self.path / JOURNAL))
+    def is_resumable(self, *, power: bool) -> bool:
+        """Raises `StateError` if what the agent knew cannot be read."""
+        try:
+            records = read_records(self.path / JOURNAL, power=power)
+            if not records and _has_something(self.path / JOURNALS):
+                raise Damaged(f"{JOURNAL} is gone or empty, and {JOURNALS} is not")
+        except Damaged as error:
+            raise StateError(
+                f"state folder {str(self.path)!r}: {error}, so nobody can know how far the run "
+                "was; put it back as it was, or begin anew with --fresh"
+            ) from None
+        return any(isinstance(record, Founded) for record in records)
 
     def close(self) -> None:
         """Give the folder back; harmless if done before."""
@@ -191,7 +206,9 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
     run = _run_of(written, path)
     _check_same(run, pipeline, path)
     _wait_for_the_old(path)
-    return run if state.is_resumable else None  # it may have been killed before it read anything
+    if state.is_resumable(power=outlives_power(pipeline)):
+        return run
+    return None  # it was killed before it read anything
 
 
 def _has_something(path: Path) -> bool:
@@ -262,6 +279,11 @@ def _changes(run: RunFile, pipeline: Pipeline) -> Iterator[str]:
 def durability(pipeline: Pipeline) -> dict[str, str]:
     """What the instances of each operator outlive."""
     return {name: pipeline.durable_of(name) for name in pipeline.operators}
+
+
+def outlives_power(pipeline: Pipeline) -> bool:
+    """Whether an operator asks for it; then the agent must remember what that one knows."""
+    return any(pipeline.durable_of(name) == "power" for name in pipeline.operators)
 
 
 def _in_words(operator: Operator) -> str:

@@ -1,0 +1,104 @@
+"""What the agent has written and is not as it was: what a death leaves is gone on from, and of
+everything else it is said what is the matter, rather than begin anew over the results."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from anabranch.runtime.live.agent_journal import (
+    AgentJournal,
+    Damaged,
+    EndedEarly,
+    Passed,
+    Record,
+    read_records,
+)
+from anabranch.runtime.live.state_dir import StateError
+from tests.runtime.agent_runs import finish, start
+from tests.runtime.fake_instance import Endless, three_operators
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+def unsynced(n: int) -> Record:
+    return Passed(seconds=n)
+
+
+def synced(n: int) -> Record:
+    return EndedEarly(operator=f"lines{n}")
+
+
+def written(path: Path, records: list[Record]) -> list[int]:
+    """Returns where each record begins, and where the last one ends."""
+    journal, ends = AgentJournal(path), [0]
+    for record in records:
+        journal.append(record)
+        ends.append(path.stat().st_size)
+    journal.close()
+    return ends
+
+
+def damage(path: Path, at: int, with_bytes: bytes = b"\xff") -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(with_bytes)
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("place", range(12))
+def test_a_damaged_record_before_others_that_were_acted_upon_is_told(
+    tmp_path: Path, place: int, power: bool
+) -> None:
+    path = tmp_path / "agent.journal"
+    ends = written(path, [synced(n) for n in range(4)])
+    damage(path, ends[1] + place)  # in its length, its check, or what it says
+    with pytest.raises(Damaged, match=rf"^agent\.journal is damaged at byte {ends[1]}$"):
+        read_records(path, power=power)
+
+
+def test_a_loss_of_power_may_leave_anything_behind_the_last_record_that_was_synced(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "agent.journal"
+    ends = written(path, [synced(0), unsynced(1), unsynced(2), synced(3)])
+    damage(path, ends[1])  # the last one was written, and not yet synced
+    assert read_records(path, power=True) == [synced(0)]
+    with pytest.raises(Damaged):
+        read_records(path)
+
+
+@pytest.mark.parametrize("zeros", [4, 8, 100])
+def test_zeros_at_the_end_are_no_records(tmp_path: Path, zeros: int) -> None:
+    path = tmp_path / "agent.journal"
+    (_, end) = written(path, [synced(0)])
+    os.truncate(path, end + zeros)
+    assert read_records(path, power=True) == [synced(0)]
+    AgentJournal(path).close()
+    assert path.stat().st_size == end
+
+
+@pytest.mark.parametrize("loss", ["damaged", "emptied", "removed"])
+def test_a_run_whose_agent_cannot_know_how_far_it_was_is_not_begun_anew(
+    tmp_path: Path, loss: str
+) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    (tmp_path / "journals" / "0.0.journal.1").touch()  # as instances other than these make them
+    path = tmp_path / "agent.journal"
+    kept = path.read_bytes()
+    match loss:
+        case "damaged":
+            damage(path, 10)
+        case "emptied":
+            os.truncate(path, 0)
+        case _:
+            path.unlink()
+    for wish in ("resume", "resume_or_begin"):
+        with pytest.raises(StateError, match=r"agent\.journal is .*; put it back .* --fresh$"):
+            start(three_operators(Endless()), state=tmp_path, **{wish: True})
+    path.write_bytes(kept)
+    run = start(three_operators(Endless()), state=tmp_path, resume=True)
+    run.end_input()
+    assert finish(run).ok

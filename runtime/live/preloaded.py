@@ -16,7 +16,6 @@ import gc
 import os
 import resource
 import select
-import shutil
 import signal
 import socket
 import time
@@ -25,6 +24,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, assert_never
 
@@ -33,6 +33,7 @@ import msgspec
 from anabranch.runtime.live import control as msg
 from anabranch.runtime.live import orphans
 from anabranch.runtime.live.link import FrameBuffer, send_blocking
+from anabranch.runtime.live.run_dir import remove_unless_used
 from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
 
 NAME = "ab:parent"
@@ -69,7 +70,7 @@ class Parent:
         self._frames = FrameBuffer()
         self._wake_read, self._wake_write = _signal_pipe()
         self._running = True
-        self._guarded: str | None = None
+        self._guarded: Path | None = None
 
     def serve(self) -> None:
         """Return when told to stop or when the agent is gone; no child is left then."""
@@ -123,7 +124,7 @@ class Parent:
     def _obey(self, command: msg.ToParent) -> None:
         match command:
             case msg.Guard(folder=folder):
-                self._guarded = folder
+                self._guarded = Path(folder)
             case msg.Fork(key=key):
                 self._fork(key)
             case msg.MakeHeir():
@@ -200,7 +201,7 @@ class Parent:
         """The agent is gone; only this process can still tidy up."""
         self._running = False
         if self._guarded is not None:
-            shutil.rmtree(self._guarded, ignore_errors=True)
+            remove_unless_used(self._guarded)
 
     def _end_children(self) -> None:
         """Kill and reap all, and what they had started: it becomes ours when they end."""

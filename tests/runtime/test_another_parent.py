@@ -26,6 +26,7 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.origin import find_origin
 from anabranch.runtime.live.parent_link import ParentLink
 from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
+from anabranch.runtime.live.run_dir import RunDir
 from anabranch.runtime.live.starter import Starter
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
@@ -196,6 +197,23 @@ async def test_the_next_parent_guards_the_folder_too(module: ModuleType, tmp_pat
         await eventually(lambda: one.forker.heir_pid is not None)
         one.forker._link.parent.cut_lifeline()
         await eventually(lambda: not folder.exists())
+
+
+async def test_the_folder_is_left_to_a_run_that_goes_on_in_it(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    """Its agent may be quicker than the parent that tidies up behind the last one."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    async with made(module) as one:
+        one.forker.guard(folder)
+        await one.forker.fork()
+        going_on = RunDir(folder)
+        parent_pid = one.forker.parent_pid
+        one.forker._link.parent.cut_lifeline()
+        await eventually(lambda: not alive(parent_pid))
+        assert going_on.is_there
+        going_on.remove()
 
 
 async def test_a_file_that_cannot_be_read_any_more_is_the_end(module: ModuleType) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
-from anabranch.protocol.errors import ChannelError
+from anabranch.protocol.errors import ChannelError, RemoteProtocolError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
@@ -30,6 +30,9 @@ from anabranch.runtime.live.frames import Addresses, Pieces
 
 ACK_DELAY_S = 0.02
 """How long an acknowledgement may wait for something to travel with."""
+
+CONTRADICTIONS_MAX = 5
+"""So many in a row come from what the peer remembers, and not from its connection."""
 
 
 class Wire(Protocol):
@@ -127,6 +130,8 @@ class Channel:
         self.bytes_settled = 0
         self.awaited = 0
         """Number behind the last frame whose end others may wait for, to have their turn."""
+        self._contradictions = 0
+        """How often in a row the peer has not known any more what it had told before."""
         self._repeated_to = 0
         self._ahead: set[int] = set()
         self._handled: set[int] = set()
@@ -179,10 +184,26 @@ class Channel:
         safe those below `acknowledged`."""
         self._wire = wire
         unsafe = self.session.next_number - len(self._fresh)
-        for number, pieces in self.session.resume(expected, acknowledged):
+        for number, pieces in self._resume(expected, acknowledged):
             if number < unsafe and pieces:
                 wire.write(pieces)
         self.state_now()
+
+    def _resume(self, expected: int, acknowledged: int | None) -> Iterable[tuple[int, Pieces]]:
+        """Raises `RemoteProtocolError` if another connection would not help."""
+        try:
+            repeated = self.session.resume(expected, acknowledged)
+        except ChannelError as error:
+            self._contradictions += 1
+            if self._contradictions < CONTRADICTIONS_MAX:
+                raise
+            raise RemoteProtocolError(
+                f"{error.what}, and says so again and again: its journal or that of the instance "
+                "here has lost its last records, and nobody can go on from there; begin a new run. "
+                "(Only with durable='power' do journals outlive a loss of power.)"
+            ) from error
+        self._contradictions = 0
+        return repeated
 
     # -- sending ---------------------------------------------------------------------------
 

@@ -240,7 +240,8 @@ def _records(segment: Path, power: bool) -> Iterator[Record]:
     if not _may_be_torn(data, at, power):
         raise JournalError(
             f"the journal {str(segment)!r} is damaged at byte {at:,}: what is there was not "
-            "written by the instance. (Only with durable='power' does it outlive a loss of power.)"
+            "written by the instance; put it back as it was and resume the run, or begin a new "
+            "one. (Only with durable='power' does it outlive a loss of power.)"
         )
 
 

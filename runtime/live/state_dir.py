@@ -6,9 +6,10 @@
     ends/           what sources and sinks keep
     lock            held while the run lives
 
-A run that is complete removes all of it. A folder that holds a run and whose lock is free belongs
-to a run that was killed, stopped or has failed: it can be resumed. Without `--state` the same lies
-in the folder of the run and goes with it.
+A run that is complete removes all of it; `run.json` is `run.json.over` meanwhile, so that what a
+death leaves of it is removed by the next run. A folder that holds a run and whose lock is free
+belongs to a run that was killed, stopped or has failed: it can be resumed. Without `--state` the
+same lies in the folder of the run and goes with it.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ from anabranch.runtime.shared_file import write_whole
 
 FORMAT = 1
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
-_OURS = (RUN, JOURNAL, JOURNALS, ENDS, f"{JOURNAL}.new", f"{RUN}.new")
+OVER, HALF = f"{RUN}.over", f"{RUN}.new"
+_HALF_BEGINS = b'{"format":'
+_OURS = (RUN, JOURNAL, JOURNALS, ENDS, f"{JOURNAL}.new", HALF, OVER)
 LEFT_TIMEOUT_S = 10.0
 """How long processes of a killed run may take to end."""
 
@@ -96,7 +99,10 @@ class StateDir:
         sync_folder(self.path.parent)  # in which this one may be new
 
     def clear(self) -> None:
-        """Remove what belongs to the run, and nothing else: the folder is the user's."""
+        """Remove what belongs to the run, and nothing else: the folder is the user's. What says
+        that it was ours goes last."""
+        with suppress(FileNotFoundError):
+            (self.path / RUN).rename(self.path / OVER)
         for name in _OURS:
             path = self.path / name
             if path.is_dir():
@@ -189,13 +195,15 @@ def operators_in_words(pipeline: Pipeline) -> dict[str, str]:
 def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> RunFile | None:
     path = state.path
     if not (path / RUN).exists():
-        if foreign := [name for name in _OURS if _has_something(path / name)]:
+        if (path / OVER).exists() and _read_ours(path, OVER):
+            state.clear()  # a run was killed while it did so
+        if foreign := [name for name in _OURS if _is_foreign(path / name)]:
             raise StateError(
                 f"state folder {str(path)!r} holds {foreign[0]!r}, which is not part of a run; "
                 "name another folder"
             )
         return None
-    written = _read_ours(path)
+    written = _read_ours(path, RUN)
     if options.fresh:
         return None
     if not options.resume and not options.resume_or_begin:
@@ -211,21 +219,29 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
     return None  # it was killed before it read anything
 
 
+def _is_foreign(path: Path) -> bool:
+    """Whether it is there and no run has left it that was killed before it had begun."""
+    if path.name == HALF and path.is_file():
+        data = path.read_bytes()
+        return data[: len(_HALF_BEGINS)] != _HALF_BEGINS[: len(data)]
+    return _has_something(path)
+
+
 def _has_something(path: Path) -> bool:
     """An empty folder is all that a run leaves which is killed before it has begun."""
     return any(path.iterdir()) if path.is_dir() else path.exists()
 
 
-def _read_ours(path: Path) -> dict[str, Any]:
+def _read_ours(path: Path, name: str) -> dict[str, Any]:
     """Of whatever version: a file that only has the name of ours is the user's."""
     try:
-        run = msgspec.json.decode((path / RUN).read_bytes(), type=dict[str, Any])
+        run = msgspec.json.decode((path / name).read_bytes(), type=dict[str, Any])
     except msgspec.DecodeError:
         run = {}
     if not {"format", "version", "pipeline", "operators", "token"} <= run.keys():
         raise StateError(
-            f"state folder {str(path)!r}: its {RUN} is not that of a run, and will not be removed; "
-            "name another folder"
+            f"state folder {str(path)!r}: its {name} is not that of a run, and will not be "
+            "removed; name another folder"
         )
     return run
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -9,7 +12,8 @@ import pytest
 
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.state_dir import StateError
+from anabranch.runtime.live.state_dir import FORMAT, RunFile, StateError, open_state, version
+from anabranch.runtime.options import Options
 from anabranch.runtime.policies.script import parse_script
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start
@@ -133,3 +137,93 @@ def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(
         StateError, match=r"folder '.*mine' cannot be used: Permission denied; name another folder"
     ):
         start(three_operators(), state=mine, **wish)
+
+
+class Killed(BaseException):
+    """Nothing of ours is done after it."""
+
+
+@pytest.mark.parametrize("removed", range(4))
+def test_what_a_run_leaves_that_is_killed_while_it_removes_its_files_is_in_nobodys_way(
+    tmp_path: Path, removed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(three_operators(Endless()), state=tmp_path).stop()
+    kept = tmp_path / "journals" / "0.0.journal.1"
+    kept.touch()
+    (tmp_path / "notes").touch()
+    state = open_state(three_operators(), Options(state=tmp_path, fresh=True))
+    assert state is not None
+    left = removed
+
+    def counted(remove: Callable[..., None]) -> Callable[..., None]:
+        def removing(path: Path, *args: object, **kwargs: object) -> None:
+            nonlocal left
+            if path.exists():
+                if left == 0:
+                    raise Killed
+                left -= 1
+            remove(path, *args, **kwargs)
+
+        return removing
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", counted(shutil.rmtree))
+        patch.setattr(Path, "unlink", counted(Path.unlink))
+        with pytest.raises(Killed):
+            state.clear()
+    state.close()
+    with pytest.raises(StateError, match="holds no run"):
+        start(three_operators(Endless()), state=tmp_path, resume=True)
+    run = start(three_operators(Endless()), state=tmp_path, resume_or_begin=True)
+    assert run.resumed_from is None
+    assert not kept.exists()
+    run.end_input()
+    assert finish(run).ok
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+ANY_RUN = RunFile(
+    format=FORMAT,
+    version=version(),
+    pipeline="fake",
+    operators={},
+    groups=256,
+    delivery="effectively-once",
+    token=b"token",
+    limits={},
+    seed=0,
+    started_at="",
+    run_dir="",
+    gone={},
+    transport="unix",
+    host="",
+)
+
+
+@pytest.mark.parametrize("length", [0, 5, 100])
+def test_a_run_that_was_killed_while_it_noted_what_it_is_is_in_nobodys_way(
+    tmp_path: Path, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(source: Path, _: Path) -> None:
+        os.truncate(source, length)
+        raise Killed
+
+    folder = tmp_path / "kept"
+    state = open_state(three_operators(), Options(state=folder))
+    assert state is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "rename", killed)
+        with pytest.raises(Killed):
+            state.begin(ANY_RUN)
+    state.close()
+    assert "run.json.new" in [path.name for path in folder.iterdir()]
+    assert finish(start(three_operators(), state=folder, resume_or_begin=True)).ok
+    assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("name", ["run.json.over", "run.json.new"])
+def test_a_file_that_only_has_the_name_of_what_is_left_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(StateError, match=rf"{name}'?,? (is not that|which is not part) of a run"):
+        start(three_operators(), state=tmp_path, resume_or_begin=True)
+    assert (tmp_path / name).read_text() == "mine"

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import beginning, deaths, suspicion
+from anabranch.runtime.live import beginning, deaths, lives, suspicion
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.policies.script import parse_script
@@ -221,6 +221,26 @@ def test_a_next_life_that_is_not_ready_in_time_is_followed_by_another() -> None:
     assert details(report, "start_failed") == ["work.0 was not ready within 3 s"]
     assert details(report, "died") == ["was killed by SIGKILL"] * 2
     assert details(report, "resumed")[0].startswith("life 3 after")
+
+
+def test_an_instance_of_which_no_next_life_gets_ready_fails_the_run_in_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rather than that all wait for it for ever."""
+
+    def never_ready(me: Fake) -> None:
+        if me.assign.life > 1:
+            pause(TIMEOUT_S)
+
+    fake.BEFORE_READY["work"] = never_ready
+    monkeypatch.setattr(lives, "START_TRIES_S", 1.0)
+    run = start(three_operators(Endless()))
+    assert run._agent is not None
+    run._agent.starter._deadline_s = 0.6
+    os.kill(member(run).pid, signal.SIGKILL)
+    with pytest.raises(RunFailed, match=r"work\.0.* could not be resumed for \d+ s: .*not ready"):
+        run.wait(TIMEOUT_S)
+    assert len(details(run.snapshot(), "start_failed")) > 1
 
 
 def spawns_and_dies(me: Fake) -> None:

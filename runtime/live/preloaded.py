@@ -70,6 +70,8 @@ class Parent:
         self._frames = FrameBuffer()
         self._wake_read, self._wake_write = _signal_pipe()
         self._running = True
+        self._is_bereft = False
+        """Whether the agent has gone without a word."""
         self._guarded: Path | None = None
 
     def serve(self) -> None:
@@ -99,6 +101,9 @@ class Parent:
             self._outlive_the_agent()
         finally:
             self._end_children()
+            if self._is_bereft and self._guarded is not None:
+                # Now, or the heir, which does the same, could be ended in the middle of it.
+                remove_unless_used(self._guarded)
 
     def _step(self, ready: set[int]) -> None:
         if self._lifeline in ready:
@@ -200,8 +205,7 @@ class Parent:
     def _outlive_the_agent(self) -> None:
         """The agent is gone; only this process can still tidy up."""
         self._running = False
-        if self._guarded is not None:
-            remove_unless_used(self._guarded)
+        self._is_bereft = True
 
     def _end_children(self) -> None:
         """Kill and reap all, and what they had started: it becomes ours when they end."""

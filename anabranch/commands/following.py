@@ -27,6 +27,7 @@ TICK_S = 0.25
 OUTPUT_LINES_MAX = 1000
 """Printed by operators between two ticks; older ones are dropped, with a word."""
 ENDING = "finishing what was read; press Ctrl-C again to stop at once"
+ENDING_KEPT = f"{ENDING} and keep the run"
 STOPPING = "stopping at once; what is on its way is given up"
 KEEPING = "stopping at once; the run is kept"
 
@@ -115,7 +116,7 @@ def follow(run: RunHandle, view: View, noted: Interrupts, output: Output) -> Rep
                 if noted.handled > 1:
                     view.say(KEEPING if noted.keeps else STOPPING)
                     return run.stop()
-                view.say(ENDING)
+                view.say(ENDING_KEPT if noted.keeps else ENDING)
                 run.end_input()
             try:
                 return run.wait(TICK_S)

@@ -143,8 +143,8 @@ class Boards:
             board.held[holder].split = split
         elif answer.number != number or not _same(answer.split, split):
             raise InputChanged(
-                f"the input of source {holder.operator!r} has changed since: where {split} came, "
-                f"there is {answer.split or 'nothing'} now; {INPUT_ADVICE}"
+                f"the input of source {holder.operator!r} has changed since: where "
+                f"{_in_words(split)} came, there is {_in_words(answer.split)} now; {INPUT_ADVICE}"
             )
 
     def pictures(self) -> Iterator[BoardPicture]:
@@ -213,3 +213,9 @@ def _naming(operator: str) -> Iterator[None]:
 def _same(a: Split | None, b: Split) -> bool:
     """As they are on the wire: a tuple and a list are the same there."""
     return msgspec.msgpack.encode(a) == msgspec.msgpack.encode(b)
+
+
+def _in_words(split: Split | None) -> str:
+    if split is None:
+        return "nothing"
+    return "(" + ", ".join(f"{key} {value!r}" for key, value in split.items()) + ")"

@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.commands.following import KEEPING, Interrupts, Output, follow, interrupts
+from anabranch.commands.following import (
+    ENDING_KEPT,
+    KEEPING,
+    Interrupts,
+    Output,
+    follow,
+    interrupts,
+)
 from anabranch.commands.preparing import plan
 from tests.anabranch.fakes import FakeRun, FakeView
 from tests.anabranch.files import clean_imports, write
@@ -67,6 +74,8 @@ def test_ctrl_c_ends_the_input_of_a_run_that_is_kept_too() -> None:
     run = FakeRun(100, lambda n: noted.note(signal.SIGINT, None) if n == 2 else None)
     assert follow(run, view, noted, Output()).ended == "completed"
     assert run.calls == ["end_input"]
+    assert view.said == [ENDING_KEPT]
+    assert ENDING_KEPT.endswith("press Ctrl-C again to stop at once and keep the run")
 
 
 def test_ctrl_c_and_then_sigterm_are_two_signals_not_three() -> None:

@@ -130,7 +130,8 @@ class Fewer(Numbers):
 def test_an_input_that_has_changed_is_refused(tmp_path: Path) -> None:
     fake.BEHAVIOUR["lines"] = claims
     until_halfway(state=tmp_path)
-    with pytest.raises(RunFailed, match=r"the input of source 'lines' has changed since: where"):
+    told = r"source 'lines' has changed since: where \(n 0\) came, there is \(n 7\) now; put"
+    with pytest.raises(RunFailed, match=told):
         start(three_operators(Fewer()), state=tmp_path, resume=True)
     assert "run.json" in names(tmp_path)
     assert finish(start(three_operators(Numbers(5)), state=tmp_path, resume=True)).ok

@@ -12,6 +12,7 @@
     scripts/bench.py storm                 everybody joins and leaves ten times a second
     scripts/bench.py recovery              from a death to the first results again, a picture
     scripts/bench.py delivery              what effectively-once costs against at-most-once
+    scripts/bench.py durable               what it costs to outlive a loss of power, by operator
     scripts/bench.py chain pause --json    several, as JSON
 
 Every figure comes with its least, middle and greatest value over the runs. Exit code 1 if
@@ -42,6 +43,7 @@ BENCHES = (
     "storm",
     "recovery",
     "delivery",
+    "durable",
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benches import durable
 from benches.chain import STAGES
 from benches.contestants import ContestantFailed, compete
 from benches.move import judged
@@ -169,6 +170,20 @@ def test_every_promise_of_delivery_is_measured_against_the_least() -> None:
         most, exact = (figures[f"{name}: {d}"] for d in ("at-most-once", "effectively-once"))
         ratio = [e / m for e, m in zip(exact, most, strict=True)]
         assert figures[f"{name}: effectively-once/at-most-once"] == pytest.approx(ratio)
+
+
+def test_what_it_costs_to_outlive_a_loss_of_power_is_told_by_operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(durable.POWER) == {durable.NONE, *durable.OPERATORS, durable.ALL}
+    few = {who: durable.POWER[who] for who in (durable.NONE, "sink")}
+    monkeypatch.setattr(durable, "POWER", few)
+    result = durable.measure(Settings(tmp_path, print, runs=1, seconds=1, lines=2_000))
+    assert not result.faults
+    figures = {row.name: row.values for row in result.rows}
+    ratio = figures["sink"][0] / figures["nobody"][0]
+    assert figures["sink/nobody"] == pytest.approx([ratio])
+    assert figures["sink: latency p99"][0] > 0
 
 
 def test_recovery_is_measured_of_every_kind_of_instance_and_drawn(tmp_path: Path) -> None:

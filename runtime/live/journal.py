@@ -27,6 +27,7 @@ import fcntl
 import os
 import pickle
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +43,10 @@ _CHECK = struct.Struct(">I")
 _HEAD_BYTES = _LENGTHS.size + _CHECK.size
 _PIECES_MAX = 512
 """Of one system call; Linux takes 1,024."""
+LOCK_TIMEOUT_S = 5.0
+"""How long a journal may stay locked behind the end of a life. A process that its function has
+forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
+LOCK_PERIOD_S = 0.01
 SEGMENT_BYTES_MIN = 2 * 2**20
 SEGMENT_PICTURES = 4
 """A segment may grow to so many times the picture that it begins with."""
@@ -68,7 +73,8 @@ class Record(NamedTuple):
 class Journal:
     """The end that writes. One life at a time: it locks the journal until it is closed.
 
-    Raises `JournalError` if another process writes it, `OSError` if the disk refuses.
+    Raises `JournalError` if another process writes it and does not end in a moment, `OSError` if
+    the disk refuses.
     """
 
     def __init__(self, path: Path, *, power: bool = False) -> None:
@@ -83,12 +89,7 @@ class Journal:
         self._is_named = False
         """Whether the name of the segment is on the disk."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(self._lock)
-            raise JournalError(f"{path} is written by another process, an earlier life") from None
+        self._lock = _locked(path)
         self._old = segments(path)
         self._number = max((number for number, _ in self._old), default=0)
         self._fd = -1
@@ -190,6 +191,21 @@ class Journal:
             os.close(self._fd)
             os.close(self._lock)
             self._fd = -1
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                told = f"{path} is written by another process, an earlier life"
+                raise JournalError(told) from None
+        time.sleep(LOCK_PERIOD_S)
 
 
 def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:

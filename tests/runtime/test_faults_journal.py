@@ -15,6 +15,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live import journal as journals
 from anabranch.runtime.live.journal import (
     DRAWN,
     Journal,
@@ -363,8 +364,11 @@ async def test_a_journal_of_somebody_else_is_not_taken(
         await network.revive(double)
 
 
-def test_a_journal_is_written_by_one_life_at_a_time(tmp_path: Path) -> None:
+def test_a_journal_is_written_by_one_life_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Another process has to be dead, however it ended, before it can be gone on from."""
+    monkeypatch.setattr(journals, "LOCK_TIMEOUT_S", 0.1)
     path = tmp_path / "a.journal"
     first = Journal(path)
     first.append(RECORDS[0])

@@ -16,6 +16,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime import forks
+from anabranch.runtime.live import journal as journals
 from anabranch.runtime.live.journal import Journal
 from anabranch.runtime.shared_file import SharedFile
 from tests.runtime.processes import LINUX
@@ -56,12 +57,16 @@ def test_an_instance_is_resumed_while_a_process_that_its_function_has_forked_liv
 
 
 @contextmanager
-def helper() -> Iterator[None]:
-    """A forked process that does nothing, and has let go of what is not its own."""
+def helper(late_s: float = 0.0) -> Iterator[None]:
+    """A forked process that does nothing, and has let go of what is not its own; or does so when
+    it runs at last."""
     ready, done = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
+            if late_s:
+                os.write(done, b"1")
+                time.sleep(late_s)
             forks.close_copies()
             os.write(done, b"1")
             time.sleep(TIMEOUT_S)
@@ -80,6 +85,17 @@ def helper() -> Iterator[None]:
 def test_a_forked_process_does_not_keep_a_journal_from_the_next_life(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     with helper():
+        journal.close()
+        Journal(tmp_path / "journal").close()
+
+
+def test_a_life_waits_for_what_was_forked_in_the_last_moment_of_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine it has not run at all by then."""
+    monkeypatch.setattr(journals, "LOCK_TIMEOUT_S", TIMEOUT_S / 2)
+    journal = Journal(tmp_path / "journal")
+    with helper(late_s=0.5):
         journal.close()
         Journal(tmp_path / "journal").close()
 

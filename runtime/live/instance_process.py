@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import signal
 import socket
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -36,6 +38,13 @@ GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
 
 
+NO_THREAD = "can't start new thread"
+FILES_TO_BEGIN = 16
+"""For the loop, the journal, the address, the first neighbours."""
+FILES_PERIOD_S = 0.1
+
+log = logging.getLogger("anabranch.waits")
+
 _OURS = str(Path(__file__).parents[1]) + os.sep
 _LOOPS = (str(Path(asyncio.__file__).parent) + os.sep, "uvloop")
 
@@ -49,7 +58,33 @@ def run_instance(
     os.register_at_fork(after_in_child=_leave_sigterm_alone)
     keep_files_from_children()
     task = msgspec.convert(assign, Assign)
+    if task.life > 1:  # the first one may be refused
+        wait_for_files(str(id_from_wire(task.id)))
     sys.exit(_run(_live(link_socket, task, pipeline)))
+
+
+def wait_for_files(me: str) -> None:
+    """A next life that can open none would die before it has begun, in vain, again and again. The
+    agent tries another process if it takes too long."""
+    told = False
+    while (error := _missing_files()) is not None:
+        if not told:
+            why = f"{error.strerror}; raise the limit (ulimit -n), or close some"
+            log.warning("%s cannot begin and waits: %s", me, why)
+            told = True
+        time.sleep(FILES_PERIOD_S)
+
+
+def _missing_files() -> OSError | None:
+    with contextlib.ExitStack() as opened:
+        try:
+            for _ in range(FILES_TO_BEGIN):
+                opened.enter_context(open(os.devnull, "rb"))
+        except OSError as error:
+            if not passing(error):
+                raise
+            return error
+    return None
 
 
 def _run(main: Any) -> int:
@@ -120,7 +155,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         home.send(Failed(reason="has run out of memory", again=True))
         code = 1
     except Exception as error:
-        again = isinstance(error, OSError) and passing(error)
+        again = _may_pass(error)
         home.send(Failed(reason=_reason(error), detail=traceback.format_exc(), again=again))
         code = 1
     else:
@@ -128,6 +163,14 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         code = 0
     await link.finish()
     return code
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a next life may fare better. Python has no kind of error for a thread that cannot be
+    made, for which it takes memory and a place among the processes of the user."""
+    if isinstance(error, RuntimeError):
+        return str(error) == NO_THREAD
+    return isinstance(error, OSError) and passing(error)
 
 
 def _ending(instance: Instance) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:

@@ -15,7 +15,7 @@ PREFIX = "anabranch-"
 PATH_BYTES_MAX = 60
 """The path of a Unix socket may have about 100 bytes, and socket names need their part."""
 ABANDONED_AFTER_S = 60.0
-REMOVED_WITHIN_S = 10.0
+REMOVED_WITHIN_S = 2.0
 """How long it may take to remove what a killed run has left."""
 
 

@@ -33,7 +33,11 @@ def verdict(ledger: Ledger, ended: str = "completed", delivery: str = "effective
     if ledger.balanced:
         return "balanced: every tuple is accounted for"
     if ledger.excused:
-        return f"not every tuple counts once: processes died, and {delivery} allows for that"
+        came_again = ledger.lost > 0 and delivery == "at-least-once"
+        return (
+            f"not every tuple counts once: processes died, and {delivery} allows for that"
+            + "; what was lost with them came again" * came_again
+        )
     if ended != "completed" and not (ledger.lost or ledger.duplicated):
         return f"not settled: the run {ended} with tuples on their way"
     wrong = [

@@ -232,6 +232,15 @@ def test_a_reader_that_went_away_is_told_as_what_it_is() -> None:
     assert "Errno" not in text
 
 
+def test_at_least_once_nobody_is_left_to_think_that_what_the_ledger_calls_lost_is_missing() -> None:
+    told, again = "and at-least-once allows for that", "what was lost with them came again"
+    lost = report(ledger={"lost": 3, "balanced": False, "excused": True}).ledger
+    assert verdict(lost, delivery="at-least-once").endswith(f"{told}; {again}")
+    assert verdict(lost, delivery="at-most-once").endswith("at-most-once allows for that")
+    twice = report(ledger={"duplicated": 3, "balanced": False, "excused": True}).ledger
+    assert verdict(twice, delivery="at-least-once").endswith(told)
+
+
 def test_a_run_that_was_cut_off_is_not_called_unbalanced() -> None:
     cut = {"balanced": False, "in_flight": 7, "faults": ["a.0 ended without an account"]}
     text = text_of(summary(report(ended="stopped", ledger=cut), DEAD))

@@ -6,13 +6,13 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 import anabranch as ab
 from tests.anabranch.files import write
+from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 
 PROGRAM = """
     import anabranch as ab
@@ -57,8 +57,8 @@ INTERRUPTED = """
 
     if __name__ == "__main__":
         run = ab.start(pipeline, warm=0)
-        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
             run.wait()
         except KeyboardInterrupt:
             run.end_input()
@@ -89,13 +89,8 @@ def test_an_option_that_makes_no_sense_is_refused() -> None:
         ab.run(pipeline(), duration_s=0)
 
 
-SLOW = """
-    import os, time
+SLOW = f"""{WAIT}
     import anabranch as ab
-
-    def wait(n):
-        time.sleep(0.01 if os.path.exists("slowly") else 0)
-        return n
 
     pipeline = ab.Pipeline("slow")
     numbers = pipeline.source("numbers", ab.items(list(range(3000))))
@@ -103,33 +98,15 @@ SLOW = """
 """
 
 
-def command(folder: Path, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "anabranch.cli", "run", "slow.py", *options],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_until_lines(file: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while not file.exists() or file.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
 def test_a_command_that_is_killed_can_be_resumed_and_nothing_is_lost_or_twice(
     tmp_path: Path,
 ) -> None:
     write(tmp_path, SLOW, "slow.py")
-    (tmp_path / "slowly").touch()
-    for part in range(2):
-        with command(tmp_path, "--state", "kept", *["--resume"] * part) as killed:
-            wait_until_lines(tmp_path / "out.jsonl", 300 * (part + 1))
-            killed.kill()
-    (tmp_path / "slowly").unlink()
+    with slowly(tmp_path):
+        for part in range(2):
+            with command(tmp_path, "--state", "kept", *["--resume"] * part) as killed:
+                wait_until_lines(killed, tmp_path / "out.jsonl", 100 * (part + 1))
+                killed.kill()
     with command(tmp_path, "--state", "kept", "--resume", "--report", "report.json") as resumed:
         told = resumed.communicate(timeout=60)[0]
     assert resumed.returncode == 0, told
@@ -142,9 +119,8 @@ def test_a_command_that_is_killed_can_be_resumed_and_nothing_is_lost_or_twice(
 
 def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     write(tmp_path, SLOW, "slow.py")
-    (tmp_path / "slowly").touch()
-    with command(tmp_path, "--state", "kept") as stopped:
-        wait_until_lines(tmp_path / "out.jsonl", 100)
+    with slowly(tmp_path), command(tmp_path, "--state", "kept") as stopped:
+        wait_until_lines(stopped, tmp_path / "out.jsonl", 100)
         stopped.send_signal(signal.SIGINT)
         assert stopped.stdout is not None
         while "finishing what was read" not in stopped.stdout.readline():

@@ -8,6 +8,7 @@ import errno
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Journal:
         self.source = source
         self.context = at(folder)
         self.first = next(source.splits())
+        self._pause_s = 0.0
 
     def records(self) -> list[dict[str, Any]]:
         if not self.path.exists():
@@ -68,7 +70,9 @@ class Journal:
     def tuples(self) -> list[str]:
         return [t for record in self.records() for t in record["tuples"]]
 
-    def life(self, tuples_max: int = 2) -> None:
+    def life(self, tuples_max: int = 2, pause_s: float = 0.0) -> None:
+        """`pause_s`: so long it does nothing behind each record."""
+        self._pause_s = pause_s
         records = self.records()
         split = records[-1]["rest"] if records else self.first
         if split is not None:
@@ -85,6 +89,7 @@ class Journal:
     def _record(self, record: dict[str, Any]) -> None:
         with open(self.path, "a") as file:
             file.write(msgspec.msgpack.encode(record).hex() + "\n")
+        time.sleep(self._pause_s)
 
 
 @pytest.mark.parametrize("kind", ["pipe", "file"])
@@ -119,7 +124,9 @@ def test_a_reader_that_is_killed_while_the_pipe_is_filled_loses_and_repeats_no_l
     os.close(into)
     killed, mark, ended = 0, 1, False
     while not ended:
-        reader = forked(lambda: journal.life(1000))
+        # Time enough to be killed, until it has been often enough.
+        pause_s = 0.0 if killed >= 3 else 0.2
+        reader = forked(lambda: journal.life(1000, pause_s))  # noqa: B023 - forked at once
         while not (found := os.waitpid(reader, os.WNOHANG))[0]:
             # Just behind a record, when the next bytes are on their way.
             if journal.path.exists() and journal.path.stat().st_size > mark and killed < 10:

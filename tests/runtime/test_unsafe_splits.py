@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-import subprocess
-import sys
 import textwrap
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +28,7 @@ from anabranch.runtime.ends import (
 from anabranch.runtime.live import source_pump
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.source_pump import SourcePump
+from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
@@ -309,13 +307,8 @@ async def test_a_heap_of_small_splits_outlives_many_deaths(tmp_path: Path, seed:
     assert world.heap.left == 0
 
 
-SLOW = """
-    import os, time
+SLOW = f"""{WAIT}
     import anabranch as ab
-
-    def wait(line):
-        time.sleep(0.01 if os.path.exists("slowly") else 0)
-        return int(line)
 
     pipeline = ab.Pipeline("slow", delivery="at-least-once")
     lines = pipeline.source("lines", ab.files("in.txt", split_bytes=100))
@@ -330,31 +323,13 @@ def test_a_run_that_is_killed_whole_goes_on_with_all_its_splits_that_were_not_sa
 ) -> None:
     (tmp_path / "slow.py").write_text(textwrap.dedent(SLOW))
     (tmp_path / "in.txt").write_text("".join(f"{n}\n" for n in range(LINES)))
-    (tmp_path / "slowly").touch()
-    for part in range(2):
-        with command(tmp_path, *["--resume"] * part) as killed:
-            wait_until_lines(tmp_path / "out.jsonl", 300 * (part + 1))
-            killed.kill()
-    (tmp_path / "slowly").unlink()
-    with command(tmp_path, "--resume") as resumed:
+    with slowly(tmp_path):
+        for part in range(2):
+            with command(tmp_path, "--state", "kept", *["--resume"] * part) as killed:
+                wait_until_lines(killed, tmp_path / "out.jsonl", 100 * (part + 1))
+                killed.kill()
+    with command(tmp_path, "--state", "kept", "--resume") as resumed:
         told = resumed.communicate(timeout=60)[0]
     assert resumed.returncode == 0, told
     results = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert set(results) == set(range(LINES))
-
-
-def command(folder: Path, *options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "anabranch.cli", "run", "slow.py", "--state", "kept", *options],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def wait_until_lines(file: Path, count: int) -> None:
-    deadline = time.monotonic() + 60
-    while not file.exists() or file.read_bytes().count(b"\n") < count:
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)

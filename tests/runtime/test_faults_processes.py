@@ -273,15 +273,18 @@ def test_a_run_whose_agent_somebody_stops_goes_on_afterwards_as_if_nothing_had_b
         stdout=subprocess.PIPE,
     )
     with popen:
-        assert popen.stdout is not None
-        assert popen.stdout.readline() == "runs\n"
-        until(lambda: out.stat().st_size > 10_000)
-        os.kill(popen.pid, signal.SIGSTOP)
-        size, until_s = out.stat().st_size, time.monotonic() + 2
-        # instances do without it
-        until(lambda: time.monotonic() > until_s and out.stat().st_size > size)
-        os.kill(popen.pid, signal.SIGCONT)
-        told, _ = popen.communicate("\n", TIMEOUT_S)
+        try:
+            assert popen.stdout is not None
+            assert popen.stdout.readline() == "runs\n"
+            until(lambda: out.stat().st_size > 10_000)
+            os.kill(popen.pid, signal.SIGSTOP)
+            size, until_s = out.stat().st_size, time.monotonic() + 2
+            # instances do without it
+            until(lambda: time.monotonic() > until_s and out.stat().st_size > size)
+            os.kill(popen.pid, signal.SIGCONT)
+            told, _ = popen.communicate("\n", TIMEOUT_S)
+        finally:
+            popen.kill()
     ok, read, kinds = told.split(maxsplit=2)
     assert ok == "True"
     assert found(out) == Counter(range(int(read)))

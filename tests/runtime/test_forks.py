@@ -30,7 +30,7 @@ def leave_a_helper_and_die(n: int, begun: Path) -> int:
     if n == N // 2 and not begun.exists():
         begun.touch()
         if os.fork() == 0:
-            time.sleep(TIMEOUT_S)
+            time.sleep(10 * TIMEOUT_S)
             os._exit(0)
         os.kill(os.getpid(), signal.SIGKILL)
     return n
@@ -48,10 +48,8 @@ def test_an_instance_is_resumed_while_a_process_that_its_function_has_forked_liv
     pipeline = ab.Pipeline("helped", dead_letters=tmp_path / "dead.jsonl")
     stream = pipeline.source("numbers", ab.generate(fns["numbers"], count=N))
     stream.map("same", fns["same"]).sink("out", ab.jsonl(out))
-    began = time.monotonic()
     report = ab.start(pipeline, transport=transport).wait(TIMEOUT_S)
     assert report.ok
-    assert time.monotonic() - began < TIMEOUT_S / 2  # so the helper was still there
     assert [e.operator for e in report.events if e.kind == "died"] == [operator]
     assert Counter(map(int, out.read_text().splitlines())) == Counter(range(N))
 

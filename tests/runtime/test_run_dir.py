@@ -46,7 +46,10 @@ def test_who_tidies_up_behind_a_killed_run_leaves_alone_one_that_goes_on(base: P
     assert not again.path.exists()
 
 
-async def test_a_run_goes_on_as_soon_as_what_the_last_one_left_is_removed(base: Path) -> None:
+async def test_a_run_goes_on_as_soon_as_what_the_last_one_left_is_removed(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_dir, "REMOVED_WITHIN_S", 60.0)
     folder = left(base)
     removing = run_dir._open_lock(folder)
     assert run_dir._is_free(removing)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from tests.runtime.network import Network
+from anabranch.runtime.ends import DeadLetter
+from tests.runtime.network import Kept, KeptWriter, Network
 from tests.runtime.storms import STORIES, storm
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
@@ -44,6 +45,41 @@ async def test_a_chain_of_instances_that_die_one_by_one_loses_and_doubles_nothin
     found = Counter(map(int, out.read_text().splitlines()))
     assert found == Counter(2 * n for n in range(N))
     assert network.deaths > 3
+    assert network.unbalanced() == []
+
+
+async def test_how_far_all_had_come_when_a_message_came_outlives_a_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the next life can work off what came again in the order in which it had come."""
+    pipeline, kept, may_write = ab.Pipeline("slow"), Kept(), asyncio.Event()
+
+    async def write(writer: KeptWriter, tuples: list[int]) -> list[DeadLetter]:
+        await may_write.wait()
+        writer.sink.tuples += tuples
+        return []
+
+    monkeypatch.setattr(KeptWriter, "write", write)
+    numbers = pipeline.source("numbers", ab.items(range(4_000)))
+    numbers.map("double", lambda n: 2 * n, scale=ab.Scale()).sink("out", kept)
+    network = Network(pipeline, tmp_path, journals=True, credit_tuples=500)
+    await network.start()
+    (out,) = network.of("out")
+    await network.until(lambda: out.intake.tuples > 0)
+    network.decide("double", "duplicate")
+    await network.until(lambda: bool(out.repeats.memory()))
+    assert out.turns is not None
+    await out.turns.committed()
+    marks = out.repeats.memory()
+    assert marks
+    network.kill(out.me)
+    await network.revive(out.me)
+    (later,) = network.of("out")
+    assert later is not out
+    assert later.repeats.memory()[0] == marks[0]
+    may_write.set()
+    await network.finish()
+    assert Counter(kept.tuples) == Counter(range(0, 8_000, 2))
     assert network.unbalanced() == []
 
 

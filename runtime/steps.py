@@ -46,13 +46,11 @@ class Part:
     `tag`, `last`: the batch that they belong to, and whether it is done with this part.
     `busy_s`: working time; for asynchronous functions time times the used share of `in_flight`.
     `waited_s`: pauses of retries, not part of it.
-    `changes`: what this part has changed of key state, if that is journaled.
     `per_step`: (received, dead, produced) of the steps that ran.
     """
 
     __slots__ = (
         "busy_s",
-        "changes",
         "dead",
         "last",
         "letters",
@@ -74,7 +72,6 @@ class Part:
         self.last = True
         self.busy_s = 0.0
         self.waited_s = 0.0
-        self.changes = b""
         self.per_step: list[tuple[int, int, int]] = []
 
 

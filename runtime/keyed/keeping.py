@@ -1,7 +1,7 @@
-"""What an instance keeps of its keys, told bit by bit to whoever emits results and keeps a journal.
+"""What an instance keeps of its keys, told to whoever keeps a journal, when it asks.
 
-At no moment when others can be at work has anything changed that was not told: with the part that
-it belongs to, or at once.
+Whenever others can be at work, what is here fits to the parts that were emitted, so it may be asked
+for at any such moment. A key that has changed a hundred times since is told once, as it is now.
 """
 
 from __future__ import annotations
@@ -29,19 +29,18 @@ class Keeping:
         groups: int,
         emit: Callable[[Part], None],
         clock: Callable[[], float],
-        journaled: bool,
         changed: Callable[[bytes], None] | None,
+        noted: Callable[[], None],
     ) -> None:
-        if journaled and changed is None:
-            raise ValueError(f"operator {operator.name!r} is journaled: expected `changed`")
         self.operator = operator
         self._held = Holdings(operator.name, groups)
         self._store = self._held.store
-        self._notes = Notes() if journaled else None
+        self._notes = Notes() if changed is not None else None
         if self._notes is not None:
             self._held.notes = self._notes
         self._emit = emit
         self._changed = changed
+        self._noted = noted
         self._clock = clock
 
     @property
@@ -89,8 +88,7 @@ class Keeping:
     # -- telling -----------------------------------------------------------------------------
 
     def _done(self, part: Part, began: float) -> None:
-        if self._notes is not None:
-            part.changes = changes(self._held, self._notes)
+        self._noted()
         part.busy_s = self._clock() - began - part.waited_s
         self._emit(part)
 
@@ -98,16 +96,21 @@ class Keeping:
         if part.results or part.letters:
             self._done(part, began)
         else:
-            self._tell()
+            self._noted()
 
-    def _tell(self) -> None:
-        """What has changed outside of parts."""
-        if self._notes is not None and (change := changes(self._held, self._notes)):
-            self._tell_chunk(change)
-
-    def _tell_chunk(self, change: bytes) -> None:
-        if self._notes is not None and self._changed is not None:
+    def tell(self) -> None:
+        """Tell what has changed since this was called last, if anything has and it is journaled."""
+        if self._changed is None or self._notes is None:
+            return
+        change = changes(self._held, self._notes)
+        if change:
             self._changed(change)
+
+    def _tell_chunk(self, chunk: bytes) -> None:
+        """A chunk that has come, behind all that was changed before."""
+        self.tell()
+        if self._changed is not None:
+            self._changed(chunk)
 
     # -- the journal -------------------------------------------------------------------------
 
@@ -119,5 +122,11 @@ class Keeping:
     def picture(self, keys_max: int) -> Iterator[bytes]:
         """All there is now, as changes with about so many keys each. Anything may be called
         between two pieces; together with what is told meanwhile, in the order of telling, they
-        make the same processor. What was told before the first piece is not needed then."""
-        return picture(self._held, keys_max)
+        make the same processor. What was told before the first piece is not needed then.
+
+        Tells what has changed before it gives a piece."""
+        pieces = picture(self._held, keys_max)
+        self.tell()
+        for piece in pieces:
+            yield piece
+            self.tell()

@@ -14,10 +14,9 @@ groups are frozen, or what was kept for one is worked off, are tuples sorted by 
 - **Wary** (`before` is set): one tuple at a time. `before` is awaited ahead of each, with the tag
   of its batch or, if it was kept, with its group, and may say why not to work on it.
 - **Cancelling** `run` loses nothing: what has not been processed goes on with the next `run`.
-- **Journaled**: whatever changes is told as bytes, with the part that it belongs to
-  (`Part.changes`) or at once (`changed`). At no await is anything changed that was not told: a
-  part is emitted before the pause of a retry. `restore` and `resume` make the same processor of
-  all that was told.
+- **Journaled**: `tell` tells what has changed, as bytes. It may be called whenever this awaits:
+  what is here then fits to the parts that were emitted, for a part is emitted before the pause of
+  a retry. `restore` and `resume` make the same processor of all that was told.
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ class KeyedProcessor(Keeping):
     """`emit` gets a `Part` for each slice of a batch (with its tag), and others without a tag for
     timers and for kept tuples. `turn` is awaited between two slices; anything may be called then.
 
-    `journaled`: what changes is told, by parts and, if it belongs to none, to `changed`.
+    `changed`: gets what `tell` tells. Without it nothing is noted for a journal. `noted` is called
+    when there may be something to tell.
     """
 
     def __init__(
@@ -72,10 +72,10 @@ class KeyedProcessor(Keeping):
         turn: Callable[[], Awaitable[None]],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
-        journaled: bool = False,
         changed: Callable[[bytes], None] | None = None,
+        noted: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(operator, groups, emit, clock, journaled, changed)
+        super().__init__(operator, groups, emit, clock, changed, noted)
         self._worker = Worker(operator, self._held, wall)
         self._heat = Heat(groups, self._store.group_of, clock())
         self._turn = turn
@@ -105,12 +105,12 @@ class KeyedProcessor(Keeping):
         if waiting := sorted(groups & self._held.kept.keys()):
             raise ValueError(f"groups {waiting} have tuples already: install their state instead")
         self._held.own(groups)
-        self._tell()
+        self._noted()
 
     def freeze(self, groups: Iterable[int]) -> None:
         """Process nothing of these any more, as far as they are mine; keep what comes."""
         self._held.freeze(groups)
-        self._tell()
+        self._noted()
 
     def _may_fire(self, key: Any) -> bool:
         return not self._held.shut or self._store.group_of[key] in self._held.owned
@@ -275,7 +275,7 @@ class KeyedProcessor(Keeping):
         gives = taken if self._notes is None else copied
         giver = Giver(self.operator.name, chunk_bytes, life)
         yield from gives(self._held, giver, groups, lambda g: self._heat.take(g, self._clock()))
-        self._tell()
+        self._noted()
 
     async def install(self, chunk: bytes, *, opens: bool = True) -> None:
         """A chunk from the former owner; the first of a later life replaces all those of earlier
@@ -297,7 +297,7 @@ class KeyedProcessor(Keeping):
                 if group not in self._held.whole:
                     raise ValueError(f"group {group} was not installed, or not to its last chunk")
                 self._heat.put(group, self._held.open(group), self._clock())
-                self._tell()
+                self._noted()
             await self._catch_up(group)
 
     async def _catch_up(self, group: int) -> None:
@@ -356,7 +356,7 @@ class KeyedProcessor(Keeping):
         held.resume(owned - frozen, frozen)
         for group in held.owned:
             self._store.wake(group)
-        self._tell()
+        self._noted()
 
     async def catch_up(self) -> None:
         """After `resume`, before anything else is processed: fire what was due, and work off what

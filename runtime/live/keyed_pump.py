@@ -33,6 +33,7 @@ from anabranch.runtime.steps import Part
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
     from anabranch.runtime.live.recovery import Past
+    from anabranch.runtime.live.turns import Turns
 
 now = time.monotonic
 
@@ -76,8 +77,8 @@ class KeyedPump(QueuePump):
             slice_s=instance.limits.slice_s,
             emit=self._emit,
             turn=self._turn,
-            journaled=self._keeps_keys,
             changed=self._changed if self._keeps_keys else None,
+            noted=self._want_turn,
         )
         self._edges = operator.edges
         self._errands: deque[Errand] = deque()
@@ -298,14 +299,20 @@ class KeyedPump(QueuePump):
             self.instance.counts.tuples_in += part.taken + part.pended
         self._account(part)
         self.results(part.results, item)
-        if self._keeps_keys:
-            self._changed(part.changes)
         if item is None:
             self.wary.done()
         else:
             self._advance(item, part.taken + part.pended, last=part.last)
             if part.last:
                 self._done(item)
+
+    def tell(self, turns: Turns) -> None:
+        super().tell(turns)
+        self.processor.tell()
+
+    def _want_turn(self) -> None:
+        if self._keeps_keys and self.instance.turns is not None:
+            self.instance.turns.want()
 
     def _changed(self, changes: bytes) -> None:
         assert self.instance.turns is not None

@@ -9,12 +9,16 @@ what was made of it, and what is still held. A death undoes the turn in work, wh
 
 What changes as a whole is written as a whole, and the last word holds; only frames and the state of
 keys, which are many, are written one by one. `anabranch.runtime.live.recovery` reads it.
+
+A key is written whole too, and may be large, as a window of many tuples. So turns are the longer
+the more there is to tell at their end: that takes a bounded share of the time (`TELLING_SHARE`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -27,6 +31,11 @@ from anabranch.runtime.patience import Patience, describe_refusal
 LATER_S = 0.01
 """How long what nobody waits for may wait for company: a commit costs the same for much as for
 little."""
+TELLING_SHARE = 0.2
+"""How much of the time of a process telling what has changed may take: the next turn is at least so
+long that it does not take more."""
+TURN_S_MAX = 1.0
+"""Longer than this no turn is made by what the last one had to tell."""
 Part = Callable[[], Any]
 Pictures = Callable[[], Iterator[tuple[str, bytes]]]
 _DRAWN = DRAWN[0], b""
@@ -66,6 +75,7 @@ class Turns:
         """Pieces that count until they are `dropped`, as results on their way to a target."""
         self._soon: asyncio.Handle | None = None
         self._pausing: asyncio.Task[None] | None = None
+        self._not_before = 0.0
         self._dirty = False
         self._hurry = False
         self._is_later = False
@@ -136,8 +146,9 @@ class Turns:
         if self._soon is None:
             loop = asyncio.get_running_loop()
             self._is_later = not self._hurry
-            if self._is_later:
-                self._soon = loop.call_later(LATER_S, self._commit)
+            wait_s = max(LATER_S if self._is_later else 0.0, self._not_before - loop.time())
+            if wait_s > 0:
+                self._soon = loop.call_later(wait_s, self._commit)
             else:
                 self._soon = loop.call_soon(self._commit)
 
@@ -165,14 +176,24 @@ class Turns:
     # -- the commit ----------------------------------------------------------------------------
 
     def _commit(self) -> None:
-        self._soon, self._is_later = None, False
         if self.closed or self._pausing is not None:
+            self._soon, self._is_later = None, False
             return
-        self._dirty = self._hurry = False
         try:
+            self._tell_changes()
+            self._soon, self._is_later = None, False
+            self._dirty = self._hurry = False
             self._commit_turn()
         except Exception as error:
             self._fail(error)
+
+    def _tell_changes(self) -> None:
+        """This turn has them, so they must not want another one: `_soon` is still there."""
+        began = time.thread_time()
+        self._ending()
+        cost_s = time.thread_time() - began
+        pause_s = min(TURN_S_MAX, cost_s * (1 / TELLING_SHARE - 1))
+        self._not_before = asyncio.get_running_loop().time() + pause_s
 
     def _commit_turn(self) -> None:
         record = self._collect()
@@ -246,7 +267,6 @@ class Turns:
     # -- records -------------------------------------------------------------------------------
 
     def _collect(self) -> Record:
-        self._ending()
         if self._whole:
             self._whole = False
             return self._whole_picture()

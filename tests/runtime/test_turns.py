@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import os
 import threading
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live import journal as journals
+from anabranch.runtime.live import turns
 from anabranch.runtime.live.journal import Journal, read_journal, segments
 from anabranch.runtime.live.recovery import Past
 from anabranch.runtime.live.turns import Turns
@@ -83,6 +85,34 @@ async def test_before_the_first_picture_it_waits_for_that(tmp_path: Path) -> Non
     await kept.turns.write_down("ahead")
     assert kept.written == {"core": 1, "ahead": 1}
     kept.turns.abandon()
+
+
+@pytest.mark.parametrize(("cost_s", "least_s"), [(0.1, 0.4), (60.0, turns.TURN_S_MAX)])
+async def test_a_turn_is_the_longer_the_more_the_last_one_had_to_tell(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, cost_s: float, least_s: float
+) -> None:
+    now = itertools.count(0.0, cost_s)
+    monkeypatch.setattr("anabranch.runtime.live.turns.time.thread_time", now.__next__)
+    await kept.turns.committed()
+    began = asyncio.get_running_loop().time()
+    kept.value = 1
+    await kept.turns.committed()
+    assert asyncio.get_running_loop().time() - began > 0.9 * least_s
+    assert kept.written == {"core": 1, "ahead": 1}
+
+
+async def test_what_is_told_at_the_end_of_a_turn_is_part_of_it_and_asks_for_no_other(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    while kept.turns._picture is not None:
+        await kept.turns.committed()
+    monkeypatch.setattr(kept.turns, "_ending", lambda: kept.turns.change("keys", b"news"))
+    commits: list[Any] = []
+    monkeypatch.setattr(kept.turns, "_append", commits.append)
+    await kept.turns.committed()
+    await asyncio.sleep(5 * turns.LATER_S)
+    news = [entry for entry in commits[0].entries if entry[:2] == ("added", "keys")]
+    assert (len(commits), len(news)) == (1, 1)
 
 
 @pytest.mark.parametrize("soon", [False, True])

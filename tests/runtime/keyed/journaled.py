@@ -81,9 +81,20 @@ class DeathError(Exception):
 
 
 class Mortals(Bench):
-    """A bench whose processors are journaled. `dying`: in how many turns an instance dies."""
+    """A bench whose processors are journaled. `dying`: in how many turns an instance dies.
 
-    def __init__(self, build: Build, *, groups: int = 8, instances: int = 1, tick_s: float = 0.0):
+    `tells_at_once`: whatever changes is told then; else when somebody asks, and before a death."""
+
+    def __init__(
+        self,
+        build: Build,
+        *,
+        groups: int = 8,
+        instances: int = 1,
+        tick_s: float = 0.0,
+        tells_at_once: bool = True,
+    ) -> None:
+        self.tells_at_once = tells_at_once
         self.journals = [Journal() for _ in range(instances)]
         self.lives = [1] * instances
         self.dying: dict[int, int] = {}
@@ -100,12 +111,15 @@ class Mortals(Bench):
             turn=partial(self._turn_of, number),
             clock=self.clock,
             wall=self.wall,
-            journaled=True,
             changed=self.journals[number].add,
+            noted=partial(self._noted, number),
         )
 
+    def _noted(self, number: int) -> None:
+        if self.tells_at_once:
+            self.all[number].tell()
+
     def _emit(self, number: int, part: Part) -> None:
-        self.journals[number].add(part.changes)
         self.parts.append(part)
         if isinstance(part.tag, Batch):
             part.tag.done += part.taken + part.pended
@@ -127,6 +141,7 @@ class Mortals(Bench):
     def restored(self, number: int) -> KeyedProcessor:
         """The next life of an instance, which must hold what the last one held."""
         before = self.all[number]
+        before.tell()
         self.journals[number].close()
         self.deaths += 1
         self.lives[number] += 1

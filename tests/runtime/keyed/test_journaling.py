@@ -12,10 +12,10 @@ import pytest
 from anabranch.runtime.graph import Retry
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
-from anabranch.runtime.keyed.processor import KeyedProcessor
+from anabranch.runtime.keyed.notes import NoNotes
 from anabranch.runtime.keyed.windows import count, tumbling
 from anabranch.runtime.steps import StepError
-from tests.runtime.keyed.bench import Bench, operator
+from tests.runtime.keyed.bench import Bench
 from tests.runtime.keyed.journaled import MANY, Batch, Mortals, contents, install, moving
 from tests.runtime.keyed.test_processor import Flaky, Visits, clocked
 from tests.runtime.keyed.test_processor_moves import alarming, counting
@@ -30,27 +30,54 @@ NONE, FIRST = frozenset[int](), frozenset({0})
 async def test_nothing_is_told_of_what_is_not_journaled() -> None:
     bench = Bench(counting)
     await bench.over(*MANY)
-    assert {part.changes for part in bench.parts} == {b""}
-
-
-def test_a_journaled_processor_must_have_somebody_to_tell() -> None:
-    with pytest.raises(ValueError, match="'work' is journaled: expected `changed`"):
-        KeyedProcessor(
-            operator(counting),
-            groups=1,
-            slice_s=1.0,
-            emit=lambda part: None,
-            turn=lambda: asyncio.sleep(0),
-            journaled=True,
-        )
+    bench.one.tell()
+    assert type(bench.one._held.notes) is NoNotes
 
 
 async def test_a_part_tells_of_the_keys_that_it_has_touched_and_no_others() -> None:
     bench = Mortals(counting)
     await bench.over(("a", 1), ("b", 2))
     await bench.over(("b", 3), ("b", 4))
-    entries = [w for w in pickle.loads(bench.parts[-1].changes) if w[0] == "entries"]
+    entries = [w for w in pickle.loads(bench.journals[0].changes[-1]) if w[0] == "entries"]
     assert entries == [("entries", ["b"], [(2, 3, 4)], None, None)]
+
+
+async def test_a_key_that_changes_often_is_told_once_as_it_is_when_somebody_asks() -> None:
+    bench = Mortals(counting, tells_at_once=False)
+    told = bench.journals[0].changes
+    for n in range(20):
+        await bench.over(("a", n))
+    assert len(bench.parts) == 20
+    assert told == []
+    bench.one.tell()
+    bench.one.tell()
+    (words,) = map(pickle.loads, told)
+    assert words[1] == ("entries", ["a"], [(*range(20),)], None, None)
+
+
+async def test_what_changed_before_a_chunk_came_is_told_before_it() -> None:
+    bench = Mortals(counting, groups=2, instances=2, tells_at_once=False)
+    group = bench.group("a")
+    bench.one.freeze({group})
+    await bench.all[1].run(["a"], [1], 0)
+    (chunk,) = bench.one.export({group}, 100_000)
+    await bench.all[1].install(chunk, opens=False)
+    kept, arrived = bench.journals[1].changes
+    assert pickle.loads(kept)[0][0] == "keep"
+    assert arrived == chunk
+    bench.restored(1)
+
+
+async def test_what_changed_before_a_piece_of_a_picture_is_told_before_it() -> None:
+    bench = Mortals(counting, tells_at_once=False)
+    await bench.over(*MANY)
+    journal = bench.journals[0]
+    journal.begin_picture(bench.one, 10)
+    bench.one.freeze(FIRST)
+    journal.add_piece()
+    froze, piece = (pickle.loads(change)[0][0] for change in journal.changes[-2:])
+    assert (froze, piece) == ("freeze", "entries")
+    bench.restored(0)
 
 
 async def test_time_that_fires_nothing_is_told_in_a_few_bytes() -> None:

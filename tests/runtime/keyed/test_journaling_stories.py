@@ -18,7 +18,7 @@ from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.spec import Keyed
 from anabranch.runtime.keyed.streams import KeyedStream
-from tests.runtime.keyed.bench import Bench
+from tests.runtime.keyed.bench import Bench, Build
 from tests.runtime.keyed.journaled import Faults, Mortals
 from tests.runtime.keyed.test_processor_moves import (
     GROUPS,
@@ -66,6 +66,10 @@ async def told(bench: Mortals, story: list[Any]) -> Faults:
     return moves
 
 
+def mortals(build: Build, at_once: bool) -> Mortals:
+    return Mortals(build, groups=GROUPS, instances=INSTANCES, tick_s=1.0, tells_at_once=at_once)
+
+
 async def befall(moves: Faults, what: str, instance: int, n: int = 0) -> None:
     bench = moves.bench
     if what == "die" and n:
@@ -101,9 +105,11 @@ def counting_at_last(keyed: KeyedStream) -> None:
 
 @pytest.mark.parametrize("build", [counting, counting_at_last])
 @settings(deadline=None)  # a death is restored, however slow the host is
-@given(story=stories)
-def test_each_key_sees_its_tuples_once_and_in_order(build: Any, story: list[Any]) -> None:
-    bench = Mortals(build, groups=GROUPS, instances=INSTANCES, tick_s=1.0)
+@given(story=stories, at_once=st.booleans())
+def test_each_key_sees_its_tuples_once_and_in_order(
+    build: Any, story: list[Any], at_once: bool
+) -> None:
+    bench = mortals(build, at_once)
     moves = asyncio.run(told(bench, story))
     seen: defaultdict[str, list[Any]] = defaultdict(list)
     for key, state in bench.results:
@@ -115,11 +121,11 @@ def test_each_key_sees_its_tuples_once_and_in_order(build: Any, story: list[Any]
 
 
 @settings(deadline=None)
-@given(stories)
+@given(stories, st.booleans())
 def test_each_tuple_is_judged_by_the_time_it_met_and_each_timer_fires_once(
-    story: list[Any],
+    story: list[Any], at_once: bool
 ) -> None:
-    bench = Mortals(alarming, groups=GROUPS, instances=INSTANCES, tick_s=1.0)
+    bench = mortals(alarming, at_once)
     moves = asyncio.run(told(bench, story))
     expected: Counter[Any] = Counter()
     for key, sent in moves.sent.items():
@@ -166,9 +172,9 @@ def brief(keyed: KeyedStream) -> None:
 
 
 @settings(deadline=None)
-@given(stories)
-def test_keys_that_were_forgotten_do_not_come_back(story: list[Any]) -> None:
-    bench = Mortals(brief, groups=GROUPS, instances=INSTANCES, tick_s=1.0)
+@given(stories, st.booleans())
+def test_keys_that_were_forgotten_do_not_come_back(story: list[Any], at_once: bool) -> None:
+    bench = mortals(brief, at_once)
     moves = asyncio.run(told(bench, story))
     counted = [item for r in bench.results for item in ([r.tuple] if isinstance(r, Late) else r[1])]
     assert sorted(counted) == sorted(item for pairs in moves.sent.values() for item, _ in pairs)
@@ -192,11 +198,13 @@ window_stories = st.lists(
 
 @pytest.mark.parametrize("what", BUILDS)
 @settings(deadline=None)
-@given(story=window_stories)
-def test_deaths_change_nothing_that_a_window_tells(what: str, story: list[Any]) -> None:
+@given(story=window_stories, at_once=st.booleans())
+def test_deaths_change_nothing_that_a_window_tells(
+    what: str, story: list[Any], at_once: bool
+) -> None:
     usual = [act for act in story if act[0] in ("send", "time")]
     still = asyncio.run(windows_told(Bench(BUILDS[what], groups=1), usual, moving=False))
-    bench = Mortals(BUILDS[what], groups=1, instances=INSTANCES)
+    bench = Mortals(BUILDS[what], groups=1, instances=INSTANCES, tells_at_once=at_once)
     assert by_window(asyncio.run(windows_told_by_mortals(bench, story))) == by_window(still)
 
 

@@ -13,7 +13,7 @@ from anabranch.runtime.graph import Delivery
 from anabranch.runtime.sources.files import SPLIT_BYTES
 from benches.chain_functions import long_enough, upper, with_length
 from benches.chain_ours import cpu_s
-from benches.keyed_functions import itself, one_more
+from benches.keyed_functions import WINDOW_WORDS, ending, itself, most_frequent, one_more
 
 SMALL_BYTES = 2**16
 """Of a split, where many are wanted: a source must not wait at the end of each."""
@@ -26,6 +26,10 @@ def pipeline_of(file: str, shape: str, delivery: Delivery) -> ab.Pipeline:
     if shape == "keyed":
         words = lines.flat_map("split", str.split)
         results = words.key_by(itself).fold("count", 0, one_more)
+    elif shape == "windows":
+        words = lines.flat_map("split", str.split)
+        windows = words.key_by(ending).window(ab.count(WINDOW_WORDS))
+        results = windows.apply("most", most_frequent)
     else:
         kept = lines.map("upper", upper).filter("long", long_enough)
         results = kept.map("length", with_length)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 VOCABULARY = 20_000
 WORDS_PER_LINE = 8
+WINDOW_WORDS = 2_000
 
 
 def write_text(path: Path, lines: int) -> None:
@@ -28,6 +29,20 @@ def expected_counts(path: Path) -> int:
     """How many words there are: each makes one result."""
     with path.open() as file:
         return sum(Counter(len(line.split()) for line in file).elements())
+
+
+def expected_windows(path: Path) -> int:
+    """How many windows of words with the same ending there are, the last ones begun."""
+    endings = Counter(map(ending, path.read_text().split()))
+    return sum(-(-n // WINDOW_WORDS) for n in endings.values())
+
+
+def ending(word: str) -> str:
+    return word[-1]
+
+
+def most_frequent(ending: str, _window: object, words: list[str]) -> list[tuple[str, str]]:
+    return [(ending, Counter(words).most_common(1)[0][0])]
 
 
 def itself(word: str) -> str:

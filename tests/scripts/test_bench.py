@@ -14,6 +14,7 @@ import pytest
 from benches import durable
 from benches.chain import STAGES
 from benches.contestants import ContestantFailed, compete
+from benches.delivery import SHAPES
 from benches.move import judged
 from benches.move_load import GROUPS, Rows
 from benches.recovery import Kill, Recovery, describe, draw, recoveries
@@ -166,7 +167,7 @@ def test_every_promise_of_delivery_is_measured_against_the_least() -> None:
     result = bench("delivery", "--lines", "4000", "--runs", "1")["delivery"]
     assert not result["faults"]
     figures = rows(result)
-    for name in ("chain, three hops", "chain, into a file", "words counted by key"):
+    for name in SHAPES.values():
         most, exact = (figures[f"{name}: {d}"] for d in ("at-most-once", "effectively-once"))
         ratio = [e / m for e, m in zip(exact, most, strict=True)]
         assert figures[f"{name}: effectively-once/at-most-once"] == pytest.approx(ratio)

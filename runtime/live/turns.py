@@ -152,6 +152,15 @@ class Turns:
             else:
                 self._soon = loop.call_soon(self._commit)
 
+    def end_if_awaited(self) -> None:
+        """No more can be done in this turn: if something waits for its end, do not make it longer
+        for what the last one had to tell."""
+        if self._hurry and self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+            self._not_before = 0.0
+            self.want()
+
     async def committed(self) -> None:
         """Return when everything that has happened so far is safe, and sent."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -101,6 +101,23 @@ async def test_a_turn_is_the_longer_the_more_the_last_one_had_to_tell(
     assert kept.written == {"core": 1, "ahead": 1}
 
 
+async def test_a_turn_in_which_no_more_can_be_done_ends_at_once_if_something_waits_for_it(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "TURN_S_MAX", 3600.0)
+    now = itertools.count(0.0, 3600.0)
+    monkeypatch.setattr("anabranch.runtime.live.turns.time.thread_time", now.__next__)
+    await kept.turns.committed()
+    kept.value = 1
+    kept.turns.want()
+    kept.turns.end_if_awaited()  # nothing waits for it
+    await asyncio.sleep(0.01)
+    assert kept.written == {"core": 0, "ahead": 0}
+    kept.turns.want(now=True)
+    kept.turns.end_if_awaited()
+    await eventually(lambda: kept.written == {"core": 1, "ahead": 1})
+
+
 async def test_what_is_told_at_the_end_of_a_turn_is_part_of_it_and_asks_for_no_other(
     kept: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:

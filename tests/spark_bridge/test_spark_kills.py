@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes by /proc"),
 ]
 

@@ -15,9 +15,6 @@ import pytest
 from anabranch.workloads import quotes, sensors, topk, wordcount
 from tests.workloads.shared_data import lines_of
 
-pytestmark = pytest.mark.timeout(180)
-
-
 FILE = """
 import anabranch as ab
 from anabranch.workloads import quotes, sensors, topk, wordcount

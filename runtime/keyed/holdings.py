@@ -94,17 +94,26 @@ class Holdings:
     def arrive(self, chunk: bytes) -> bool:
         """Take in a chunk. False: it does not follow those before, so that something is missing.
         Chunks of an older life of the giver than was heard of are passed over."""
+        if not self.awaits(chunk):
+            return False
         head = Head.of(chunk)
+        arrival = self._arrival_for(head)
+        if head.life == arrival.life:
+            arrival.take(self.operator, head, chunk)
+            self.arriving[head.group] = arrival
+        return True
+
+    def awaits(self, chunk: bytes) -> bool:
+        """Whether a chunk follows those that have come, or does not matter any more."""
+        head = Head.of(chunk)
+        arrival = self._arrival_for(head)
+        return head.life < arrival.life or head.number == arrival.chunks
+
+    def _arrival_for(self, head: Head) -> Arrival:
         arrival = self.arriving.get(head.group)
         if arrival is None or head.life > arrival.life:
-            arrival = Arrival(head.life)
-        if head.life < arrival.life:
-            return True
-        if head.number != arrival.chunks:
-            return False
-        arrival.take(self.operator, head, chunk)
-        self.arriving[head.group] = arrival
-        return True
+            return Arrival(head.life)
+        return arrival
 
     def open(self, group: int) -> float:
         """What has arrived becomes what is here; returns how hot it was."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from anabranch.runtime.keyed.holdings import Holdings
@@ -26,23 +27,29 @@ from anabranch.runtime.keyed.timers import Rows
 from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import StepError
 
+KEYS_AT_ONCE = 512
+
 # -- writing -------------------------------------------------------------------------------------
 
 
-def changes(held: Holdings, notes: Notes) -> bytes:
-    """What has changed since this was asked last; empty if nothing has."""
+def changes(held: Holdings, notes: Notes) -> Iterator[bytes]:
+    """What has changed since this was asked last, if anything has. In pieces of so many keys: to
+    pickle many small objects at once takes several times the memory of what comes of it."""
     words, notes.words = notes.words, []
-    states = held.store.states
-    if notes.touched:
-        words += _entries_of(held, notes.touched)
-        notes.touched = set()
+    touched, notes.touched = iter(notes.touched), set()
+    while some := [*islice(touched, KEYS_AT_ONCE)]:
+        words += _entries_of(held, some)
+        if len(some) == KEYS_AT_ONCE and words:
+            yield _pickled(held, words)
+            words = []
     if notes.forgotten:
-        words.append(("forgotten", [*(notes.forgotten - states.keys())]))
+        words.append(("forgotten", [*(notes.forgotten - held.store.states.keys())]))
         notes.forgotten = set()
     sums = _sums(held)
     words += [word for word in sums if word not in notes.told]
     notes.told = sums
-    return _pickled(held, words) if words else b""
+    if words:
+        yield _pickled(held, words)
 
 
 def _sums(held: Holdings) -> list[Word]:

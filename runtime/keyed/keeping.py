@@ -102,8 +102,7 @@ class Keeping:
         """Tell what has changed since this was called last, if anything has and it is journaled."""
         if self._changed is None or self._notes is None:
             return
-        change = changes(self._held, self._notes)
-        if change:
+        for change in changes(self._held, self._notes):
             self._changed(change)
 
     def _tell_chunk(self, chunk: bytes) -> None:

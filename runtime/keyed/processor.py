@@ -289,13 +289,21 @@ class KeyedProcessor(Keeping):
         if opens and group in held.whole:
             await self.open((group,))
 
-    async def open(self, groups: Iterable[int]) -> None:
+    def awaits(self, chunk: bytes) -> bool:
+        """Whether it can be installed: it follows those that have come, of a group not here."""
+        group = Head.of(chunk).group
+        return group not in self.known - self._held.whole and self._held.awaits(chunk)
+
+    async def open(self, groups: Iterable[int], *, in_any_case: bool = False) -> None:
         """Begin to process groups that were installed; returns when all that was kept for them is
-        processed. Raises `ValueError` if one has not come whole."""
+        processed. One that has not come whole begins with nothing `in_any_case`, or `ValueError`
+        is raised."""
         for group in sorted({*groups} - self.owned):
             if group not in self._held.behind:
                 if group not in self._held.whole:
-                    raise ValueError(f"group {group} was not installed, or not to its last chunk")
+                    if not in_any_case:
+                        raise ValueError(f"group {group} was not installed to its last chunk")
+                    self._held.arriving.pop(group, None)
                 self._heat.put(group, self._held.open(group), self._clock())
                 self._noted()
             await self._catch_up(group)

@@ -64,7 +64,7 @@ class Keeper(Protocol):
 
     keeps_batches: bool
 
-    def touch(self, channel: Channel, *, now: bool = False) -> None: ...
+    def touch(self, channel: Channel, *, now: bool = False, at_once: bool = False) -> None: ...
 
 
 class ChannelUser(Protocol):
@@ -211,7 +211,7 @@ class Channel:
         self, message: Message, cause: str, book: Addresses, watermark: float = -math.inf
     ) -> None:
         number = self.session.next_number
-        self._send(frames.message_frame(number, cause, message, book, watermark))
+        self._send(frames.message_frame(number, cause, message, book, watermark), at_once=True)
         self.messages_sent += 1
 
     def send_batch(
@@ -238,11 +238,12 @@ class Channel:
         """Frames under way."""
         return self.session.next_number - self.session.first_kept
 
-    def _send(self, pieces: Pieces) -> None:
+    def _send(self, pieces: Pieces, *, at_once: bool = False) -> None:
+        """`at_once`: it is one of a row of messages, of which each waits for the one before."""
         self.session.send(pieces)
         if self._keeper is not None:
             self._fresh.append(pieces)
-            self._keeper.touch(self, now=True)
+            self._keeper.touch(self, now=True, at_once=at_once)
         elif self._wire is not None:
             self._wire.write(pieces)
 

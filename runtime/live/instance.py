@@ -554,6 +554,8 @@ class Instance:
         if self.outbox.full:
             self.room.clear()
             self.scaling.blocked(True)
+            if self.turns is not None:
+                self.turns.end_if_awaited()
         elif not self.room.is_set():
             self.room.set()
             self.scaling.blocked(False)

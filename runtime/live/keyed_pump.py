@@ -161,11 +161,14 @@ class KeyedPump(QueuePump):
         self.instance.intake.put_errand(lambda: spawn(self._transfer(to, groups), f"state to {to}"))
 
     def install(self, chunk: bytes, then: Callable[[], None]) -> None:
-        """Duty 11: a piece of state has come; call `then` when it is in."""
+        """Duty 11: a piece of state has come; call `then` when it is in. Where keys do not outlive
+        a death, those that came before it are lost, and the others mean nothing without them."""
 
         async def errand() -> None:
-            await self.processor.install(chunk, opens=False)
+            if self._keeps_keys or self.processor.awaits(chunk):
+                await self.processor.install(chunk, opens=False)
             then()
+            self._end_turn()  # the giver waits for its acknowledgement
 
         self._errands.append(errand)
         self.instance.intake.wake()
@@ -175,9 +178,8 @@ class KeyedPump(QueuePump):
         then call `then`."""
 
         async def errand() -> None:
-            if not self._keeps_keys:  # of what had come before a death nothing is left
-                self.processor.own(groups - self.processor.known)
-            await self.processor.open(groups)
+            # Of what had come before a death there is nothing left if keys do not outlive it.
+            await self.processor.open(groups, in_any_case=not self._keeps_keys)
             then()
 
         self._wait_for_pieces(groups)
@@ -233,6 +235,8 @@ class KeyedPump(QueuePump):
         for chunk in chunks:
             channel.send_state(chunk)
             await asyncio.sleep(0)
+            if channel.unacknowledged > CHUNKS_UNDER_WAY_MAX:
+                self._end_turn()
             while channel.unacknowledged > CHUNKS_UNDER_WAY_MAX:
                 await instance.next_progress()
         self._pay()
@@ -308,7 +312,13 @@ class KeyedPump(QueuePump):
 
     def tell(self, turns: Turns) -> None:
         super().tell(turns)
+        began = now()
         self.processor.tell()
+        self.instance.scaling.meter.processed(0, now() - began)  # it is part of the work
+
+    def _end_turn(self) -> None:
+        if self.instance.turns is not None:
+            self.instance.turns.end()
 
     def _want_turn(self) -> None:
         if self._keeps_keys and self.instance.turns is not None:

@@ -147,10 +147,10 @@ class Pump(ABC):
         """Backpressure: go on when successors have taken enough of what is held."""
         if self.instance.outbox.full:
             self.send()
-            if self.instance.turns is not None:
-                self.instance.turns.end_if_awaited()
             await self.instance.room.wait()
         if not self.instance.burial.has_room:
+            if self.instance.turns is not None:
+                self.instance.turns.end_if_awaited()
             await self.instance.burial.room()
 
     def send(self) -> None:

@@ -76,6 +76,8 @@ class Turns:
         self._soon: asyncio.Handle | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._not_before = 0.0
+        self._telling_s = 0.0
+        """How long the last turn took to tell what had changed."""
         self._dirty = False
         self._hurry = False
         self._is_later = False
@@ -92,13 +94,15 @@ class Turns:
         """Something that is written as a whole when it is not equal to what was written last."""
         self._parts[name] = value
 
-    def touch(self, channel: Channel, *, now: bool = False) -> None:
-        """There is news of a channel; `now`: somebody waits for it. One that is closed must not be
-        written down again."""
+    def touch(self, channel: Channel, *, now: bool = False, at_once: bool = False) -> None:
+        """There is news of a channel; `now`: somebody waits for it; `at_once`: this turn must not
+        be made longer meanwhile. A channel that is closed must not be written down again."""
         if channel.ended:
             return
         self._touched[channel] = None
         self.want(now=now)
+        if at_once:
+            self.end()
 
     def adopt(self, channel: Channel) -> None:
         """A channel of an earlier life, which the next picture has to show."""
@@ -152,20 +156,28 @@ class Turns:
             else:
                 self._soon = loop.call_soon(self._commit)
 
-    def end_if_awaited(self) -> None:
-        """No more can be done in this turn: if something waits for its end, do not make it longer
-        for what the last one had to tell."""
-        if self._hurry and self._soon is not None:
+    def end(self) -> None:
+        """Do not make this turn longer for what the last one had to tell: that would cost more
+        than it saves."""
+        self._not_before = 0.0
+        if isinstance(self._soon, asyncio.TimerHandle):
             self._soon.cancel()
-            self._soon = None
-            self._not_before = 0.0
-            self.want()
+            self._soon, self._is_later = None, False
+        self.want(now=True)
 
-    async def committed(self) -> None:
-        """Return when everything that has happened so far is safe, and sent."""
+    def end_if_awaited(self) -> None:
+        """No more can be done in this turn: end it if something waits for that."""
+        if self._hurry:
+            self.end()
+
+    async def committed(self, *, at_once: bool = False) -> None:
+        """Return when everything that has happened so far is safe, and sent. `at_once`: nothing
+        else can be done meanwhile."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._after.append(done)
         self.want(now=True)
+        if at_once:
+            self.end()
         await done
 
     async def write_down(self, name: str) -> None:
@@ -200,8 +212,8 @@ class Turns:
         """This turn has them, so they must not want another one: `_soon` is still there."""
         began = time.thread_time()
         self._ending()
-        cost_s = time.thread_time() - began
-        pause_s = min(TURN_S_MAX, cost_s * (1 / TELLING_SHARE - 1))
+        self._telling_s = time.thread_time() - began
+        pause_s = min(TURN_S_MAX, self._telling_s * (1 / TELLING_SHARE - 1))
         self._not_before = asyncio.get_running_loop().time() + pause_s
 
     def _commit_turn(self) -> None:
@@ -341,7 +353,9 @@ class Turns:
         return len(self._pieces) - 1
 
     def _go_on_with_picture(self) -> None:
-        """A new segment begins with a picture, piece by piece, so that nobody waits for it."""
+        """A new segment begins with a picture, piece by piece, so that nobody waits for it. In long
+        turns, which tell much, it must not take as many of them: the segment would grow and grow.
+        """
         if self._picture is None:
             try:
                 self._journal.begin_segment()
@@ -355,14 +369,21 @@ class Turns:
             return
         if self._whole:
             return
-        piece = next(self._picture, None)
-        if piece == _DRAWN:
-            self.note(*DRAWN)
-        elif piece is not None:
-            self.change(*piece)
-        else:
+        until = time.thread_time() + self._telling_s
+        while self._goes_on_with(next(self._picture, None)) and time.thread_time() < until:
+            pass
+
+    def _goes_on_with(self, piece: tuple[str, bytes] | None) -> bool:
+        """Add a piece of the picture; whether the next one may be in the same turn."""
+        if piece is None:
             self._journal.picture_complete()
             self._picture = None
+            return False
+        if piece == _DRAWN:
+            self.note(*DRAWN)
+            return False
+        self.change(*piece)
+        return True
 
     def _draw(self) -> Iterator[tuple[str, bytes]]:
         return itertools.chain(self._pictures(), [_DRAWN])
@@ -377,7 +398,7 @@ class Turns:
     async def close(self) -> None:
         """Everything is said: write that down, and nothing more."""
         self.note("parted")
-        await self.committed()
+        await self.committed(at_once=True)
         self.closed = True
         self._journal.close()
 

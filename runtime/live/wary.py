@@ -128,12 +128,12 @@ class Wary:
         assert turns is not None
         self._trying = place if self._left > 0 else None
         if self._trying is None:
-            await turns.committed()
+            await turns.committed(at_once=True)
             self._relax()
         elif place[0] == FRAME and not self._in_a_row:
             await turns.write_down(WARY)
         else:  # a burial is recorded once, and other places mean another tuple after each turn
-            await turns.committed()
+            await turns.committed(at_once=True)
         return ""
 
     def done(self) -> None:

@@ -24,7 +24,7 @@ MESSAGE = frames.message_frame(2, "up#1", messages.EosAck(), {}, 0.0)
 class Kept:
     keeps_batches = True
 
-    def touch(self, channel: Channel, *, now: bool = False) -> None: ...
+    def touch(self, channel: Channel, *, now: bool = False, at_once: bool = False) -> None: ...
 
 
 class Worker(Listener):

@@ -30,7 +30,7 @@ class Turns:
         self.of: Wary
         self.tried: list[Place | None] = []
 
-    async def committed(self) -> None:
+    async def committed(self, *, at_once: bool = False) -> None:
         self.tried.append(self.of.memory()[3])
 
     async def write_down(self, name: str) -> None:

@@ -1,0 +1,29 @@
+"""Many keys that have changed are told in several pieces: one pickle of all takes much memory."""
+
+from __future__ import annotations
+
+import pickle
+
+from anabranch.runtime.keyed.journaling import KEYS_AT_ONCE
+from tests.runtime.keyed.journaled import Mortals
+from tests.runtime.keyed.test_processor_moves import counting
+
+
+async def test_no_piece_has_more_than_so_many_keys_and_all_are_told() -> None:
+    bench = Mortals(counting, tells_at_once=False)
+    many = 2 * KEYS_AT_ONCE + 10
+    await bench.over(*((f"key {n}", n) for n in range(many)))
+    bench.one.tell()
+    words = [word for change in bench.journals[0].changes for word in pickle.loads(change)]
+    keys = [word[1] for word in words if word[0] == "entries"]
+    assert sorted(map(len, keys)) == [10, KEYS_AT_ONCE, KEYS_AT_ONCE]
+    assert len(bench.restored(0).states()) == many
+
+
+async def test_so_many_keys_exactly_are_told_without_an_empty_piece_behind() -> None:
+    bench = Mortals(counting, tells_at_once=False)
+    bench.one.tell()
+    before = len(bench.journals[0].changes)
+    await bench.over(*((f"key {n}", n) for n in range(KEYS_AT_ONCE)))
+    bench.one.tell()
+    assert len(bench.journals[0].changes) == before + 1

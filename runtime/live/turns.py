@@ -81,6 +81,8 @@ class Turns:
         self._dirty = False
         self._hurry = False
         self._is_later = False
+        self._waits = False
+        """Whether the commit that is wanted is not the next thing to be done."""
         self._after: list[asyncio.Future[None]] = []
         self._next_index = 0
         self.closed = False
@@ -151,7 +153,8 @@ class Turns:
             loop = asyncio.get_running_loop()
             self._is_later = not self._hurry
             wait_s = max(LATER_S if self._is_later else 0.0, self._not_before - loop.time())
-            if wait_s > 0:
+            self._waits = wait_s > 0
+            if self._waits:
                 self._soon = loop.call_later(wait_s, self._commit)
             else:
                 self._soon = loop.call_soon(self._commit)
@@ -160,7 +163,7 @@ class Turns:
         """Do not make this turn longer for what the last one had to tell: that would cost more
         than it saves."""
         self._not_before = 0.0
-        if isinstance(self._soon, asyncio.TimerHandle):
+        if self._soon is not None and self._waits:
             self._soon.cancel()
             self._soon, self._is_later = None, False
         self.want(now=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live import journal as journals
@@ -101,13 +102,20 @@ async def test_a_turn_is_the_longer_the_more_the_last_one_had_to_tell(
     assert kept.written == {"core": 1, "ahead": 1}
 
 
-async def test_a_turn_in_which_no_more_can_be_done_ends_at_once_if_something_waits_for_it(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_turn_in_which_no_more_can_be_done_ends_at_once_if_something_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, new_loop: Any
 ) -> None:
+    """Instances use a loop whose handles are of types of its own."""
     monkeypatch.setattr(turns, "TURN_S_MAX", 3600.0)
     now = itertools.count(0.0, 3600.0)
     monkeypatch.setattr("anabranch.runtime.live.turns.time.thread_time", now.__next__)
-    await kept.turns.committed()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(ends_if_awaited(Kept(tmp_path / "a.journal")))
+
+
+async def ends_if_awaited(kept: Kept) -> None:
+    await kept.begin()
     kept.value = 1
     kept.turns.want()
     kept.turns.end_if_awaited()  # nothing waits for it
@@ -116,6 +124,7 @@ async def test_a_turn_in_which_no_more_can_be_done_ends_at_once_if_something_wai
     kept.turns.want(now=True)
     kept.turns.end_if_awaited()
     await eventually(lambda: kept.written == {"core": 1, "ahead": 1})
+    kept.turns.abandon()
 
 
 async def test_what_is_told_at_the_end_of_a_turn_is_part_of_it_and_asks_for_no_other(

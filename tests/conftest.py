@@ -9,10 +9,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from anabranch.runtime.live.launch import Run
 from tests.runtime.processes import LINUX
+
+hypothesis.settings.register_profile(
+    "any machine",
+    deadline=None,  # how long an example takes says how busy the host is
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture(autouse=True)

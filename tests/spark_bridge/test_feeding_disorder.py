@@ -194,7 +194,7 @@ ACTIONS: dict[str, Action] = {
 NAMES = st.sampled_from([*ACTIONS, "stage 0", "stage 1", "commit", "stage 0", "stage 1", "commit"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=st.lists(st.tuples(NAMES, st.sampled_from(QUERIES)), min_size=5, max_size=40))
 def test_disorder_neither_loses_nor_doubles_a_batch(steps: list[tuple[str, str]]) -> None:
     async def play(folder: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.graph import Retry
@@ -104,7 +104,6 @@ def counting_at_last(keyed: KeyedStream) -> None:
 
 
 @pytest.mark.parametrize("build", [counting, counting_at_last])
-@settings(deadline=None)  # a death is restored, however slow the host is
 @given(story=stories, at_once=st.booleans())
 def test_each_key_sees_its_tuples_once_and_in_order(
     build: Any, story: list[Any], at_once: bool
@@ -120,7 +119,6 @@ def test_each_key_sees_its_tuples_once_and_in_order(
     balance(bench, moves)
 
 
-@settings(deadline=None)
 @given(stories, st.booleans())
 def test_each_tuple_is_judged_by_the_time_it_met_and_each_timer_fires_once(
     story: list[Any], at_once: bool
@@ -171,7 +169,6 @@ def brief(keyed: KeyedStream) -> None:
     keyed.operator("work", Keyed("brief", Brief, "emit"))
 
 
-@settings(deadline=None)
 @given(stories, st.booleans())
 def test_keys_that_were_forgotten_do_not_come_back(story: list[Any], at_once: bool) -> None:
     bench = mortals(brief, at_once)
@@ -197,7 +194,6 @@ window_stories = st.lists(
 
 
 @pytest.mark.parametrize("what", BUILDS)
-@settings(deadline=None)
 @given(story=window_stories, at_once=st.booleans())
 def test_deaths_change_nothing_that_a_window_tells(
     what: str, story: list[Any], at_once: bool

@@ -12,6 +12,7 @@ import os
 import signal
 from contextlib import suppress
 
+from anabranch.runtime.ends import passing
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.suspicion import ENDED, look_at
 
@@ -34,5 +35,10 @@ async def until_gone(process: Process) -> None:
 
 
 def _is_there(process: Process) -> bool:
-    look = look_at(process.pid)
+    try:
+        look = look_at(process.pid)
+    except OSError as error:
+        if not passing(error):
+            raise
+        return True  # for all that can be known now
     return look is not None and look.state not in ENDED

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.ends import passing
 from anabranch.runtime.live.roster import KNOWN, Member
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Look(NamedTuple):
 
 
 def look_at(pid: int) -> Look | None:
-    """None where the system does not tell."""
+    """None where the system does not tell. Raises `OSError` if it cannot be asked now, as when no
+    more files can be opened."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -97,8 +99,12 @@ class Suspicion:
                     await self._news.wait()
             except TimeoutError:
                 self._forgive(time.monotonic() - due_s)
-            self._look_at_all(time.monotonic())
-            self._look_at_parent(time.monotonic())
+            try:
+                self._look_at_all(time.monotonic())
+                self._look_at_parent(time.monotonic())
+            except OSError as error:
+                if not passing(error):
+                    raise  # otherwise it is looked at again soon
 
     def _forgive(self, lag_s: float) -> None:
         """The agent was stopped itself, or the host was busy: that is not the members' silence."""

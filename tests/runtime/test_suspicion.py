@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import signal
@@ -54,6 +55,27 @@ def test_a_stopped_instance_is_ended_and_resumed() -> None:
     run.end_input()
     report = finish(run)
     assert (report.ok, report.operator("work").deaths) == (True, 1)
+
+
+def test_who_cannot_be_looked_at_for_lack_of_files_is_looked_at_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = []
+
+    def refuse(pid: int) -> suspicion.Look:
+        refused.append(pid)
+        raise OSError(errno.EMFILE, "Too many open files", f"/proc/{pid}/stat")
+
+    run = start(three_operators(Endless()))
+    member = run.snapshot().operator("work").members[0]
+    with monkeypatch.context() as scarce:
+        scarce.setattr(suspicion, "look_at", refuse)
+        os.kill(member.pid, signal.SIGSTOP)
+        until(lambda: refused)
+    until(lambda: events(run, "resumed"))
+    assert events(run, "died")[0].detail == "was stopped (SIGSTOP)"
+    run.end_input()
+    assert finish(run).ok
 
 
 @pytest.mark.parametrize("accused", [True, False])

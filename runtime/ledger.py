@@ -8,7 +8,8 @@ which would be broken by one way of losing or doubling a tuple:
 - per instance, received + handed in = processed + dead + queued + handed out (and for a sink,
   processed = accepted); tuples are handed from sibling to sibling with their key groups;
 - per operator, handed out = handed in;
-- per instance and downstream operator, results made = results sent to its instances.
+- per instance and downstream operator, results made = results sent to its instances + results
+  dead on their way there.
 """
 
 from __future__ import annotations
@@ -291,8 +292,10 @@ def compare_within(
     for name, one in final.sent_before.items():
         sent[name] += one.tuples
     for name in downstream:
+        dead = final.dead_towards.get(name, 0)
         words = f"{final.id} made {final.tuples_out:,} results, sent {sent[name]:,} to {name}"
-        faults.compare(final.tuples_out, sent[name], words)
+        words += f", could not send {dead:,}" if dead else ""
+        faults.compare(final.tuples_out, sent[name] + dead, words)
 
 
 def _compare_handed(name: str, accounts: Accounts, faults: Faults) -> None:

@@ -65,10 +65,13 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """Received from predecessors; of a source: read."""
     processed: int = 0
     tuples_out: int = 0
-    """Results made, each sent once per downstream operator; of a sink: accepted by its target."""
+    """Results made, each sent once per downstream operator, or dead on its way there; of a sink:
+    accepted by its target."""
     dead: int = 0
     dead_upstream: int = 0
-    """Dead before they were tuples, such as bad bytes; not part of `tuples_in`."""
+    """Dead before they were tuples, such as bad bytes, or as results; not part of `tuples_in`."""
+    dead_towards: dict[str, int] = msgspec.field(default_factory=dict)
+    """By downstream operator: results that could not be sent there; part of `dead_upstream`."""
     sent: dict[str, int] = msgspec.field(default_factory=dict)
     received: dict[str, int] = msgspec.field(default_factory=dict)
     """By the other end, while it is there and for some time after that."""

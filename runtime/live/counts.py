@@ -1,7 +1,7 @@
 """What an instance counts of its tuples, always: its row of the ledger.
 
-Every tuple that came in is processed, dead or queued; every result is sent once to each
-downstream operator or dead with a reason. Nothing is estimated.
+Every tuple that came in is processed, dead or queued; every result is, for each downstream
+operator, sent there once or dead on its way there with a reason. Nothing is estimated.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ class Counts:
         """Received from predecessors and taken up; of a source: read."""
         self.processed = 0
         self.tuples_out = 0
+        """Results made; of a sink: accepted by its target."""
         self.dead = 0
         """Tuples that came in and failed for good."""
         self.dead_beside = 0
         """What was dead before it was a tuple of ours, or after: bad bytes, results that cannot
         be sent. Not part of `tuples_in`."""
+        self.dead_towards: Counter[str] = Counter()
+        """By downstream operator: results that could not be sent there. Part of `dead_beside`."""
         self.dead_reasons: Counter[str] = Counter()
         self.latency = LatencyCounts()
         self.latency_now = LatencyCounts()
@@ -35,12 +38,19 @@ class Counts:
     def memory(self) -> tuple[Any, ...]:
         """What the next life must know."""
         counts = self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside
-        return (*counts, self.joins, self.leaves, dict(self.dead_reasons))
+        reasons, towards = dict(self.dead_reasons), dict(self.dead_towards)
+        return (*counts, self.joins, self.leaves, reasons, towards)
 
     def remember(self, memory: tuple[Any, ...]) -> None:
         self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside = memory[:5]
         self.joins, self.leaves = memory[5:7]
         self.dead_reasons = Counter(memory[7])
+        self.dead_towards = Counter(memory[8])
+
+    def note_dead_towards(self, operator: str, results: int) -> None:
+        """So many results cannot be sent to this operator. Others may get them all the same."""
+        self.dead_towards[operator] += results
+        self.dead_beside += results
 
     def note_dead(self, letters: list[DeadLetter]) -> None:
         for letter in letters:

@@ -22,6 +22,7 @@ def final_count(instance: Instance) -> FinalCount:
         tuples_out=counts.tuples_out,
         dead=counts.dead,
         dead_upstream=counts.dead_beside,
+        dead_towards=dict(counts.dead_towards),
         sent=neighbourhood.sent,
         received=neighbourhood.received,
         sent_before=neighbourhood.closed.summed.sent,

@@ -71,6 +71,7 @@ def _together(sum_: FinalCount, one: FinalCount) -> FinalCount:
         tuples_out=sum_.tuples_out + one.tuples_out,
         dead=sum_.dead + one.dead,
         dead_upstream=sum_.dead_upstream + one.dead_upstream,
+        dead_towards=_counted(sum_.dead_towards, one.dead_towards),
         sent_before=_sent(sum_.sent_before, one),
         received_before=_received(sum_.received_before, one),
         queued=sum_.queued + one.queued,

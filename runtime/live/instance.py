@@ -585,10 +585,9 @@ class Instance:
         self.core.handle(events.BatchReady(channel.peer, tuples), 0.0)
         channel.send_batch(tuples, siblings, held, born, payload)
 
-    def _dead_results(self, letters: list[DeadLetter]) -> None:
-        """Results that cannot travel."""
-        self.counts.tuples_out -= len(letters)
-        self.counts.dead_beside += len(letters)
+    def _dead_results(self, operator: OperatorName, letters: list[DeadLetter]) -> None:
+        """Results that cannot travel to this operator."""
+        self.counts.note_dead_towards(operator, len(letters))
         self.bury(letters)
 
     def bury(self, letters: list[DeadLetter]) -> None:

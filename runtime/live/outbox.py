@@ -29,7 +29,7 @@ Send = Callable[[Channel, int, int, int, float, bytes], None]
 class Outbox:
     """All branches of an instance.
 
-    `send` performs a batch on a channel; `dead` takes tuples that cannot be encoded.
+    `send` performs a batch on a channel; `dead` takes tuples that cannot go to an operator.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Outbox:
         limits: Limits,
         rng: random.Random,
         send: Send,
-        dead: Callable[[list[DeadLetter]], None],
+        dead: Callable[[OperatorName, list[DeadLetter]], None],
     ) -> None:
         self.branches = tuple(branches)
         self._limits = limits
@@ -90,7 +90,7 @@ class Outbox:
         if tuples:
             for branch in self.branches:
                 if dead := branch.hold(tuples, born):
-                    self._dead(dead)
+                    self._dead(branch.operator, dead)
 
     def memory(self) -> tuple[Held | None, ...]:
         """What is held for each branch, for the next life."""
@@ -102,7 +102,8 @@ class Outbox:
                 for batch in held.batches:
                     self._hold_again(branch, batch, held.born)
                 if held.dead:
-                    self._dead([DeadLetter(reason, None) for reason in held.dead])
+                    letters = [DeadLetter(reason, None) for reason in held.dead]
+                    self._dead(branch.operator, letters)
         self.waiting = not self.empty  # no work may come that would send it
 
     def hold_again(self, batch: Batch, born: float) -> None:
@@ -114,7 +115,7 @@ class Outbox:
     def _hold_again(self, branch: Branch, batch: Batch, born: float) -> None:
         tuples, dead = decode_batch(batch.data, batch.tuples)
         if dead := [*dead, *branch.hold(tuples, born)]:
-            self._dead(dead)
+            self._dead(branch.operator, dead)
 
     def after_held(self, act: Callable[[Branch], None]) -> None:
         """Call `act` for each branch as soon as what it holds now is sent, and before anything
@@ -147,7 +148,7 @@ class Outbox:
         n = min(self._limits.batch_tuples_max, channel.allowance.tuples_left)
         taken = branch.take(channel, n)
         if taken.dead:
-            self._dead(taken.dead)
+            self._dead(branch.operator, taken.dead)
         if branch is self.branches[0]:
             self._sent += taken.tuples
         for count, payload in taken.batches:

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.ledger import Ledger, settle
+from anabranch.runtime.live.finals import Finals
 from anabranch.runtime.status import FinalCount, Status
 
 EDGES = [("lines", "work"), ("work", "out")]
 OPERATORS = ["lines", "work", "out"]
+
+Edge = tuple[str, str]
 
 
 def counts(sent: int = 10, work: int = 10, out: int = 10) -> dict[str, FinalCount]:
@@ -283,3 +286,76 @@ def test_what_a_death_loses_is_excused_only_where_delivery_allows_it() -> None:
     assert (excused.lost, excused.balanced, excused.excused) == (1, False, True)
     missing = settle(finals[:1], [("a", "b")], ["a", "b"], {"b.0": None}, excused=True)
     assert not missing.excused
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=4),
+    st.integers(6, 9),
+    st.booleans(),
+)
+def test_a_result_may_die_on_its_way_to_any_of_several_operators(
+    dead: list[int], made: int, summed: bool
+) -> None:
+    """`dead[i]`: so many of the results of `work` could not be sent to operator `to{i}`."""
+    finals, edges, names = branches(dead, made)
+    kept = Finals(names, edges)
+    for final in finals:
+        kept.add(final)
+        if summed:
+            kept._sum_up(kept.latest.popleft())
+    found = settle(kept.latest, edges, names, summed=kept.summed)
+    assert found.faults == []
+    assert (found.balanced, found.lost, found.duplicated) == (True, 0, 0)
+    assert found.dead_letters == sum(dead)
+    assert found.tuples_out == made * len(dead) - sum(dead)
+
+
+def test_a_result_that_is_neither_sent_nor_dead_on_its_way_to_one_of_them_is_lost() -> None:
+    finals, edges, names = branches([1, 0], 5)
+    finals[1] = msgspec.structs.replace(finals[1], dead_towards={"to1": 1})
+    found = settle(finals, edges, names)
+    assert (found.lost, found.duplicated, found.balanced) == (1, 1, False)
+    assert found.faults == [
+        "work.0 made 5 results, sent 4 to to0",
+        "work.0 made 5 results, sent 5 to to1, could not send 1",
+    ]
+
+
+def branches(dead: list[int], made: int) -> tuple[list[FinalCount], list[Edge], list[str]]:
+    """A source, `work`, and the operators that use its results."""
+    to = [f"to{i}" for i in range(len(dead))]
+    sent = {f"{name}.0": made - n for name, n in zip(to, dead, strict=True)}
+    finals = [
+        FinalCount(
+            id="lines.0",
+            operator="lines",
+            tuples_in=made,
+            processed=made,
+            tuples_out=made,
+            sent={"work.0": made},
+        ),
+        FinalCount(
+            id="work.0",
+            operator="work",
+            tuples_in=made,
+            processed=made,
+            tuples_out=made,
+            received={"lines.0": made},
+            dead_upstream=sum(dead),
+            dead_towards=dict(zip(to, dead, strict=True)),
+            sent=sent,
+        ),
+    ]
+    for name in to:
+        n = sent[f"{name}.0"]
+        finals.append(
+            FinalCount(
+                id=f"{name}.0",
+                operator=name,
+                tuples_in=n,
+                processed=n,
+                tuples_out=n,
+                received={"work.0": n},
+            )
+        )
+    return finals, [("lines", "work"), *(("work", name) for name in to)], ["lines", "work", *to]

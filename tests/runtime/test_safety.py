@@ -32,7 +32,7 @@ class Way:
             limits=limits,
             rng=random.Random(1),
             send=lambda channel, *batch: channel.send_batch(*batch),
-            dead=lambda _: None,
+            dead=lambda *_: None,
         )
         burial: Any = SimpleNamespace(waiting=False, number=0, done=0)
         self.safety = Safety(self.outbox, burial, lambda: self.channels, lambda: None)

@@ -70,11 +70,6 @@ class Board(Generic[Holder]):
         held = self.held.get(holder)
         return 0 if held is None else held.number
 
-    def progress_of(self, holder: Holder) -> float:
-        """How far `holder` has come with its split, as far as it has told."""
-        held = self.held.get(holder)
-        return 0.0 if held is None else held.progress
-
     def claim(self, holder: Holder) -> Split | None:
         """The next split; for one that holds a split the same again, to be read from its start.
         None: ask again when told to, or never if `ended`.
@@ -94,27 +89,28 @@ class Board(Generic[Holder]):
         self.held[holder] = Held(split, self.claims)
         return split
 
-    def advance(self, holder: Holder, amount: float) -> None:
-        """`holder` has read on by `amount`; late news of one that holds nothing is ignored."""
-        if holder in self.held:
-            self.held[holder].progress += amount
-            self.progress += amount
+    def advance(self, holder: Holder, progress: float, number: int = 0) -> None:
+        """`holder` has read so much of its split, as a whole. Ignored: news of a claim (`number`)
+        that it does not hold any more, and what a later process has to read again."""
+        held = self.held.get(holder)
+        if held is not None and number in (0, held.number) and progress > held.progress:
+            self.progress += progress - held.progress
+            held.progress = progress
 
     def release(
         self, holder: Holder, remainder: Split | None, progress: float = 0.0, number: int = 0
     ) -> tuple[Holder, ...]:
         """`holder` is done with its split, apart from `remainder`.
 
-        `progress`: how far it came on top of what it told by `advance`. `number`: of the claim
-        that this ends; if that is not the one it has, an earlier process of the holder has said
+        `progress`: how much of the split it has read, as a whole. `number`: of the claim that this
+        ends; if that is not the one it has, an earlier process of the holder has said
         so before, and nothing happens. 0: whichever it has. Returns whom to tell.
         """
         if number and number != self.number(holder):
             return ()
         if holder not in self.held:
             raise BoardError(f"{holder} releases a split but holds none")
-        del self.held[holder]
-        self.progress += progress
+        self.progress += progress - self.held.pop(holder).progress
         if remainder is not None and not self.input_ended_early:
             self.returned.append(remainder)
         return self._news()

@@ -93,13 +93,12 @@ class Boards:
     ) -> None:
         board = self._boards[holder.operator]
         number = number or board.number(holder)
-        told = board.progress_of(holder)
         if board.holds(holder) is not None and number == board.number(holder):
             self._log(
                 Released(
                     id=id_to_wire(holder),
                     remainder=remainder,
-                    progress=told + progress,
+                    progress=progress,
                     number=number,
                 )
             )
@@ -111,10 +110,11 @@ class Boards:
         board = self._boards.get(holder.operator)
         split = None if board is None else board.holds(holder)
         if board is not None and split is not None:
-            self.release(holder, split, -board.progress_of(holder), board.number(holder))
+            self.release(holder, split, 0.0, board.number(holder))
 
-    def advance(self, holder: InstanceId, amount: float) -> None:
-        self._boards[holder.operator].advance(holder, amount)
+    def advance(self, holder: InstanceId, progress: float, number: int) -> None:
+        """Shown, not recorded: a later life tells it again."""
+        self._boards[holder.operator].advance(holder, progress, number)
 
     def publish(self, operator: str, splits: Iterable[Split]) -> None:
         """New splits from a service. Ignored once the input was told to end."""

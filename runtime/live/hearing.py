@@ -77,8 +77,8 @@ class Hearing:
                     self._agent.send(member.id, answer)
             case msg.Release(remainder=remainder, progress=progress, number=number):
                 boards.release(member.id, remainder, progress, number)
-            case msg.Progress(amount=amount):
-                boards.advance(member.id, amount)
+            case msg.Progress(number=number, progress=progress):
+                boards.advance(member.id, progress, number)
 
     def _note(self, member: Member, note: msg.EventNote) -> None:
         if note.event == "started":

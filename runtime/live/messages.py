@@ -147,13 +147,18 @@ class Release(Message, frozen=True, kw_only=True, tag="release"):
 
     remainder: Split | None
     progress: float = 0.0
+    """How much of the split was read, as a whole."""
     number: int = 0
     """Of the claim that it ends. One that is not held now repeats an earlier life's; 0: whichever
     is held."""
 
 
 class Progress(Message, frozen=True, kw_only=True, tag="progress"):
-    amount: float
+    """How much of the split that is claimed under this number is read, in the unit of
+    `Source.size`; told now and then."""
+
+    number: int
+    progress: float
 
 
 class EventNote(Message, frozen=True, kw_only=True, tag="event"):

@@ -90,6 +90,9 @@ class Pump(ABC):
         if self.stamper is not None:
             self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
 
+    def tell_progress(self) -> None:  # noqa: B027 - optional
+        """Some times per second: tell the agent how much of the input is read."""
+
     def hold_again(self) -> None:  # noqa: B027 - optional
         """In a new life, once it is known who comes next: results that nobody else can repeat."""
 

@@ -113,6 +113,7 @@ class Scaling:
             if now() >= status_due:
                 status_due = now() + self._instance.limits.status_period_s
                 self._instance.home.send(self.status(reading))
+                self._instance.pump.tell_progress()
 
     def tell_now(self) -> None:
         """Say at once what a new life begins with: what the last one got done is in it."""

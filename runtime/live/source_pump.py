@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
 from anabranch.runtime.ends import Chunk, Reader, Split
+from anabranch.runtime.live.messages import Progress
 from anabranch.runtime.live.pumps import Pump
 
 if TYPE_CHECKING:
@@ -60,11 +61,15 @@ class Reading:
     reader: Reader
     progress: float = 0.0
 
+    @property
+    def read(self) -> float:
+        """How much of the claimed split is read, by earlier lives too."""
+        return self.claimed.progress + self.progress
+
     def position(self) -> Claimed:
         """Behind the last chunk: what a reader has read, it has handed out. It may go on to change
         the value that it says this with."""
-        progress = self.claimed.progress + self.progress
-        return self.claimed._replace(rest=deepcopy(self.reader.remainder()), progress=progress)
+        return self.claimed._replace(rest=deepcopy(self.reader.remainder()), progress=self.read)
 
 
 class SourcePump(Pump):
@@ -85,6 +90,7 @@ class SourcePump(Pump):
         self._released: Released | None = None
         self._untold = False
         """Whether the end of a claim is to be told, for the first time or again."""
+        self._progress_told = 0.0
         self._releasing = False
         """Whether it is about to tell the end of a claim, which nothing may keep it from."""
 
@@ -103,6 +109,13 @@ class SourcePump(Pump):
         self.stop()
         if not isinstance(self.instance.core.state, Idle):
             self.instance.feed(events.InputEnded())
+
+    def tell_progress(self) -> None:
+        present = self._present
+        if present is not None and present.read != self._progress_told:
+            self._progress_told = present.read
+            told = Progress(number=present.claimed.number, progress=present.read)
+            self.instance.home.send(told)
 
     def memory(self) -> dict[str, Any]:
         claimed = self._claimed if self._present is None else self._present.position()

@@ -7,6 +7,7 @@ of a run are gone, the rest of a pipe is gone with them.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -53,6 +54,13 @@ class Stdin(Source):
         if self.replayable:
             return ""
         return "standard input cannot be read again: with --resume the rest of it would be missing"
+
+    def size(self) -> float | None:
+        """Bytes, if it is a file."""
+        with contextlib.suppress(OSError):  # closed: a run is resumed
+            if (file := _file_behind(self.fd)) is not None:
+                return float(os.fstat(self.fd).st_size - file["start"])
+        return None
 
     def splits(self) -> Iterator[Split]:
         yield {"stdin": None, "input": identity(self.fd), "file": _file_behind(self.fd)}

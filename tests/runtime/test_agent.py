@@ -142,9 +142,9 @@ def test_progress_is_the_share_of_the_input_that_was_read() -> None:
         me.status()
         for _ in range(2):
             me.say(msg.Claim())
-            me.expect(msg.SplitAnswer)
-            me.say(msg.Progress(amount=0.5))
-            me.say(msg.Release(remainder=None, progress=0.5))
+            number = me.expect(msg.SplitAnswer).number
+            me.say(msg.Progress(number=number, progress=0.5))
+            me.say(msg.Release(remainder=None, progress=1.0))
         me.expect(msg.EndInput)
 
     fake.BEHAVIOUR["lines"] = half

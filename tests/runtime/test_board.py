@@ -148,6 +148,29 @@ def test_whoever_releases_out_of_turn_is_a_bug() -> None:
         board.release("b", None)
 
 
+def test_progress_is_told_as_a_whole_and_never_falls_while_a_split_is_read() -> None:
+    board: Board[str] = Board(numbers((0, 5), (5, 9)))
+    board.claim("a")
+    board.claim("b")
+    for told, sum_ in ((2.0, 2.0), (3.0, 3.0), (1.0, 3.0)):  # 1.0: a later process reads again
+        board.advance("a", told, 1)
+        assert board.progress == sum_
+    board.advance("b", 1.0, 2)
+    board.release("a", {"start": 2, "end": 5}, 2.0, 1)
+    assert board.progress == 3.0
+    board.release("b", None, 4.0, 2)
+    assert board.progress == 6.0
+
+
+def test_late_progress_of_an_earlier_claim_is_ignored() -> None:
+    board: Board[str] = Board(numbers((0, 5), (5, 9)))
+    board.claim("a")
+    board.release("a", None, 5.0, 1)
+    board.claim("a")
+    board.advance("a", 5.0, 1)
+    assert board.progress == 5.0
+
+
 def test_late_progress_of_one_that_holds_nothing_is_ignored() -> None:
     board: Board[str] = Board(numbers((0, 5)))
     board.advance("a", 7.0)

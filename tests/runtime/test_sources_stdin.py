@@ -174,3 +174,19 @@ def test_a_closed_standard_input_is_refused_before_the_run() -> None:
         os.close(into)
         with pytest.raises(OSError, match="standard input is closed"):
             Stdin(fd=out).prepare()
+
+
+async def test_a_file_behind_standard_input_has_a_size_from_where_it_stands(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "lines.txt"
+    path.write_text("gone\n" + "line\n" * 5_000)
+    with path.open("rb", buffering=0) as file:
+        file.seek(5)
+        reading = await reading_of(file.fileno()).all()
+        assert reading.progress == reading.source.size() == 25_000
+
+
+def test_a_pipe_has_no_size() -> None:
+    with pipe() as (out, _):
+        assert Stdin(fd=out).size() is None

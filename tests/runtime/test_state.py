@@ -372,7 +372,7 @@ def test_a_picture_of_a_board_is_the_board() -> None:
     before = boards()
     for holder in (a, b, c):
         before.claim(holder)
-    before.advance(b, 0.25)
+    before.advance(b, 0.25, 2)
     before.release(a, {"n": 0, "rest": True}, 0.5, 1)
     before.release(c, None, 1.0, 3)
     after = boards()
@@ -397,7 +397,7 @@ def test_what_a_life_has_claimed_and_not_read_before_it_died_is_read_by_others()
     boards = Boards(three_operators(Numbers(1)), lambda who, _: news.append(who), lambda _: None)
     a, b = (InstanceId(OperatorName("lines"), n, -1) for n in range(2))
     split = boards.claim(a).split
-    boards.advance(a, 0.5)
+    boards.advance(a, 0.5, 1)
     assert boards.claim(b) == msg.SplitAnswer(split=None, ended=False)
     boards.give_back(a)
     assert news == [b]

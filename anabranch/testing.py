@@ -36,6 +36,7 @@ from typing import Any, TypeVar
 
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.keyed.groups import plain_key
 from anabranch.testing_flow import Flow, Node
 from anabranch.virtual_time import VirtualLoop
 
@@ -208,7 +209,7 @@ class Harness:
 
     def group(self, key: Any) -> int:
         """The key group of a key, in this pipeline."""
-        return self.flow.group_of[key]
+        return self.flow.group_of[plain_key(key)]
 
     def owner(self, operator: str, key: Any) -> int:
         """The number of the instance that has a key."""
@@ -217,7 +218,7 @@ class Harness:
     def state(self, operator: str, key: Any) -> Any:
         """The state of a key; raises `KeyError` for a key without any."""
         keyed = self._keyed(operator)
-        return keyed.instances[self.owner(operator, key)].keyed.states()[key]
+        return keyed.instances[self.owner(operator, key)].keyed.states()[plain_key(key)]
 
     def move(self, operator: str, groups: Iterable[int], *, to: int) -> None:
         """Give key groups, with the state of their keys, to another instance, as scaling does.

@@ -12,6 +12,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.groups import plain_key
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.payload import KeyedEncoder, decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
@@ -227,7 +228,7 @@ class Line:
         pairs: list[Any] = []
         for one in tuples:
             try:
-                key = edge.key(one)
+                key = plain_key(edge.key(one))
                 self._flow.group_of[key]
             except Exception as error:
                 reason = f"has no key for operator {self._node.operator.name!r}: {describe(error)}"

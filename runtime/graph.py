@@ -234,7 +234,9 @@ class Pipeline:
         return self.add(Operator(OperatorName(name), (), source=source, scale=scale))
 
     def merge(self, *streams: Stream) -> Stream:
-        """One stream of the tuples of all; the next operator has them all as predecessors."""
+        """One stream of the tuples of all; the next operator has them all as predecessors.
+
+        Raises `PipelineError` if two of the streams have an operator in common."""
         if len(streams) < 2:
             raise PipelineError("merge: expected two or more streams")
         for other in streams:
@@ -242,7 +244,15 @@ class Pipeline:
                 raise PipelineError(f"merge: expected streams, got {other!r}")
             if other.pipeline is not self:
                 raise PipelineError("merge: all streams must belong to this pipeline")
-        names = dict.fromkeys(n for s in streams for n in s.operators)
+        names = [n for s in streams for n in s.operators]
+        for name in names:
+            if names.count(name) > 1:
+                raise PipelineError(
+                    f"merge: operator {name!r} is in more than one of the streams, which would "
+                    "give its tuples once; leave it out of the others or, if each tuple is to come "
+                    "once for each stream, put an operator of its own, such as a map, before all "
+                    "of them but one"
+                )
         return Stream(self, tuple(names))
 
     def durable_of(self, operator: str) -> Durable:

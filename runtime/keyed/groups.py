@@ -3,17 +3,29 @@
 Keys that are equal belong to one group, as they are one key of a dictionary: 1, 1.0 and True; a
 named tuple and a plain one; a member of a `StrEnum` and its text. Python's own `hash` will not do:
 it differs from process to process.
+
+NumPy's scalars are the plain keys that they equal. Other types are no keys, even if they equal some
+(`Decimal(1)`): the dictionaries in which keys are looked up would find a plain one by them, but
+only once that has come. So types are looked at before (`plain_keys`), and what becomes of a tuple
+depends on nothing but its own key.
 """
 
 from __future__ import annotations
 
 import zlib
+from itertools import chain
 from typing import Any
 
 import msgpack
 
 CACHED_MAX = 1 << 17
 """Keys whose group is remembered; then the memory begins anew."""
+
+_PLAIN = frozenset((type(None), bool, int, float, str, bytes))
+_PLAIN_OR_TUPLE = _PLAIN | {tuple}
+_BASES: tuple[type, ...] = (str, bytes, int, float)
+_NUMPY_KINDS = frozenset("biufSU")
+"""Of NumPy's scalars, those that are numbers, str or bytes; not times, which have units."""
 
 
 class KeyTypeError(TypeError):
@@ -23,7 +35,7 @@ class KeyTypeError(TypeError):
 def group_of(key: Any, groups: int) -> int:
     """A number from 0 to `groups` - 1. Raises `KeyTypeError` for what cannot be a key."""
     try:
-        data = msgpack.packb(_plain(key), unicode_errors="surrogatepass")
+        data = msgpack.packb(_packable(plain_key(key)), unicode_errors="surrogatepass")
     except (RecursionError, ValueError) as error:
         raise KeyTypeError(f"tuples within tuples, too deep for a key: {error}") from error
     digest = zlib.crc32(data)
@@ -31,24 +43,67 @@ def group_of(key: Any, groups: int) -> int:
     return ((digest * 0x9E3779B1) & 0xFFFFFFFF) * groups >> 32
 
 
-def _plain(key: Any) -> Any:
+def plain_keys(keys: list[Any]) -> list[Any]:
+    """`plain_key` of each; the usual ones are not looked at one by one."""
+    kinds = set(map(type, keys))
+    if kinds <= _PLAIN:
+        return keys
+    if kinds <= _PLAIN_OR_TUPLE:
+        tuples = keys if len(kinds) == 1 else [key for key in keys if type(key) is tuple]
+        if _PLAIN.issuperset(map(type, chain.from_iterable(tuples))):
+            return keys
+    return list(map(plain_key, keys))
+
+
+def plain_key(key: Any) -> Any:
+    """The key itself, or the plain one of a NumPy scalar. Raises `KeyTypeError` for what is no key.
+
+    A subclass of a plain type that compares as that does stays as it is, as members of an `IntEnum`
+    and named tuples do.
+    """
+    kind = type(key)
+    if kind in _PLAIN:
+        return key
+    if isinstance(key, tuple) and _compares_as(tuple, kind):
+        return _plain_tuple(key)
+    if any(isinstance(key, base) and _compares_as(base, kind) for base in _BASES):
+        return key
+    if getattr(getattr(key, "dtype", None), "kind", None) in _NUMPY_KINDS:
+        plain = key.item()
+        if type(plain) in _PLAIN:
+            return plain
+    raise KeyTypeError(
+        f"{kind.__name__} cannot be a key; expected None, bool, int, float, str, bytes "
+        "or a tuple of these"
+    )
+
+
+def _compares_as(base: Any, kind: Any) -> bool:
+    return kind.__eq__ is base.__eq__ and kind.__hash__ is base.__hash__
+
+
+def _plain_tuple(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    parts = tuple(map(plain_key, key))
+    if all(part is plain for part, plain in zip(key, parts, strict=True)):
+        return key
+    make: Any = getattr(type(key), "_make", tuple)
+    equal: tuple[Any, ...] = make(parts)
+    return equal
+
+
+def _packable(key: Any) -> Any:
     """One form for all keys that are equal."""
     if isinstance(key, str):
         return str.__str__(key)
     if key is None or isinstance(key, bytes):
         return key
     if isinstance(key, int):
-        return _whole(int(key))
+        return _whole(int.__index__(key))
     if isinstance(key, float):
         if key != key:
             raise KeyTypeError("a key that is not a number (NaN) equals no key, not even itself")
         return _whole(int(key)) if key.is_integer() else float(key)
-    if isinstance(key, tuple):
-        return [_plain(part) for part in key]
-    raise KeyTypeError(
-        f"{type(key).__name__} cannot be a key; expected None, bool, int, float, str, bytes "
-        "or a tuple of these"
-    )
+    return [_packable(part) for part in key]
 
 
 def _whole(number: int) -> Any:
@@ -56,7 +111,7 @@ def _whole(number: int) -> Any:
 
 
 class GroupCache(dict[Any, int]):
-    """Groups by key; worked out when asked for the first time."""
+    """Groups by plain key; worked out when asked for the first time."""
 
     def __init__(self, groups: int) -> None:
         super().__init__()

@@ -11,10 +11,13 @@ Times are seconds. A window holds the times from its start up to, and without, i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 WINDOWS_OF_A_TUPLE_MAX = 10_000
+_DECIMAL_MAX = 10**9
+_SIMPLE_MAX = 10_000
 
 
 class Window(NamedTuple):
@@ -43,38 +46,48 @@ def window_time(result: WindowResult) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Sliding:
-    """`size_s` long, one starting every `every_s` seconds; tumbling if these are equal."""
+    """`size_s` long, one starting every `every_s` seconds; tumbling if these are equal.
+
+    Lengths are what their decimals say, and bounds the floats next to the exact ones: a tenth of a
+    second is 1/10, the third window of it starts at 0.3, and so the time 0.3 is in that one.
+    """
 
     size_s: float
     every_s: float
+    _step: int = field(init=False, repr=False, compare=False)
+    _span: int = field(init=False, repr=False, compare=False)
+    _per_s: int = field(init=False, repr=False, compare=False)
+    """`every_s` and `size_s` are `_step` and `_span` of so many parts of a second."""
+
+    def __post_init__(self) -> None:
+        every, size = said(self.every_s), said(self.size_s)
+        nearest = round(size / every)
+        if math.isclose(nearest * every, size, rel_tol=1e-9):  # 0.7 of an `every` of 0.7 / 3
+            size = nearest * every
+        per_s = math.lcm(every.denominator, size.denominator)
+        object.__setattr__(self, "_step", int(every * per_s))
+        object.__setattr__(self, "_span", int(size * per_s))
+        object.__setattr__(self, "_per_s", per_s)
 
     def windows_of(self, at: float) -> list[Window]:
         """All that hold a time, earliest first; at least one. Raises `ValueError` for a time so
         large that its windows cannot be told apart."""
-        every = self.every_s
-        if math.ulp(at) > every / 8:
+        step, span, per_s = self._step, self._span, self._per_s
+        if math.ulp(at) > self.every_s / 8:
             raise ValueError(
                 f"event time {at:g} is too large for {self}; expected seconds, perhaps this is in "
                 "milliseconds or nanoseconds"
             )
-        last = math.floor(at / every)
-        while last * every > at:  # the division may have rounded up, or down
-            last -= 1
-        while (last + 1) * every <= at:
-            last += 1
+        last = math.floor(at / self.every_s) * step
+        while last / per_s > at:  # the division may have rounded up, or down
+            last -= step
+        while (last + step) / per_s <= at:
+            last += step
         windows = []
-        while (end := self._end(last)) > at:
-            windows.append(Window(last * every, end))
-            last -= 1
+        while (end := (last + span) / per_s) > at:
+            windows.append(Window(last / per_s, end))
+            last -= step
         return windows[::-1]
-
-    def _end(self, number: int) -> float:
-        """Of the window that starts at `number * every_s`. Where another one starts there, it is
-        the very same float: no time falls between two windows, or in both."""
-        behind = round(self.size_s / self.every_s)
-        if math.isclose(behind * self.every_s, self.size_s, rel_tol=1e-9):
-            return (number + behind) * self.every_s
-        return number * self.every_s + self.size_s
 
     def __str__(self) -> str:
         if self.size_s == self.every_s:
@@ -144,6 +157,17 @@ def count(tuples: int, *, every: int | None = None) -> Count:
     if every > tuples:
         raise ValueError(f"count: every={every} is more than the {tuples} tuples of a window")
     return Count(tuples, every)
+
+
+def said(seconds: float) -> Fraction:
+    """The number that is meant by a float: its shortest decimal, or a simple fraction such as 1/3
+    where that takes many digits."""
+    decimal = Fraction(repr(seconds))
+    if decimal.denominator > _DECIMAL_MAX:
+        simple = decimal.limit_denominator(_SIMPLE_MAX)
+        if float(simple) == seconds:
+            return simple
+    return decimal
 
 
 def _seconds(what: str, value: float) -> float:

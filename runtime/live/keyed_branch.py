@@ -15,7 +15,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.keyed.groups import GroupCache, plain_key, plain_keys
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs
 from anabranch.runtime.live.branch import Branch, Epoch, Segments, Taken
 from anabranch.runtime.live.channel import Channel
@@ -77,7 +77,7 @@ class KeyedBranch(Branch):
         self._remembered = None
         dead: list[DeadLetter] = []
         try:
-            keys = list(map(self._key, tuples))
+            keys = plain_keys(list(map(self._key, tuples)))
             groups = list(map(self._group_of.__getitem__, keys))
         except Exception:
             tuples, keys, groups, dead = self._the_sound(tuples)
@@ -107,7 +107,7 @@ class KeyedBranch(Branch):
         dead: list[DeadLetter] = []
         for one in tuples:
             try:
-                key = self._key(one)
+                key = plain_key(self._key(one))
                 group = self._group_of[key]
             except Exception as error:
                 reason = f"has no key for operator {self.operator!r}: {describe(error)}"

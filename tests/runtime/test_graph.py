@@ -57,6 +57,14 @@ def test_pauses_of_retries_are_numbers() -> None:
         Retry(1, math.nan)
 
 
+def test_a_stream_is_not_merged_with_itself() -> None:
+    stream = numbers()
+    both = stream.merge(stream.map("m", str))
+    for streams in ((stream, stream), (stream.map("n", str), stream, stream), (both, stream)):
+        with pytest.raises(PipelineError, match="merge: operator 'numbers' is in more than one"):
+            stream.pipeline.merge(*streams)
+
+
 def test_only_streams_are_merged() -> None:
     with pytest.raises(PipelineError, match="merge: expected streams, got 5"):
         numbers().merge(5)  # type: ignore[arg-type]

@@ -94,6 +94,28 @@ def test_sliding_windows_are_those_of_exact_arithmetic(size: int, every: int, at
     assert sliding(size / 4, every=every / 4).windows_of(at / 4) == exact
 
 
+@given(st.integers(1, 2_000), st.integers(1, 5), st.integers(-(10**6), 4 * 10**12))
+@example(100, 1, 300)
+@example(100, 1, 1_700_000_000_100)
+@example(700, 3, 2_100)
+def test_windows_of_decimals_are_those_of_plain_arithmetic(every: int, more: int, at: int) -> None:
+    """In thousandths of a second, which floats do not hold exactly."""
+    size = every * more + every * (more % 2) // 3
+    first = (at - size) // every + 1
+    exact = [(n * every / 1000, (n * every + size) / 1000) for n in range(first, at // every + 1)]
+    assert sliding(size / 1000, every=every / 1000).windows_of(at / 1000) == exact
+
+
+@pytest.mark.parametrize("parts", [3, 7, 9])
+def test_a_part_of_a_second_that_has_no_decimal_is_that_part(parts: int) -> None:
+    (window,) = tumbling(1 / parts).windows_of(1_700_000_000.0)
+    assert window.start == 1_700_000_000.0
+
+
+def test_the_bounds_of_windows_are_short_decimals() -> None:
+    assert str(tumbling(0.1).windows_of(0.25)[0]) == "Window(start=0.2, end=0.3)"
+
+
 @pytest.mark.parametrize("at", [1.7e18, -1.7e18, 1e25, 1e300])
 def test_a_time_in_nanoseconds_is_refused_where_windows_cannot_be_told_apart(at: float) -> None:
     with pytest.raises(ValueError, match=r"event time .* is too large for tumbling\(60\)"):

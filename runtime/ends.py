@@ -131,6 +131,11 @@ class Service(ABC):
         """
 
 
+class InputError(ValueError):
+    """What a source reads is not what it was told to read, which no next life changes: the run
+    fails. The message says what to do."""
+
+
 @dataclass(slots=True)
 class DeadLetter:
     """A tuple that leaves the stream because it could not be processed."""
@@ -163,7 +168,8 @@ class Reader(ABC):
         """The next tuples in order, at most about so many; None at the end of the split.
 
         Works for a few milliseconds at most before it returns or awaits. If cancelled while it
-        waits, nothing is lost: the next read, or `remainder`, goes on from where it was.
+        waits, nothing is lost: the next read, or `remainder`, goes on from where it was. Raises
+        `InputError` for an input of which nothing should be read.
         """
 
     @abstractmethod

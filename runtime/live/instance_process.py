@@ -21,7 +21,7 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import RunContext, passing
+from anabranch.runtime.ends import InputError, RunContext, passing
 from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.forks import keep_files_from_children
 from anabranch.runtime.graph import Pipeline
@@ -145,7 +145,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         if task.genesis is not None and is_new:
             _found(instance, task)
         await _until_over(instance, link)
-    except StepError as error:  # it names the line of the user's; our frames would hide it
+    except (StepError, InputError) as error:  # it says what to do; our frames would hide it
         home.send(Failed(reason=str(error), detail=""))
         code = 1
     except LifeOver as error:

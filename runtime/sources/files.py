@@ -2,9 +2,9 @@
 
 A plain file is divided into splits of `split_bytes`; a compressed one is a single split, for it
 can only be read from its beginning. What happens to a file after the run has begun: lines that
-were appended are not read; a file that is gone, cannot be opened or was cut is one dead letter
-which says so, and the run goes on. What will pass, such as too many open files or a file server
-that is away, is waited out.
+were appended are not read; a file that is gone, was replaced by another, cannot be opened or was
+cut is a dead letter which says so, and the run goes on. What will pass, such as too many open files
+or a file server that is away, is waited out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from anabranch.runtime.patience import Patience
 from anabranch.runtime.payload import describe
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.patterns import find_files
-from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip, is_wide_text
+from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, beginning_of, is_gzip
+from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
 
 SPLIT_BYTES = 4 * 2**20
 _HELD_BYTES_MAX = 4 * 2**10
@@ -39,11 +40,8 @@ class Files(Source):
 
     def prepare(self) -> None:
         for path in find_files(self.patterns):
-            if is_wide_text(path):  # raises and names the file if it cannot be read
-                raise ValueError(
-                    f"{path!r} is UTF-16 or UTF-32 text; convert it first, for example: "
-                    f"iconv -f utf-16 -t utf-8 {path} > {path}.utf8"
-                )
+            beginning = beginning_of(path, LOOK_BYTES)  # raises if it cannot be read
+            refuse_wide_text(repr(path), beginning, self.encoding)
 
     def reads(self) -> Iterator[Path]:
         return map(Path, find_files(self.patterns))
@@ -55,17 +53,19 @@ class Files(Source):
     def _splits_of(self, path: str) -> Iterator[Split]:
         name = portable(path)
         try:
-            size = os.stat(path).st_size
+            status = os.stat(path)
             packed = is_gzip(path)
         except OSError:  # the reader of the split will say what is wrong with it, or wait
             yield {"path": name, "unseen": True, "start": 0, "end": None}
             return
+        size = status.st_size
+        file = {"path": name, "file": _identity(status)}
         if packed:
-            yield {"path": name, "gzip": True, "start": 0, "end": size}
+            yield {**file, "gzip": True, "start": 0, "end": size}
         elif not size:  # or unknown, as that of the files in /proc
-            yield {"path": name, "start": 0, "end": None}
+            yield {**file, "start": 0, "end": None}
         for start in range(0, 0 if packed else size, self.split_bytes):
-            yield {"path": name, "start": start, "end": min(start + self.split_bytes, size)}
+            yield {**file, "start": start, "end": min(start + self.split_bytes, size)}
 
     def open(self, split: Split, context: RunContext) -> Reader:
         return FileReader(split, self, context)
@@ -81,11 +81,11 @@ def files(
     encoding: str = "utf-8",
     split_bytes: int = SPLIT_BYTES,
 ) -> Files:
-    """Lines of all files that match any of the patterns, each file once.
+    """Lines of all files that match any of the patterns, each file once, whatever links lead to it.
 
     A pattern is a path, a glob (`**` crosses folders) or a folder, which stands for the regular
-    files in it whose names do not begin with a dot. `format`: "text" gives str without the line
-    end; "jsonl" the value of each line, blank ones skipped. Files that begin as gzip files do are
+    files in it whose names do not begin with a dot. A path that exists is no glob. `format`: "text"
+    gives str without the line end; "jsonl" the value of each line, blank ones skipped. Files that begin as gzip files do are
     unpacked, whatever their names. A UTF-8 byte order mark is not part of the text.
     Raises `ValueError` for settings that make no sense.
     """
@@ -95,6 +95,12 @@ def files(
         raise ValueError(f"files: split_bytes must be 1 or more, got {split_bytes}")
     names = tuple(os.fspath(p) for p in patterns)
     return Files(names, checked_format(format), checked_encoding(encoding), split_bytes)
+
+
+def _identity(status: os.stat_result) -> list[int]:
+    """What tells a file from another one that takes its name. Both are others then: a copy that is
+    put back has the old time, lines that are appended leave the number."""
+    return [status.st_ino, status.st_mtime_ns]
 
 
 def portable(path: str) -> str | bytes:
@@ -185,9 +191,17 @@ class FileReader(Reader):
                 self._packed = is_gzip(self._path)
             kind = GzipBytes if self._packed else PlainBytes
             self._bytes = kind(self._path, self._at)
+            self._refuse_another(self._bytes.fileno())
         block = self._bytes.read(size)
         self._at += len(block or b"")
         return block
+
+    def _refuse_another(self, fd: int) -> None:
+        was = self._split.get("file")
+        if was is not None and all(
+            a != b for a, b in zip(was, _identity(os.fstat(fd)), strict=True)
+        ):
+            raise OSError("another file has taken the place of the one that was to be read")
 
     def _give_up(self, reason: str) -> Chunk:
         self._cutter.done = True

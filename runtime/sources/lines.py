@@ -22,6 +22,7 @@ import msgspec
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.sources.wide import refuse_wide_text
 
 Format = Literal["text", "jsonl"]
 FORMATS = ("text", "jsonl")
@@ -102,7 +103,8 @@ class LineCutter:
         self._decode_json = msgspec.json.Decoder().decode
 
     def feed(self, block: bytes, *, final: bool = False) -> Cut:
-        """What `block`, the next bytes, completes. `final`: these were the last ones.
+        """What `block`, the next bytes, completes. `final`: these were the last ones. Raises
+        `InputError` if the stream is no text that can be cut at single bytes.
 
         Once `done`, the rest is not ours and is ignored.
         """
@@ -218,6 +220,7 @@ class LineCutter:
             self.over += len(block)
             return [], []
         length = self.over + (end.start() if end else len(block))
+        self._refuse_wide_text(self._held[0])
         dead = self._overlong(self._held[0], length, self.offset)
         rest = block[end.end() :] if end else b""
         self.offset += self.over + len(block) - len(rest)
@@ -233,6 +236,7 @@ class LineCutter:
     def _parse(self, data: bytes) -> Cut:
         """Complete lines. The fast ways do not look at single ones; the slow way finds the bad."""
         position = self.offset
+        self._refuse_wide_text(data)
         if position == 0 and data.startswith(codecs.BOM_UTF8) and self._encoding == "utf_8":
             position = len(codecs.BOM_UTF8)
             data = data[position:]
@@ -244,6 +248,10 @@ class LineCutter:
             return self._parse_slowly(data, position)
         self._count_lines(len(tuples))
         return tuples, []
+
+    def _refuse_wide_text(self, data: bytes) -> None:
+        if self.offset == 0:
+            refuse_wide_text(repr(self.place), data, self._encoding)
 
     def _text_lines(self, data: bytes) -> list[Any]:
         text = data.decode(self._encoding)

@@ -5,44 +5,68 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-from collections.abc import Sequence
+import stat
+from collections.abc import Iterable, Sequence
+
+from anabranch.runtime.sources.walking import walk
 
 _SHOWN = 3
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """The files in the order of the patterns, each pattern's sorted, each file once.
+    """The files in the order of the patterns, each pattern's sorted, each file once, whatever
+    links, symbolic or hard, lead to it.
 
-    Raises `FileNotFoundError` or `ValueError` for a pattern that gives none.
+    Raises `ValueError` or `FileNotFoundError` for a pattern that gives none, and an `OSError` for a
+    folder that cannot be looked into and for a link that leads nowhere.
     """
-    found: dict[str, str] = {}
+    found: dict[tuple[int, int], str] = {}
     for pattern in patterns:
-        for path in _matches(os.path.expanduser(pattern)):
-            found.setdefault(os.path.realpath(path), path)
+        files = _matches(os.path.expanduser(pattern))
+        if not files:
+            raise FileNotFoundError(f"{_nothing(pattern)}{_hint(pattern)}")
+        for path, status in files:
+            found.setdefault((status.st_dev, status.st_ino), path)
     return list(found.values())
 
 
-def _matches(pattern: str) -> list[str]:
+def _matches(pattern: str) -> list[tuple[str, os.stat_result]]:
     if os.path.isdir(pattern):
-        inside = sorted(e.path for e in os.scandir(pattern) if _is_data(e))
+        inside = _regular(os.path.join(pattern, n) for n in _names(pattern) if n[0] != ".")
         if not inside:
             raise FileNotFoundError(f"the folder {pattern!r} has no files to read")
         return inside
-    if os.path.exists(pattern):
-        if not os.path.isfile(pattern):
+    if os.path.lexists(pattern):
+        found = _regular([pattern])
+        if not found:
             raise ValueError(
                 f"{pattern!r} is no regular file; a pipe can be read from standard input"
             )
-        return [pattern]
-    if glob.has_magic(pattern):
-        matches = sorted(p for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
-        if matches:
-            return matches
-    raise FileNotFoundError(f"{_nothing(pattern)}{_hint(pattern)}")
+        return found
+    return _regular(walk(pattern)) if glob.has_magic(pattern) else []
 
 
-def _is_data(entry: os.DirEntry[str]) -> bool:
-    return entry.is_file() and not entry.name.startswith(".")
+def _regular(paths: Iterable[str]) -> list[tuple[str, os.stat_result]]:
+    """Those that are regular files, sorted."""
+    found = [(path, _status(path)) for path in sorted(paths)]
+    return [(path, status) for path, status in found if stat.S_ISREG(status.st_mode)]
+
+
+def _status(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            aim = os.readlink(path)
+            raise FileNotFoundError(
+                f"{path!r} is a link to {aim!r}, where nothing is; remove it, or put the file there"
+            ) from None
+        raise
+
+
+def _names(folder: str) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries]
 
 
 def _nothing(pattern: str) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import os
 import zlib
 
 _MAGIC = b"\x1f\x8b\x08"
-_LOOK_BYTES = 4096
-_WIDE_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
 _PACKED_BYTES = 64 * 2**10
 _SKIP_BYTES = 2**20
 _GZIP_WINDOW = 31
@@ -20,17 +18,24 @@ def is_gzip(path: str) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def is_wide_text(path: str) -> bool:
-    """Whether a file is text in UTF-16 or UTF-32, which has zeros and begins with its mark."""
-    with open(path, "rb") as file:
-        beginning = file.read(_LOOK_BYTES)
-    return beginning.startswith(_WIDE_MARKS) and b"\0" in beginning
+def beginning_of(path: str, size: int) -> bytes:
+    """The first bytes, at most `size`, unpacked if they are packed; of a damaged file what there
+    is. Raises `OSError` if it cannot be read."""
+    kind = GzipBytes if is_gzip(path) else PlainBytes
+    with contextlib.closing(kind(path, 0)) as file:
+        try:
+            return file.read(size) or b""
+        except (EOFError, zlib.error):
+            return b""
 
 
 class PlainBytes:
     def __init__(self, path: str, start: int) -> None:
         self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         self.position = start
+
+    def fileno(self) -> int:
+        return self._fd
 
     def read(self, size: int) -> bytes:
         block = os.pread(self._fd, size, self.position)
@@ -54,6 +59,9 @@ class GzipBytes:
         self._packed = b""
         self._to_skip = start
         self.position = 0
+
+    def fileno(self) -> int:
+        return self._file.fileno()
 
     def read(self, size: int) -> bytes | None:
         """At most `size` bytes, none at the end; None while it is on its way to the start.

@@ -19,6 +19,7 @@ from typing import Any
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.open_stdin import Input, identity, open_input
+from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
 
 _HELD_BYTES_MAX = 4096
 """How much of an incomplete line a remainder carries along; of longer ones it is read again."""
@@ -40,6 +41,9 @@ class Stdin(Source):
             usable = False
         if not usable:
             raise OSError(errno.EBADF, "standard input is closed")
+        if (file := _file_behind(self.fd)) is not None:
+            beginning = os.pread(self.fd, LOOK_BYTES, file["start"])
+            refuse_wide_text("'stdin'", beginning, self.encoding)
 
     def prepare_to_resume(self) -> None:
         """It may be closed: what a file had is read by its name, and the rest of a pipe is lost."""

@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import Split
+from anabranch.runtime.ends import InputError, Split
 from anabranch.runtime.sources import files
 from tests.runtime.reading import Reading, context
 
@@ -280,13 +281,102 @@ def test_a_pattern_that_gives_no_file_says_what_there_is(
         files(str(tmp_path / pattern)).prepare()
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_wide_text_is_refused_with_advice_rather_than_read_as_something_else(
-    tmp_path: Path,
+    tmp_path: Path, encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
-    path = write(tmp_path / "f.txt", "größer\n".encode("utf-16"))
-    with pytest.raises(ValueError, match=r"f.txt' is UTF-16.*iconv"):
+    path = write(tmp_path / "f.txt", pack("larger\n".encode(encoding)))
+    with pytest.raises(InputError, match=r"f.txt' begins as text in UTF-.*iconv"):
         files(path).prepare()
-    files(write(tmp_path / "f.txt", b"\xff\xfe broken\n")).prepare()
+
+
+def test_wide_text_without_a_zero_is_told_by_its_mark(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.txt", ("漢" * 3000 + "\n").encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16"):
+        files(path).prepare()
+    files(path, encoding="latin-1").prepare()  # where the mark is two letters
+
+
+def test_zeros_and_their_like_are_no_wide_text(tmp_path: Path) -> None:
+    for data in (b"\0" * 100, b"a\0b\0\n", b"", b"\xff", b"1234567\0\n"):
+        files(write(tmp_path / "f", data)).prepare()
+
+
+async def test_wide_text_that_came_later_is_refused_by_its_reader(tmp_path: Path) -> None:
+    path = write(tmp_path / "f.txt", "a\n")
+    source = files(path)
+    (split,) = source.splits()
+    write(tmp_path / "f.txt", "a\n".encode("utf-16"))
+    with pytest.raises(InputError, match="UTF-16"):
+        await Reading(source).split(split)
+
+
+async def test_folders_that_links_lead_to_again_are_read_once(tmp_path: Path) -> None:
+    (tmp_path / "in" / "sub").mkdir(parents=True)
+    write(tmp_path / "in" / "a.txt", "a\n")
+    write(tmp_path / "in" / "sub" / "b.txt", "b\n")
+    for name, aim in (("self", "."), ("sub/up", ".."), ("again", "sub"), ("loop", "loop")):
+        os.symlink(aim, tmp_path / "in" / name)
+    source = files(str(tmp_path / "in" / "**" / "*.txt"))
+    assert [split["path"] for split in source.splits()] == [
+        str(tmp_path / "in" / "a.txt"),
+        str(tmp_path / "in" / "sub" / "b.txt"),
+    ]
+    assert await lines_of(str(tmp_path / "in/*/**/up/**/*.txt")) == ["a", "b"]
+
+
+async def test_a_file_of_several_names_is_read_once(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "a\n")
+    os.link(tmp_path / "a.txt", tmp_path / "b.txt")
+    os.symlink("a.txt", tmp_path / "c.txt")
+    assert await lines_of(str(tmp_path / "*.txt")) == ["a"]
+
+
+async def test_a_folder_may_have_the_name_of_a_pattern(tmp_path: Path) -> None:
+    for folder in ("in[1]", "in1", "{a,b} c"):
+        (tmp_path / folder).mkdir()
+        write(tmp_path / folder / "f.txt", f"{folder}\n")
+    assert await lines_of(str(tmp_path / "in[1]/*.txt")) == ["in[1]"]
+    assert await lines_of(str(tmp_path / "in[12]/*.txt")) == ["in1"]
+    assert await lines_of(str(tmp_path / "{a,b} c/*")) == ["{a,b} c"]
+
+
+async def test_only_regular_files_match_a_pattern(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    write(tmp_path / "file", "a\n")
+    assert await lines_of(str(tmp_path / "*")) == ["a"]
+
+
+def test_a_link_that_leads_nowhere_stops_the_run_before_it_begins(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "a\n")
+    os.symlink("gone", tmp_path / "b.txt")
+    for pattern in ("*.txt", "**/*.txt", "b.txt", ""):
+        with pytest.raises(FileNotFoundError, match=r"b.txt' is a link to 'gone', where nothing"):
+            files(str(tmp_path / pattern)).prepare()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may look into every folder")
+def test_a_closed_folder_stops_the_run_before_it_begins(tmp_path: Path) -> None:
+    write(tmp_path / "a.txt", "a\n")
+    (tmp_path / "closed").mkdir(0)
+    with pytest.raises(PermissionError, match="closed"):
+        files(str(tmp_path / "**" / "*.txt")).prepare()
+
+
+async def test_a_file_that_takes_the_place_of_one_is_a_dead_letter(tmp_path: Path) -> None:
+    path = write(tmp_path / "a", "1\n2\n")
+    source = files(path)
+    splits = list(source.splits())
+    write(tmp_path / "b", "3\n4\n")
+    os.utime(tmp_path / "b", ns=(1, 1))
+    os.replace(tmp_path / "b", tmp_path / "a")
+    reading = Reading(source)
+    for split in splits:
+        await reading.split(split)
+    assert reading.tuples == []
+    assert "another file has taken the place" in reading.dead[0].reason
 
 
 def test_a_pipe_is_refused_with_advice(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import Reader, RunContext
+from anabranch.runtime.ends import InputError, Reader, RunContext
 from anabranch.runtime.sources import Stdin, stdin
 from tests.runtime.reading import Reading, context
 
@@ -190,3 +190,16 @@ async def test_a_file_behind_standard_input_has_a_size_from_where_it_stands(
 def test_a_pipe_has_no_size() -> None:
     with pipe() as (out, _):
         assert Stdin(fd=out).size() is None
+
+
+def test_wide_text_is_refused_out_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes("larger\n".encode("utf-16"))
+    with open(tmp_path / "f", "rb") as file, pytest.raises(InputError, match="iconv -f utf-16"):
+        Stdin(fd=file.fileno()).prepare()
+
+
+async def test_wide_text_is_refused_out_of_a_pipe() -> None:
+    with pipe() as (out, into):
+        os.write(into, "larger\n".encode("utf-16"))
+        with pytest.raises(InputError, match="'stdin' begins as text in UTF-16"):
+            await open_reader(out).read(10, 1000)

@@ -85,8 +85,9 @@ def files(
 
     A pattern is a path, a glob (`**` crosses folders) or a folder, which stands for the regular
     files in it whose names do not begin with a dot. A path that exists is no glob. `format`: "text"
-    gives str without the line end; "jsonl" the value of each line, blank ones skipped. Files that begin as gzip files do are
-    unpacked, whatever their names. A UTF-8 byte order mark is not part of the text.
+    gives str without the line end; "jsonl" the value of each line, blank ones skipped. Files that
+    begin as gzip files do are unpacked, whatever their names. A UTF-8 byte order mark is not part
+    of the text.
     Raises `ValueError` for settings that make no sense.
     """
     if not patterns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from importlib import import_module
@@ -83,6 +84,14 @@ class Commands(click.Group):
 def main() -> None:
     """Stream processing that scales itself without a master."""
     _fill_closed_streams()
+    _escape_what_has_no_letters()
+
+
+def _escape_what_has_no_letters() -> None:
+    """Names and errors are shown on a terminal of any encoding, if need be with backslashes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _fill_closed_streams() -> None:

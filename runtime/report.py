@@ -11,6 +11,7 @@ import msgspec
 
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.ledger import Ledger
+from anabranch.runtime.texts import printable
 
 _NUMBERS = re.compile(rb'\[\n([^\[\]{}"]*)\]')
 
@@ -112,7 +113,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     def to_json(self) -> bytes:
         """Indented; a list of numbers stays on one line."""
-        text = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        try:
+            plain = msgspec.json.encode(self)
+        except UnicodeEncodeError:
+            plain = msgspec.json.encode(printable(self))
+        text = msgspec.json.format(plain, indent=2)
         return _NUMBERS.sub(lambda found: b"[" + b" ".join(found[1].split()) + b"]", text) + b"\n"
 
 

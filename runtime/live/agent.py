@@ -55,6 +55,7 @@ from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
 from anabranch.runtime.options import Options
 from anabranch.runtime.status import id_to_wire
+from anabranch.runtime.texts import original
 
 SEED_BITS = 32
 UNUSED_AFTER_S = 2.0
@@ -94,7 +95,7 @@ class Agent:
             self.started_at = datetime.fromisoformat(resumed.started_at)
         self.started: asyncio.Future[None] = loop.create_future()
         """Done when every founder is ready; cancelled if the run ends before."""
-        self.run_dir = RunDir(None if resumed is None else Path(resumed.run_dir))
+        self.run_dir = RunDir(None if resumed is None else Path(original(resumed.run_dir)))
         self.chronicle = Chronicle(self, state)
         self.log = self.chronicle.log
         self.roster = Roster(pipeline, self.log)

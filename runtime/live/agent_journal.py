@@ -22,6 +22,7 @@ from anabranch.runtime.ends import Split
 from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.messages import Genesis
 from anabranch.runtime.status import FinalCount, WireId
+from anabranch.runtime.texts import printable
 
 _HEAD = struct.Struct(">II")
 SHORTEN_BYTES_MIN = 4 * 2**20
@@ -308,7 +309,10 @@ def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
 
 
 def _framed(record: Record) -> bytes:
-    body = _encode(record)
+    try:
+        body = _encode(record)
+    except UnicodeEncodeError:  # in what was told of an error
+        body = _encode(printable(record))
     return _HEAD.pack(len(body), zlib.crc32(body)) + body
 
 

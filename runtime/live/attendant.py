@@ -29,6 +29,7 @@ from anabranch.runtime.live.starter import Orders, StartError
 from anabranch.runtime.live.watch import describe_end, how_ended, watch_life
 from anabranch.runtime.report import Event
 from anabranch.runtime.status import FinalCount
+from anabranch.runtime.texts import carried
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -141,7 +142,7 @@ class Attendant:
             index=self._index,
             operators=list(self.operators),
             pipeline=orders.pipeline,
-            run_dir=str(orders.run_dir),
+            run_dir=carried(orders.run_dir),
             started_s=orders.started_s,
             token=orders.token,
             limits=asdict(orders.limits),

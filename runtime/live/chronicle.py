@@ -41,6 +41,7 @@ from anabranch.runtime.live.state_dir import (
 )
 from anabranch.runtime.patience import Patience
 from anabranch.runtime.report import Event
+from anabranch.runtime.texts import carried, original
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -97,7 +98,7 @@ class Chronicle:
         with suppress(OSError):  # they go with the folders
             remove_journal(self.journal_of(member.id.operator, member.id.number))
             if kind == "unix":  # one that has ended by itself has removed it
-                Path(place).unlink(missing_ok=True)
+                Path(original(place)).unlink(missing_ok=True)
 
     def begin(self, orders: Orders) -> None:
         """A new run."""
@@ -118,7 +119,7 @@ class Chronicle:
                 limits=asdict(orders.limits),
                 seed=orders.seed,
                 started_at=self._agent.started_at.isoformat(),
-                run_dir=str(orders.run_dir),
+                run_dir=carried(orders.run_dir),
                 transport=orders.transport,
                 host=orders.host,
                 gone=gone_inputs(self._agent.pipeline),

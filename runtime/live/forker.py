@@ -23,6 +23,7 @@ from anabranch.runtime.live.link import encode
 from anabranch.runtime.live.parent_link import ParentLink
 from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.live.process import OnOutput, Process
+from anabranch.runtime.texts import carried
 
 FORKS_IN_FLIGHT_MAX = 32
 """Keeps what waits in the control socket small, so that writing to it never has to wait."""
@@ -119,7 +120,7 @@ class Forker:
 
     def guard(self, folder: Path) -> None:
         """Have `folder` removed if this process is killed."""
-        self._guard = msg.Guard(folder=str(folder))
+        self._guard = msg.Guard(folder=carried(folder))
         self._heirs.first_order = encode(self._guard)
         self._link.send(self._guard)
 

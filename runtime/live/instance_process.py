@@ -33,6 +33,7 @@ from anabranch.runtime.live.messages import Assign, Decide, Failed, Ready, Spawn
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.status import id_from_wire
 from anabranch.runtime.steps import StepError
+from anabranch.runtime.texts import original
 
 GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
@@ -129,7 +130,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             seed=task.seed,
             scaling=task.scaling,
             heritage=task.heritage,
-            journal=Path(task.journal) if task.journal else None,
+            journal=Path(original(task.journal)) if task.journal else None,
             in_vain=task.in_vain,
         )
         _wire(home, instance)
@@ -229,13 +230,13 @@ def _context(task: Assign, me: InstanceId, pipeline: Pipeline, home: Home) -> Ru
         pipeline=task.pipeline,
         operator=me.operator,
         instance=str(me),
-        run_dir=Path(task.run_dir),
+        run_dir=Path(original(task.run_dir)),
         started_s=task.started_s,
         limits=Limits(**task.limits),
         service_address=task.service_address,
         token=task.token,
         life=task.life,
-        state_dir=Path(task.state_dir) if task.state_dir else None,
+        state_dir=Path(original(task.state_dir)) if task.state_dir else None,
         durable=durable,
         note=home.note,
     )

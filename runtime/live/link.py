@@ -17,6 +17,7 @@ from typing import Any, cast
 import msgspec
 
 from anabranch.runtime.live.own_files import own
+from anabranch.runtime.texts import printable
 
 FRAME_BYTES_MAX = 32 * 2**20
 FAREWELL_S = 4.0
@@ -34,7 +35,10 @@ class LinkError(Exception):
 
 def encode(message: Any) -> bytes:
     """One frame of a message struct or a map."""
-    body = _encoder.encode(message)
+    try:
+        body = _encoder.encode(message)
+    except UnicodeEncodeError:  # of an error's text, say: paths are made so that they can travel
+        body = _encoder.encode(printable(message))
     if len(body) > FRAME_BYTES_MAX:
         raise LinkError(f"a message of {len(body):,} bytes is above the limit of a link")
     return _LENGTH.pack(len(body)) + body

@@ -14,7 +14,7 @@ from anabranch.runtime.ends import Split
 from anabranch.runtime.status import FinalCount, Status, WireId
 
 Address = str
-"""`unix:/path` or `tcp:host:port`."""
+"""`unix:/path`, which is `carried`, or `tcp:host:port`."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):

@@ -25,6 +25,7 @@ from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.ended import has_mark, leave_mark
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.totals import Closed, totals_of
+from anabranch.runtime.texts import original
 
 log = logging.getLogger("anabranch.neighbourhood")
 
@@ -181,7 +182,7 @@ class Neighbourhood:
         loop = asyncio.get_running_loop()
         kind, _, place = address.partition(":")
         if kind == "unix":
-            self._server = await loop.create_unix_server(lambda: Connection(self), place)
+            self._server = await loop.create_unix_server(lambda: Connection(self), original(place))
         else:
             host, _, port = place.rpartition(":")
             self._server = await loop.create_server(lambda: Connection(self), host, int(port))
@@ -245,7 +246,7 @@ class Neighbourhood:
         kind, _, place = self.address.partition(":")
         if kind == "unix":
             with suppress(OSError):  # it goes with the folder
-                os.unlink(place)
+                os.unlink(original(place))
 
     async def _dial(self, channel: Channel) -> Connection:
         loop = asyncio.get_running_loop()
@@ -258,7 +259,7 @@ class Neighbourhood:
             return Connection(self, channel)
 
         if kind == "unix":
-            _, connection = await loop.create_unix_connection(made, place)
+            _, connection = await loop.create_unix_connection(made, original(place))
         else:
             host, _, port = place.rpartition(":")
             _, connection = await loop.create_connection(made, host, int(port))

@@ -21,6 +21,7 @@ from typing import Any
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.live.control import Load
 from anabranch.runtime.live.warm import Preload
+from anabranch.runtime.texts import carried, original
 
 MAIN_AGAIN = "__anabranch_main__"
 """Name under which a script is run again, so that its `if __name__ == "__main__":` is skipped."""
@@ -79,16 +80,18 @@ def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
     dead_letters = pipeline.dead_letters
     return Load(
         module=origin.module,
-        file=origin.file,
+        file=carried(origin.file),
         variable=origin.variable,
         entry=entry,
-        sys_path=[p for p in sys.path if isinstance(p, str)],  # Python passes over others, too
-        argv=list(sys.argv),
+        sys_path=[
+            carried(p) for p in sys.path if isinstance(p, str)
+        ],  # Python passes over others, too
+        argv=list(map(carried, sys.argv)),
         scales={
             operator.name: asdict(operator.scale) if operator.scale else None
             for operator in pipeline.operators.values()
         },
-        dead_letters=None if dead_letters is None else str(dead_letters),
+        dead_letters=None if dead_letters is None else carried(dead_letters),
     )
 
 
@@ -96,14 +99,14 @@ def load_preload(request: Load) -> Preload:
     """Read the pipeline again as `request` says. Raises `LoadError`."""
     global _loading
     _loading = True
-    sys.path[:] = request.sys_path
-    sys.argv[:] = request.argv
-    module = load_module(request.module, request.file)
+    sys.path[:] = map(original, request.sys_path)
+    sys.argv[:] = map(original, request.argv)
+    module = load_module(request.module, original(request.file))
     pipeline = getattr(module, request.variable, None)
     if not isinstance(pipeline, Pipeline):
         raise LoadError(
-            f"{request.file}: {request.variable!r} is no pipeline when the file is read again; "
-            'define it outside of `if __name__ == "__main__":`'
+            f"{original(request.file)}: {request.variable!r} is no pipeline when the file is read "
+            'again; define it outside of `if __name__ == "__main__":`'
         )
     _apply(request, pipeline)
     return Preload(pipeline, resolve(request.entry), resolve(SERVICE_ENTRY))
@@ -161,10 +164,11 @@ def _run_file(name: str, file: str) -> ModuleType:
 def _apply(request: Load, pipeline: Pipeline) -> None:
     if list(pipeline.operators) != list(request.scales):
         raise LoadError(
-            f"{request.file}: the pipeline has other operators when the file is read again: "
-            f"{', '.join(pipeline.operators)}; build it in the same way each time"
+            f"{original(request.file)}: the pipeline has other operators when the file is read "
+            f"again: {', '.join(pipeline.operators)}; build it in the same way each time"
         )
-    pipeline.dead_letters = request.dead_letters
+    letters = request.dead_letters
+    pipeline.dead_letters = None if letters is None else original(letters)
     for name, operator in pipeline.operators.items():
         settings = request.scales[name]
         scale = None if settings is None else Scale(**settings)

@@ -35,6 +35,7 @@ from anabranch.runtime.live import orphans
 from anabranch.runtime.live.link import FrameBuffer, send_blocking
 from anabranch.runtime.live.run_dir import remove_unless_used
 from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
+from anabranch.runtime.texts import original
 
 NAME = "ab:parent"
 FDS_PER_FORK = 2
@@ -129,7 +130,7 @@ class Parent:
     def _obey(self, command: msg.ToParent) -> None:
         match command:
             case msg.Guard(folder=folder):
-                self._guarded = Path(folder)
+                self._guarded = Path(original(folder))
             case msg.Fork(key=key):
                 self._fork(key)
             case msg.MakeHeir():

@@ -21,6 +21,7 @@ from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.status import FinalCount
+from anabranch.runtime.texts import original
 
 
 def services_of(pipeline: Pipeline) -> list[tuple[Service, tuple[str, ...]]]:
@@ -71,7 +72,7 @@ class _Context(ServiceContext):
         self.operators = tuple(order.operators)
         operators = ((n, pipeline.operators[OperatorName(n)]) for n in self.operators)
         self.ends = {n: end for n, o in operators if (end := o.source or o.sink) is not None}
-        self.run_dir = Path(order.run_dir)
+        self.run_dir = Path(original(order.run_dir))
         self.started_s = order.started_s
         self.limits = Limits(**order.limits)
         self.token = order.token

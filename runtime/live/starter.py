@@ -14,6 +14,7 @@ from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.roster import Member
 from anabranch.runtime.live.warm_pool import WarmPool
 from anabranch.runtime.status import id_to_wire
+from anabranch.runtime.texts import carried
 
 
 class StartError(Exception):
@@ -40,7 +41,7 @@ class Orders:
         return Assign(
             id=id_to_wire(member.id),
             pipeline=self.pipeline,
-            run_dir=str(self.run_dir),
+            run_dir=carried(self.run_dir),
             started_s=self.started_s,
             token=self.token,
             transport=self.transport,
@@ -52,10 +53,10 @@ class Orders:
             service_address=service_address,
             heritage=member.heritage,
             life=member.life,
-            journal=str(journal),
+            journal=carried(journal),
             delivery=self.delivery,
             address=member.address,
-            state_dir=str(self.state_dir),
+            state_dir=carried(self.state_dir),
             in_vain=member.deaths.ways,
         )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +61,22 @@ def test_one_command_begins_a_run_and_goes_on_with_it_after_each_stop(tmp_path: 
     numbers = [int(line.strip('"')) for line in (tmp_path / "numbers.jsonl").read_text().split()]
     assert numbers == list(range(len(numbers)))
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_no_name_of_a_folder_keeps_a_run_from_being_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    short = Path(tempfile.mkdtemp(dir="/tmp"), os.fsdecode(b"\xe9"))  # for paths of sockets
+    short.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    path = write(folder, WORDS)
+    done = run(path, "--state", os.fsdecode(b"st\xe9t"), "--report", os.fsdecode(b"r\xe9"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len((folder / "words.jsonl").read_text().splitlines()) == 15_000
+    assert os.listdir(short) == []
+    shutil.rmtree(short.parent)
 
 
 def test_sigterm_stops_a_run_that_is_kept_at_once() -> None:

@@ -7,6 +7,7 @@ import os
 import stat
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -95,6 +96,11 @@ def test_a_report_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert read_report(tmp_path / "r.json").operator("split").messages == 3
     with pytest.raises(KeyError):
         report().operator("other")
+
+
+def test_what_is_no_text_is_escaped_in_the_json_of_a_report() -> None:
+    found = json.loads(msgspec.structs.replace(report(), failure="in caf\udce9").to_json())
+    assert found["failure"] == "in caf\\udce9"
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_behind(

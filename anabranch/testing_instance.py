@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Operator
-from anabranch.runtime.keyed.groups import plain_key
+from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.payload import KeyedEncoder, decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.spec import KeyedEdge
 from anabranch.runtime.keyed.watermarks import Gate, Stamper
 from anabranch.runtime.operators import Processor, make_processor
-from anabranch.runtime.payload import Batch, Encoder, describe
+from anabranch.runtime.payload import Batch, Encoder
+from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.salvage import decode_batch
 from anabranch.runtime.steps import Part
 
@@ -117,7 +117,8 @@ class Instance:
         # Event time goes on behind the very tuple that moves it.
         sent = 0
         for number, one in enumerate(results, start=1):
-            stamper.note([one], self._flow.loop.now, self._flow.wall())
+            with NoLoop():
+                stamper.note([one], self._flow.loop.now, self._flow.wall())
             watermark = stamper.watermark(self._flow.loop.now)
             if watermark > self.stated[0]:
                 await self._send(results[sent:number])
@@ -225,17 +226,10 @@ class Line:
         return batches
 
     def _with_keys(self, tuples: list[Any], edge: KeyedEdge) -> list[Any]:
-        pairs: list[Any] = []
-        for one in tuples:
-            try:
-                key = plain_key(edge.key(one))
-                self._flow.group_of[key]
-            except Exception as error:
-                reason = f"has no key for operator {self._node.operator.name!r}: {describe(error)}"
-                self._flow.bury(self._sender.operator, [DeadLetter(reason, one)])
-            else:
-                pairs.append((key, one))
-        return pairs
+        name, group_of = self._node.operator.name, self._flow.group_of
+        tuples, keys, _, dead = with_keys(name, edge.key, group_of, tuples)
+        self._flow.bury(self._sender.operator, dead)
+        return [*zip(keys, tuples, strict=True)]
 
     async def _to_owners(self, keys: list[Any], tuples: list[Any], side: int) -> None:
         """In the order of the tuples, whoever owns their keys."""

@@ -31,6 +31,9 @@ GROUPS_MAX = 32_768
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
+PAUSE_MAX_S = 60.0
+"""The longest pause between two attempts of a retry."""
+
 PLACEMENTS = ("balanced", "flux")
 
 
@@ -116,7 +119,12 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a tuple is tried again after an exception before it becomes a dead letter."""
+    """How often a tuple is tried again after an exception before it becomes a dead letter.
+
+    `backoff_s`: the pause before the first new attempt. Each further pause is twice as long, up to
+    60 s. Raises `PipelineError` unless `attempts` is a whole number of 0 or more and `backoff_s`
+    is from 0 to 60.
+    """
 
     attempts: int = 0
     backoff_s: float = 0.0
@@ -126,6 +134,16 @@ class Retry:
         check_number("retry: backoff_s", self.backoff_s)
         if self.attempts < 0 or self.backoff_s < 0:
             raise PipelineError("retry: attempts and backoff_s must be 0 or more")
+        if self.backoff_s > PAUSE_MAX_S:
+            raise PipelineError(
+                f"retry: backoff_s must be at most {PAUSE_MAX_S:g}, the longest pause, "
+                f"got {self.backoff_s}"
+            )
+
+    def pause_s(self, attempt: int) -> float:
+        """Seconds before new attempt number `attempt`, the first of which is 0."""
+        doublings = min(attempt, 1000)  # of what a float can hold, after which all is above
+        return min(PAUSE_MAX_S, float(self.backoff_s) * 2.0**doublings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ A `Processor` takes batches and hands out `Part`s, in the order of the tuples:
   awaited ahead of each with the tag of its batch, and may say why not to work on it.
 - **Classes** whose objects can be called are made into one object per instance, in its process.
 
-`SystemExit` out of a function is a failure of its tuple as any other exception; only
-`KeyboardInterrupt` passes.
+Whatever a function raises is a failure of its tuple: `SystemExit` and `GeneratorExit` too, and that
+it was cancelled by somebody else than the runtime. Only `KeyboardInterrupt` passes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from anabranch.runtime.graph import Operator
-from anabranch.runtime.steps import Chain, Part, StepCount, StepError
+from anabranch.runtime.steps import Chain, Part, StepCount
 
 __all__ = ["AsyncProcessor", "Part", "Processor", "SyncProcessor", "make_processor"]
 
@@ -143,7 +143,11 @@ class AsyncProcessor(Processor):
         self, chain: Chain, *, in_flight: int, emit: Callable[[Part], None], clock: Clock
     ) -> None:
         super().__init__(chain, emit, clock)
+        chain.ask_before_stopping(self._stops)
         self._in_flight = in_flight
+        self._driver: asyncio.Task[Any] | None = None
+        """The task that has called last; with it ends what is open here."""
+        self._closing = False
         self._name = f"{chain.operator.name} call"
         self._waiting: deque[tuple[list[Any], Any, bool]] = deque()
         self._tasks: deque[tuple[asyncio.Task[Part], Any, bool]] = deque()
@@ -151,6 +155,11 @@ class AsyncProcessor(Processor):
         self._broken: BaseException | None = None
         self._busy_s = 0.0
         self._busy_at = clock()
+
+    def _stops(self) -> bool:
+        """Whether it is the runtime that has calls cancelled: it closes this, or ends its loop."""
+        driver = self._driver
+        return self._closing or (driver is not None and (driver.done() or driver.cancelling() > 0))
 
     async def run(self, tuples: list[Any], tag: Any = None) -> None:
         last = len(tuples) - 1
@@ -169,6 +178,7 @@ class AsyncProcessor(Processor):
         await self._until(lambda: not self._waiting and not self._tasks)
 
     async def close(self) -> None:
+        self._closing = True
         self._waiting.clear()
         tasks = [task for task, _, _ in self._tasks]
         self._tasks.clear()
@@ -178,6 +188,7 @@ class AsyncProcessor(Processor):
         await super().close()
 
     async def _until(self, reached: Callable[[], bool]) -> None:
+        self._driver = asyncio.current_task()
         while not reached() and self._broken is None:
             self._moved.clear()
             await self._moved.wait()
@@ -214,11 +225,8 @@ class AsyncProcessor(Processor):
         self._note_busy()
         while self._broken is None and self._tasks and self._tasks[0][0].done():
             task, tag, last = self._tasks.popleft()
-            if task.cancelled():  # not by `close`, which empties the list first
-                self._broken = StepError(
-                    f"operator {self._chain.operator.name!r}: "
-                    "a function cancelled the task that it runs in"
-                )
+            if task.cancelled():  # before it began, or with everything else
+                self._broken = asyncio.CancelledError()
                 break
             if (error := task.exception()) is not None:
                 self._broken = error

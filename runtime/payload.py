@@ -27,6 +27,7 @@ import msgpack
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.foreign import describe as describe
 
 _PICKLE_FIRST = 0x80
 _BUFFER_HEADERS = (b"\xc4", b"\xc5", b"\xc6")
@@ -176,15 +177,3 @@ def decode(data: bytes | memoryview) -> list[Any]:
     if type(tuples) is not list:
         raise PayloadError(f"a batch holds {type(tuples).__name__}, not a list of tuples")
     return tuples
-
-
-def describe(error: BaseException, length_max: int = 500) -> str:
-    """`TypeError: message`, also for exceptions that cannot print themselves."""
-    try:
-        message = str(error)
-    except Exception:
-        message = "(its message cannot be printed)"
-    if len(message) > length_max:
-        message = message[:length_max] + "…"
-    name = type(error).__name__
-    return f"{name}: {message}" if message else name

@@ -15,11 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, compress
+from types import CoroutineType
 from typing import Any
 
+from anabranch.runtime.foreign import is_ours, take_back, type_name, was_cancelled
 from anabranch.runtime.graph import Step
+from anabranch.runtime.plain_calls import NoLoop
 
 _PLAIN_LISTS = frozenset((list, tuple))
+_HAVE_TRUTH = frozenset((bool, int, float, str, bytes, type(None), list, tuple, dict, set))
+"""Types whose truth no code of a user decides."""
 
 
 @dataclass(slots=True)
@@ -42,6 +47,8 @@ class Stage(ABC):
     def __init__(self, step: Step, fn: Callable[..., Any]) -> None:
         self.step = step
         self.fn = fn
+        self.stops: Callable[[], bool] = lambda: True
+        """Whether the runtime is about to end the task in which `run` is awaited."""
 
     @abstractmethod
     async def run(self, tuples: list[Any]) -> Ran: ...
@@ -51,8 +58,9 @@ class EachStage(Stage):
     """A function that is called once per tuple. Subclasses say what its results mean."""
 
     async def run(self, tuples: list[Any]) -> Ran:
-        results, errors = call_each(self.fn, tuples)
-        return self.gather(tuples, results, errors)
+        with NoLoop():
+            results, errors = call_each(self.fn, tuples)
+            return self.gather(tuples, results, errors)
 
     def gather(
         self, tuples: list[Any], results: list[Any], errors: dict[int, BaseException]
@@ -101,17 +109,24 @@ class MapStage(EachStage):
         return [value]
 
 
-class FilterStage(EachStage):
-    def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
-        try:
-            return list(compress(tuples, results))
-        except KeyboardInterrupt:
-            raise
-        except BaseException:  # something has no truth value, such as an array
-            return None
+class DroppingStage(MapStage):
+    """Nobody takes the results, so nobody else would see a coroutine that never ran."""
+
+    def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:  # type: ignore[override]
+        return None if CoroutineType in set(map(type, results)) else results
 
     def convert(self, result: Any) -> Any:
-        return bool(result)
+        return _no_coroutine(self.step.kind, result)
+
+
+class FilterStage(EachStage):
+    def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
+        if _HAVE_TRUTH.issuperset(map(type, results)):
+            return list(compress(tuples, results))
+        return None
+
+    def convert(self, result: Any) -> Any:
+        return bool(_no_coroutine(self.step.kind, result))
 
     def one(self, one: Any, value: Any) -> list[Any]:
         return [one] if value else []
@@ -149,17 +164,23 @@ class AsyncStage(Stage):
     async def run(self, tuples: list[Any]) -> Ran:
         results: list[Any] = []
         errors: dict[int, BaseException] = {}
+        task = asyncio.current_task()
         for index, one in enumerate(tuples):
             try:
                 if self._generates:
                     results.append([item async for item in self.fn(one)])
                 else:
                     results.append(await self.fn(one))
+                if was_cancelled(task) and not self.stops():
+                    results.pop()
+                    raise asyncio.CancelledError
             except BaseException as error:
-                if is_ours(error):
+                if is_ours(error, task, self.stops):
                     raise
+                await take_back(task)
                 errors[index] = error
-        return self._plain.gather(tuples, results, errors)
+        with NoLoop():
+            return self._plain.gather(tuples, results, errors)
 
 
 class BatchStage(Stage):
@@ -170,16 +191,24 @@ class BatchStage(Stage):
     def __init__(self, step: Step, fn: Callable[..., Any], drops: bool = False) -> None:
         super().__init__(step, fn)
         self._drops = drops
+        self._is_async = is_async(fn)
 
     async def run(self, tuples: list[Any]) -> Ran:
+        task = asyncio.current_task()
         try:
-            result = self.fn(list(tuples))  # a copy: the function may sort or empty it
+            with NoLoop():
+                result = self.fn(list(tuples))  # a copy: the function may sort or empty it
             if inspect.isawaitable(result):
-                result = await result
-            return self._checked(tuples, result), None
+                # A task of its own, where the one in work is not the function's.
+                result = await (result if self._is_async else asyncio.ensure_future(result))
+                if was_cancelled(task) and not self.stops():
+                    raise asyncio.CancelledError
+            with NoLoop():
+                return self._checked(tuples, result), None
         except BaseException as error:
-            if is_ours(error):
+            if is_ours(error, task, self.stops):
                 raise
+            await take_back(task)
             return [], [Failure(error)]
 
     def _checked(self, tuples: list[Any], result: Any) -> list[Any]:
@@ -213,8 +242,9 @@ def make_stage(step: Step, fn: Callable[..., Any], drops: bool) -> Stage:
         "filter": FilterStage,
         "flat_map": FlatMapStage,
     }
-    plain = kinds[step.kind](step, fn)
-    return AsyncStage(plain) if is_async(fn) else plain
+    if is_async(fn):
+        return AsyncStage(kinds[step.kind](step, fn))
+    return DroppingStage(step, fn) if drops and step.kind == "map" else kinds[step.kind](step, fn)
 
 
 def is_async(fn: Callable[..., Any]) -> bool:
@@ -256,16 +286,13 @@ def call_each(
             errors[len(results) + len(errors)] = RuntimeError("the function raised StopIteration")
 
 
-def is_ours(error: BaseException) -> bool:
-    """Whether an exception out of an awaited function is meant for us rather than by the user.
-
-    `SystemExit` is not: a function that calls `sys.exit` must not end the process silently.
-    """
-    if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        return task is not None and task.cancelling() > 0
-    return isinstance(error, (KeyboardInterrupt, GeneratorExit))
+def _no_coroutine(kind: str, result: Any) -> Any:
+    """It would never run, and is true whatever it would say."""
+    if type(result) is CoroutineType:
+        result.close()
+        raise TypeError(f"{kind} got a coroutine back: define the function with `async def`")
+    return result
 
 
 def _a(value: Any) -> str:
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+    return "None" if value is None else f"a value of type {type_name(value)}"

@@ -6,14 +6,16 @@ import asyncio
 import inspect
 import os
 import sysconfig
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from types import TracebackType
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.foreign import describe
 from anabranch.runtime.graph import Operator, Step
-from anabranch.runtime.payload import describe
+from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.stages import Failure, Parts, Stage, is_async, make_stage
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -86,6 +88,11 @@ class Chain:
         kinds = [step.kind for step in operator.steps]
         self._expands_at = kinds.index("flat_map") if "flat_map" in kinds else len(kinds)
 
+    def ask_before_stopping(self, stops: Callable[[], bool]) -> None:
+        """`stops`: whether it is the runtime that cancels the tasks of asynchronous functions."""
+        for stage in self._stages:
+            stage.stops = stops
+
     @property
     def is_async(self) -> bool:
         return any(is_async(stage.fn) for stage in self._stages)
@@ -145,7 +152,8 @@ class Chain:
         problems = []
         for step, made in self._made:
             try:
-                result = made.close() if hasattr(made, "close") else None
+                with NoLoop():
+                    result = made.close() if hasattr(made, "close") else None
                 if inspect.isawaitable(result):
                     await result
             except Exception as error:
@@ -160,7 +168,8 @@ class Chain:
         if not isinstance(fn, type) or not any("__call__" in vars(c) for c in fn.__mro__):
             return fn
         try:
-            made = fn()
+            with NoLoop():
+                made = fn()
         except Exception as error:
             raise StepError(
                 f"operator {self.operator.name!r}, step {step.name!r}: "
@@ -211,7 +220,7 @@ class Chain:
         return mended
 
     async def _pause(self, attempt: int, part: Part) -> None:
-        seconds = self.operator.retry.backoff_s * 2**attempt
+        seconds = self.operator.retry.pause_s(attempt)
         part.waited_s += seconds
         await asyncio.sleep(seconds)
 

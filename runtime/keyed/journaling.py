@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Any
 
+from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
 from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.timers import Rows
-from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import StepError
 
 KEYS_AT_ONCE = 512
@@ -110,7 +110,7 @@ def _culprit(words: list[Word]) -> str:
                 try:
                     pickled((key, state))
                 except Exception:
-                    return f"key {key!r}"
+                    return f"key {shown(key)}"
     return "tuples of groups on the move"
 
 

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.store import Entry
-from anabranch.runtime.payload import describe
 from anabranch.runtime.steps import StepError
 
 _MARK = 0x43
@@ -119,7 +119,7 @@ class Giver:
                 try:
                     pickled((key, rest))
                 except Exception:
-                    where = f"key {key!r}"
+                    where = f"key {shown(key)}"
                     break
             raise StepError(
                 f"operator {self._operator!r}, {where}: what is kept of it cannot go to another "

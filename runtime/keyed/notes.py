@@ -34,14 +34,14 @@ class Notes(NoNotes):
     def touch(self, keys: Iterable[Any]) -> None:
         try:
             self.touched.update(keys)
-        except TypeError:
+        except Exception:
             for key in keys:
                 self._touch_if_key(key)
 
     def _touch_if_key(self, key: Any) -> None:
         try:
             self.touched.add(key)
-        except TypeError:
+        except Exception:
             return  # no key: whoever processes it says so
 
     def forgot(self, key: Any) -> None:

@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from anabranch.runtime.foreign import describe
 from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.giving import copied, taken
 from anabranch.runtime.keyed.handler import Timer
@@ -36,7 +37,7 @@ from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
 from anabranch.runtime.keyed.timers import Timers
 from anabranch.runtime.keyed.work import Failed, Worker
-from anabranch.runtime.payload import describe
+from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError
 
 SLICE_TUPLES_FIRST = 64
@@ -92,7 +93,8 @@ class KeyedProcessor(Keeping):
     async def close(self) -> None:
         """Raises what closing the user's object raises."""
         try:
-            self._worker.handler.close()
+            with NoLoop():
+                self._worker.handler.close()
         except Exception as error:
             name = self.operator.name
             raise StepError(f"operator {name!r}: close() raised {describe(error)}") from error
@@ -198,7 +200,7 @@ class KeyedProcessor(Keeping):
         for number, (key, item) in enumerate(zip(keys, tuples, strict=True)):
             try:
                 group = self._store.group_of[key]
-            except TypeError:
+            except Exception:
                 group = -1  # no key: the worker says so
             if group in held.shut:
                 aside.append((number, group, Kept(key, item, side, held.watermark)))
@@ -245,20 +247,33 @@ class KeyedProcessor(Keeping):
         will wait for, fire now. Those set by them do not fire."""
         self.advance(math.inf)
         part, began = Part(0), self._clock()
-        for key, name, at in self._store.processing.drain():
-            self._held.notes.touch((key,))
-            self._worker.call(key, Timer(name, at, True), self.watermark, part)
+        self._call(self._store.processing.drain(), part, math.inf, processing=True)
         self._done_if_told(part, began)
 
     def _fire(self, timers: Timers, until: float, *, processing: bool) -> None:
+        due = timers.due(until, self._may_fire)
         part, began = Part(0), self._clock()
-        for key, name, at in timers.due(until, self._may_fire):
-            self._held.notes.touch((key,))
-            self._worker.call(key, Timer(name, at, processing), self.watermark, part)
-            if self._clock() - began > self._slice_s:
-                self._done(part, began)
-                part, began = Part(0), self._clock()
+        while not self._call(due, part, began, processing=processing):
+            self._done(part, began)
+            part, began = Part(0), self._clock()
         self._done_if_told(part, began)
+
+    def _call(
+        self,
+        due: Iterable[tuple[Any, str, float]],
+        part: Part,
+        began: float,
+        *,
+        processing: bool,
+    ) -> bool:
+        """Call timers for a slice of time; whether that were all of them."""
+        with NoLoop():
+            for key, name, at in due:
+                self._held.notes.touch((key,))
+                self._worker.call(key, Timer(name, at, processing), self.watermark, part)
+                if self._clock() - began > self._slice_s:
+                    return False
+        return True
 
     # -- moving ------------------------------------------------------------------------------
 
@@ -326,13 +341,14 @@ class KeyedProcessor(Keeping):
     async def _work_off(self, group: int, kept: deque[Kept]) -> None:
         part, began, done, failed = Part(0), self._clock(), 0, None
         try:
-            for one in kept if self.before is None else islice(kept, 1):
-                failed = self._worker.one(one, part)
-                if failed is not None:
-                    break
-                done += 1
-                if self._clock() - began > self._slice_s:
-                    break
+            with NoLoop():
+                for one in kept if self.before is None else islice(kept, 1):
+                    failed = self._worker.one(one, part)
+                    if failed is not None:
+                        break
+                    done += 1
+                    if self._clock() - began > self._slice_s:
+                        break
         finally:
             if done:
                 self._worked_off(group, done, part, began)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 
-import msgpack
+from anabranch.runtime.keyed.groups import packed
 
 SWEEP_ABOVE = 64
 
@@ -136,5 +136,5 @@ def in_order(due: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
         return due
     try:
         return sorted(due)
-    except TypeError:
-        return sorted(due, key=lambda d: (msgpack.packb(d[0], default=repr), d[1]))
+    except Exception:
+        return sorted(due, key=lambda timer: (packed(timer[0]), timer[1]))

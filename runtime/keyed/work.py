@@ -15,14 +15,14 @@ from copy import deepcopy
 from typing import Any, NamedTuple
 
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
-from anabranch.runtime.payload import describe
-from anabranch.runtime.stages import is_ours
+from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError, where_raised
 
 ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
@@ -56,11 +56,12 @@ class Worker:
         """Process or keep tuples: all of them, or those before one that has failed and is to be
         tried again. `part` is told of each at once, so it is right also if this is interrupted."""
         handler = self.handler
-        if isinstance(handler, ValueHandler):
-            return self._replace(handler, keys, tuples, side, watermark, part)
-        if handler.keeps_state:
-            return self._change(handler, keys, tuples, side, watermark, part)
-        self._pass(keys, tuples, side, watermark, part)
+        with NoLoop():
+            if isinstance(handler, ValueHandler):
+                return self._replace(handler, keys, tuples, side, watermark, part)
+            if handler.keeps_state:
+                return self._change(handler, keys, tuples, side, watermark, part)
+            self._pass(keys, tuples, side, watermark, part)
         return None
 
     def _replace(
@@ -88,6 +89,8 @@ class Worker:
                             continue
                         value = handler.first(item)
                         self._store.add(key, group, value)
+                except KeyboardInterrupt:
+                    raise
                 except BaseException as error:
                     failed = self._failed(error, Kept(key, item, side, watermark), part)
                     if failed is not None:
@@ -127,6 +130,8 @@ class Worker:
                     after, made = on_tuple(key, handler.new_state(key), item, side, time)
                     results += [*made]
                     self._store.add(key, group, after)
+            except KeyboardInterrupt:
+                raise
             except BaseException as error:
                 failed = self._failed(error, Kept(key, item, side, watermark), part)
                 if failed is not None:
@@ -151,7 +156,7 @@ class Worker:
             kept = Kept(key, item, side, watermark)
             try:
                 group = group_of[key]
-            except TypeError as error:
+            except Exception as error:
                 self._bury(error, kept, part)
                 continue
             if group in self._held.owned:
@@ -173,8 +178,6 @@ class Worker:
 
     def _failed(self, error: BaseException, kept: Kept, part: Part) -> Failed | None:
         """A tuple has failed: bury it, unless it is to be tried again."""
-        if is_ours(error):
-            raise error
         self._time.said.clear()
         if self._retry.attempts:
             return Failed(error, kept)
@@ -186,12 +189,13 @@ class Worker:
         during the pauses. `in_any_case`: wherever its group belongs."""
         error, kept = failed
         for attempt in range(self._retry.attempts):
-            seconds = self._retry.backoff_s * 2**attempt
+            seconds = self._retry.pause_s(attempt)
             part.waited_s += seconds
             await asyncio.sleep(seconds)
             if not in_any_case and self._gone(kept, part):
                 return
-            again = self._try(kept, part)
+            with NoLoop():
+                again = self._try(kept, part)
             if again is None:
                 return
             error = again
@@ -201,7 +205,7 @@ class Worker:
         """Whether its group was frozen while it waited: then it is kept."""
         try:
             group = self._store.group_of[kept.key]
-        except TypeError:
+        except Exception:
             return False
         if group in self._held.owned:
             return False
@@ -218,9 +222,9 @@ class Worker:
             before = handler.new_state(key) if state is NOTHING else state
             after, made = handler.on_tuple(key, before, kept.item, kept.side, time)
             part.results += [*made]
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if is_ours(error):
-                raise
             time.said.clear()
             return error
         part.taken += 1
@@ -239,11 +243,11 @@ class Worker:
             after, made = handler.on_timer(key, state, timer, time)
             made = [*made]
             self._check_end(key, watermark)
+        except KeyboardInterrupt:
+            raise
         except BaseException as error:
-            if is_ours(error):
-                raise
             time.said.clear()
-            where = f"{_where(error, key)}, timer {timer.name!r} at {timer.at:g}"
+            where = f"{_where(error, key)}, timer {shown(timer.name)} at {timer.at:g}"
             part.letters.append(DeadLetter(describe(error), None, where))
             self._shed(key, state)
             return
@@ -291,7 +295,7 @@ class Worker:
             part.results.append(Late(key, late.item, late.by_s))
         elif self._rule == "bury":
             reason = f"late: by {late.by_s:g} s"
-            part.letters.append(DeadLetter(reason, late.item, f"key {_shown(key)}"))
+            part.letters.append(DeadLetter(reason, late.item, f"key {shown(key)}"))
             return True
         return False
 
@@ -308,20 +312,21 @@ class Worker:
         """What becomes of a tuple that nobody works on."""
         part.taken += 1
         part.dead += 1
-        part.letters.append(DeadLetter(reason, item, f"key {_shown(key)}"))
+        part.letters.append(DeadLetter(reason, item, f"key {shown(key)}"))
 
     def open(self, keys: list[Any], groups: frozenset[int]) -> bool:
         """Whether all keys are keys, and of these groups."""
         try:
             return groups.issuperset(map(self._store.group_of.__getitem__, keys))
-        except TypeError:
+        except Exception:
             return False
 
 
 def _made(operator: Operator) -> Handler:
     assert operator.keyed is not None
     try:
-        return operator.keyed.make()
+        with NoLoop():
+            return operator.keyed.make()
     except Exception as error:
         raise StepError(
             f"operator {operator.name!r}: what it does cannot be made: {describe(error)}"
@@ -330,9 +335,4 @@ def _made(operator: Operator) -> Handler:
 
 def _where(error: BaseException, key: Any) -> str:
     where = where_raised(error)
-    return f"{where}, key {_shown(key)}" if where else f"key {_shown(key)}"
-
-
-def _shown(key: Any, chars_max: int = 200) -> str:
-    text = repr(key)
-    return text if len(text) <= chars_max else text[:chars_max] + "…"
+    return f"{where}, key {shown(key)}" if where else f"key {shown(key)}"

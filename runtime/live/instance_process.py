@@ -31,6 +31,7 @@ from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.messages import Assign, Decide, Failed, Ready, Spawned
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
+from anabranch.runtime.plain_calls import forget_loops
 from anabranch.runtime.status import id_from_wire
 from anabranch.runtime.steps import StepError
 from anabranch.runtime.texts import original
@@ -96,6 +97,7 @@ def _run(main: Any) -> int:
         loop_factory = uvloop.new_event_loop
     except ImportError:  # no wheel for this system: slower, otherwise the same
         pass
+    forget_loops()
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         try:
             return int(runner.run(main))

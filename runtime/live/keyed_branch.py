@@ -15,11 +15,11 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.keyed.groups import GroupCache, plain_key, plain_keys
+from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs
 from anabranch.runtime.live.branch import Branch, Epoch, Segments, Taken
 from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.payload import describe
 
 
 class OwnerQueue:
@@ -75,12 +75,7 @@ class KeyedBranch(Branch):
 
     def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
         self._remembered = None
-        dead: list[DeadLetter] = []
-        try:
-            keys = plain_keys(list(map(self._key, tuples)))
-            groups = list(map(self._group_of.__getitem__, keys))
-        except Exception:
-            tuples, keys, groups, dead = self._the_sound(tuples)
+        tuples, keys, groups, dead = with_keys(self.operator, self._key, self._group_of, tuples)
         if self._sole is not None:
             self._sole.keys += keys
             self._sole.tuples += tuples
@@ -96,27 +91,6 @@ class KeyedBranch(Branch):
     def _note(self, born: float) -> None:
         for queue in self._queues.values():
             queue.note(born, self.epochs.present)
-
-    def _the_sound(
-        self, tuples: list[Any]
-    ) -> tuple[list[Any], list[Any], list[int], list[DeadLetter]]:
-        """Sort out the tuples that have no key."""
-        sound: list[Any] = []
-        keys: list[Any] = []
-        groups: list[int] = []
-        dead: list[DeadLetter] = []
-        for one in tuples:
-            try:
-                key = plain_key(self._key(one))
-                group = self._group_of[key]
-            except Exception as error:
-                reason = f"has no key for operator {self.operator!r}: {describe(error)}"
-                dead.append(DeadLetter(reason, one))
-            else:
-                sound.append(one)
-                keys.append(key)
-                groups.append(group)
-        return sound, keys, groups, dead
 
     def change_view(self, channels: tuple[Channel, ...], routes: Routes) -> None:
         self.channels = channels

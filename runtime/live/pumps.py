@@ -22,6 +22,7 @@ from anabranch.runtime.live.burial import LETTERS
 from anabranch.runtime.live.intake import Queued, Said
 from anabranch.runtime.live.wary import DEATHS, Wary, place_of
 from anabranch.runtime.operators import Part, make_processor
+from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.salvage import decode_batch
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class Pump(ABC):
         instance.outbox.hold(results, born)
         instance.counts.tuples_out += len(results)
         if self.stamper is not None:
-            self.stamper.note(results, self._listened_s, time.time())
+            with NoLoop():
+                self.stamper.note(results, self._listened_s, time.time())
             self._noted = True
             instance.watermarks.ask(self._state_time)
         if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:

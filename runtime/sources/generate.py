@@ -17,7 +17,8 @@ from itertools import count as count_up
 from typing import Any, Protocol, runtime_checkable
 
 from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
-from anabranch.runtime.payload import describe
+from anabranch.runtime.foreign import describe
+from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.stages import call_each
 from anabranch.runtime.steps import where_raised
 
@@ -167,7 +168,8 @@ class GenerateReader(Reader):
             await asyncio.sleep(wait_s)
         numbers = range(self._next, self._next + min(ready, tuples_max, self._at_once))
         began = time.monotonic()
-        tuples, errors = call_each(self._fn, numbers)
+        with NoLoop():
+            tuples, errors = call_each(self._fn, numbers)
         self._next = numbers.stop
         self._adapt(len(numbers), time.monotonic() - began)
         dead = [

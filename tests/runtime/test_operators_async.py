@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.graph import Retry
-from anabranch.runtime.steps import StepError
 from tests.runtime.processing import Run, flat, mapping, odd_fails
 
 
@@ -150,18 +149,49 @@ async def test_the_busy_time_of_async_calls_is_the_used_share_of_the_allowed_one
     assert run.parts[0].busy_s == pytest.approx(0.5)
 
 
-async def test_a_function_that_cancels_its_own_task_is_a_failure_and_no_standstill() -> None:
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("waits", [False, True], ids=["and returns", "and waits"])
+@pytest.mark.parametrize("in_flight", [1, 16])
+async def test_a_function_that_cancels_its_own_task_loses_only_its_tuple(
+    batch: bool, waits: bool, in_flight: int
+) -> None:
+    async def fn(given: Any) -> Any:
+        if 2 in (given if batch else [given]):
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            if waits:
+                await asyncio.sleep(0)
+        return given
+
+    run = Run(mapping(fn, batch=batch), in_flight=in_flight)
+    await asyncio.wait_for(run.over([1, 2, 3], [4]), 60)
+    assert (run.results, run.dead) == ([1, 3, 4], [2])
+    assert {letter.reason for letter in run.letters} == {"CancelledError"}
+
+
+async def test_a_call_that_others_have_cancelled_is_tried_again() -> None:
+    calls = 0
+
     async def fn(n: int) -> int:
-        task = asyncio.current_task()
-        assert task is not None
-        if n == 2:
-            task.cancel()
-        await asyncio.sleep(0)
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            asyncio.get_running_loop().call_soon(asyncio.current_task().cancel)  # type: ignore[union-attr]
+            await asyncio.Event().wait()
         return n
 
-    run = Run(mapping(fn))
-    with pytest.raises(StepError, match="'op': a function cancelled the task"):
-        await asyncio.wait_for(run.over([1, 2, 3]), 60)
+    run = await asyncio.wait_for(Run(mapping(fn), retry=Retry(1)).over([7]), 60)
+    assert (run.results, run.dead, calls) == ([7], [], 2)
+
+
+async def test_an_awaitable_of_a_plain_batch_function_may_cancel_its_task() -> None:
+    async def later(given: list[int]) -> list[int]:
+        if 2 in given:
+            asyncio.current_task().cancel()  # type: ignore[union-attr]
+            await asyncio.sleep(0)
+        return given
+
+    run = await asyncio.wait_for(Run(mapping(lambda g: later(g), batch=True)).over([1, 2, 3]), 60)
+    assert (run.results, run.dead) == ([1, 3], [2])
 
 
 async def test_nothing_is_emitted_behind_a_call_that_was_cancelled() -> None:
@@ -184,8 +214,9 @@ async def test_nothing_is_emitted_behind_a_call_that_was_cancelled() -> None:
     run = Run(mapping(call))
     working = asyncio.ensure_future(run.over(list(range(10))))
     await all_called.wait()
-    calls[2].cancel()
-    with pytest.raises(StepError):
+    for task in (calls[2], working):
+        task.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await working
     goes_on.set()
     await calls[5]

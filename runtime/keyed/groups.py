@@ -34,15 +34,16 @@ class KeyTypeError(TypeError):
 
 def group_of(key: Any, groups: int) -> int:
     """A number from 0 to `groups` - 1. Raises `KeyTypeError` for what cannot be a key."""
-    digest = zlib.crc32(packed(plain_key(key)))
+    digest = zlib.crc32(packed(key))
     # The low bits of a CRC are a linear function of the key; a multiplication mixes them.
     return ((digest * 0x9E3779B1) & 0xFFFFFFFF) * groups >> 32
 
 
 def packed(key: Any) -> bytes:
-    """The bytes of a plain key: the same for keys that are equal, in every process."""
+    """The bytes of a key: the same for keys that are equal, in every process. Raises as `group_of`
+    does."""
     try:
-        data: bytes = msgpack.packb(_packable(key), unicode_errors="surrogatepass")
+        data: bytes = msgpack.packb(_packable(plain_key(key)), unicode_errors="surrogatepass")
     except (RecursionError, ValueError) as error:
         raise KeyTypeError(f"tuples within tuples, too deep for a key: {error}") from error
     return data

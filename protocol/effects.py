@@ -40,10 +40,14 @@ A driver's duties (it decides nothing else):
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Ids, Message
 from anabranch.protocol.ownership import Group, Routes
+from anabranch.protocol.states import EndReason
+
+Outcome = Literal["joined", "moved", "leaving", "handed_over", "refused", "spawn_failed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +146,9 @@ class ChangeRole:
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """An operation of this instance has come to its end; `outcome` is one of `joined`,
-    `moved`, `leaving`, `handed_over`, `refused`, `spawn_failed`."""
+    """An operation of this instance has come to its end."""
 
-    outcome: str
+    outcome: Outcome
     new: Ids = frozenset()
 
 
@@ -160,7 +163,7 @@ class Veto:
 class Terminate:
     """`left`: by an own leave; `finished`: at the end of the stream."""
 
-    reason: str
+    reason: EndReason
 
 
 Effect = (

@@ -15,10 +15,13 @@ answer from somebody who was not asked is an error, not a step nearer to the end
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids, StateMoved
 from anabranch.protocol.ownership import Group, Routes
+
+EndReason = Literal["left", "finished"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class Gone:
     of the stream."""
 
     keeper: bool = False
-    reason: str = "left"
+    reason: EndReason = "left"
 
 
 State = Idle | Active | ClosingIn | Draining | ClosingOut | Finished | Gone

@@ -62,7 +62,8 @@ class RunContext:
     durable: str = "process"
     """What the operator is to survive: the death of processes, or loss of "power"."""
     note: Callable[[str, str], None] = field(default=_tell_nobody, repr=False)
-    """Takes the kind of an event and its detail, for the report of the run."""
+    """Takes a name and a detail of something for the report of the run, where it is an event of
+    kind `note`; or a kind (`anabranch.runtime.kinds.EventKind`) such as `waits`, and a detail."""
 
     @property
     def lasting_dir(self) -> Path:

@@ -53,6 +53,11 @@ class Options:
     """Gets the name of an instance and each line that it printed, in the agent's thread; None:
     the line goes to this process's standard error. Must not block."""
 
+    on_alert: Callable[[str], None] | None = None
+    """Gets a line about each event that a user should act on while the run goes on (an instance
+    that hangs, a full disk, a tuple that is left out, ...), in the agent's thread; None: it goes
+    where `on_output` says. Must not block."""
+
     def __post_init__(self) -> None:
         for name in ("report", "state"):
             if (path := getattr(self, name)) is not None:

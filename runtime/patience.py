@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.ends import passing
+from anabranch.runtime.kinds import EventKind
 
 log = logging.getLogger("anabranch.waits")
 
@@ -22,7 +23,7 @@ RETRY_MAX_S = 2.0
 QUIET_S = 10.0
 """A disk that is full again and again is not told more often."""
 
-Note = Callable[[str, str], None]
+Note = Callable[[EventKind, str], None]
 """Takes the kind of an event and its detail."""
 
 _REMEDIES = {
@@ -69,7 +70,7 @@ class Patience:
         if told:
             waited_s = time.monotonic() - began
             log.warning("%s goes on after %.1f s", self._who, waited_s)
-            self._note("goes on", f"after {waited_s:.1f} s")
+            self._note(EventKind.GOES_ON, f"after {waited_s:.1f} s")
 
     def _tell(self, error: OSError) -> bool:
         now = time.monotonic()
@@ -78,7 +79,7 @@ class Patience:
         self._told_at = now
         detail = f"{describe_refusal(error)}; the stream waits and goes on by itself: {_do(error)}"
         log.warning("%s: %s", self._who, detail)
-        self._note("waits", detail)
+        self._note(EventKind.WAITS, detail)
         return True
 
 

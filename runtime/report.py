@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from anabranch.runtime.kinds import Cause, EventKind
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.ledger import Ledger
 from anabranch.runtime.texts import printable
@@ -19,16 +20,21 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened; `kind` is joined, left, ended, keeper, veto, refused and others."""
+    """Something that happened."""
 
     t: float
-    """Seconds since the run began."""
+    """Seconds since the run began; what passed while none of its processes was there is left
+    out."""
     operator: str
-    kind: str
+    kind: EventKind
     instances: int
     """Active instances of the operator after it."""
     instance: str = ""
     detail: str = ""
+    cause: Cause | None = None
+    """Of a death."""
+    label: str = ""
+    """The name of a note."""
 
 
 class Samples(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +49,20 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     held: list[int] = msgspec.field(default_factory=list)
     latency_p50_ms: list[float | None] = msgspec.field(default_factory=list)
     latency_p99_ms: list[float | None] = msgspec.field(default_factory=list)
+
+
+class SampleRow(msgspec.Struct, array_like=True):
+    """One operator at one moment. Totals grow; `latency` counts, by bucket, what came since the row
+    before."""
+
+    instances: int
+    load: float
+    tuples_in: int
+    tuples_out: int
+    dead: int
+    queue: int
+    held: int
+    latency: dict[int, int] = msgspec.field(default_factory=dict)
 
 
 class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,6 +116,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     dead_reasons: dict[str, int]
     sample_period_s: float
     seed: int
+    resumed: int = 0
+    """How often the run went on after all its processes were gone; all else is of all parts."""
     delivery: str = "effectively-once"
 
     @property

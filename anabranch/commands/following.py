@@ -83,7 +83,8 @@ def interrupts(*, keeps: bool = False) -> Iterator[Interrupts]:
 
 @dataclass
 class Output:
-    """Lines that operators print: put in by the agent's thread, shown by the loop.
+    """Lines that operators print, and events that a user should act on: put in by the agent's
+    thread, shown by the loop.
 
     Each count has one writer: `put_in` the thread, `taken` the loop.
     """
@@ -93,7 +94,10 @@ class Output:
     taken: int = 0
 
     def put(self, instance: str, line: str) -> None:
-        self.lines.append(f"{instance}: {line}")
+        self.tell(f"{instance}: {line}")
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
         self.put_in += 1
 
     def show(self, view: View) -> None:

@@ -141,6 +141,7 @@ def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> i
 
     output = Output()
     view = _view(out)
+    options = replace(options, on_alert=output.tell)
     if sys.stderr.isatty():  # what operators print would tear the table
         options = replace(options, on_output=output.put)
     keeps = options.state is not None and planned.can_be_resumed

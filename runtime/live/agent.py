@@ -26,13 +26,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.graph import Pipeline, PipelineError, edges
-from anabranch.runtime.live.agent_journal import Begun, Listens
+from anabranch.runtime.live.agent_journal import Begun, Listens, Sampled
 from anabranch.runtime.live.attendants import Attendants
 from anabranch.runtime.live.beginning import found, orders_of, resume
 from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
@@ -41,6 +42,7 @@ from anabranch.runtime.live.forker import Forker, ForkError, no_other
 from anabranch.runtime.live.hearing import Hearing
 from anabranch.runtime.live.lives import Lives
 from anabranch.runtime.live.messages import EndInput
+from anabranch.runtime.live.news import News
 from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.recorder import Recorder
@@ -106,6 +108,7 @@ class Agent:
         self.tasks = Tasks(self._crashed)
         self.say = options.on_output or _show
         """What instances print, and what the agent has to tell the user."""
+        self.news = News(self, options.on_alert or partial(self.say, "agent"))
         self.forker = Forker(
             parent, self.say, self._parent_lost, self._parent_followed, another_parent
         )
@@ -264,7 +267,7 @@ class Agent:
     def _end_unused(self, before: list[Member]) -> None:
         if all(m.phase is Phase.LISTENING for m in self.roster.living()):
             for member in before:
-                self.spawner.end_unused(member, "discarded")
+                self.spawner.end_unused(member)
 
     async def _unless_hurried(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`, but give it up when told to stop."""
@@ -293,6 +296,11 @@ class Agent:
             endings.push_async_callback(self.forker.stop)
             self.recorder.sample(time.monotonic() - self.started_s, self.instances())
 
+    def _keep_sample(self) -> None:
+        tick = self.recorder.sample(time.monotonic() - self.started_s, self.instances())
+        if tick is not None:
+            self.log(Sampled(t=tick[0], rows=tick[1]))
+
     def _close_chronicle(self) -> None:
         completed = self._decided == "completed" and self._late_failure is None
         self.chronicle.close(completed=completed)
@@ -302,7 +310,7 @@ class Agent:
     async def _sample(self) -> None:
         while True:
             self.recorder.forget_all_but({member.text for member in self.roster.living()})
-            self.recorder.sample(time.monotonic() - self.started_s, self.instances())
+            self._keep_sample()
             self._check_folders()
             await asyncio.sleep(self.options.limits.status_period_s)
 

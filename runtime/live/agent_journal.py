@@ -21,6 +21,7 @@ import msgspec
 from anabranch.runtime.ends import Split
 from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.messages import Genesis
+from anabranch.runtime.report import Event, SampleRow
 from anabranch.runtime.status import FinalCount, WireId
 from anabranch.runtime.texts import printable
 
@@ -124,6 +125,28 @@ class Passed(Record, frozen=True, kw_only=True, tag="passed"):
     seconds: float
 
 
+class Happened(Record, frozen=True, kw_only=True, tag="happened"):
+    """For the report of the whole run."""
+
+    event: Event
+
+
+class Sampled(Record, frozen=True, kw_only=True, tag="sampled"):
+    """The same: what the operators did at `t` seconds of the run."""
+
+    t: float
+    rows: dict[str, SampleRow]
+
+
+class Reported(Record, frozen=True, kw_only=True, tag="reported"):
+    """In a shortened file: what else the report has of the run so far. `resumed`: how often it was
+    resumed."""
+
+    resumed: int
+    events_dropped: int
+    sample_period_s: float
+
+
 class Counters(Record, frozen=True, kw_only=True, tag="counters"):
     """In a shortened file: what is left of the members of an operator that have ended."""
 
@@ -165,6 +188,9 @@ AnyRecord = (
     | EndedEarly
     | Founded
     | Passed
+    | Happened
+    | Sampled
+    | Reported
     | Counters
     | BoardPicture
 )

@@ -21,13 +21,13 @@ import msgspec
 
 from anabranch.runtime.ends import Service, Split
 from anabranch.runtime.failure import Failure
+from anabranch.runtime.kinds import Cause, EventKind
 from anabranch.runtime.live import lives
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.deaths import Deaths
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.starter import Orders, StartError
 from anabranch.runtime.live.watch import describe_end, how_ended, watch_life
-from anabranch.runtime.report import Event
 from anabranch.runtime.status import FinalCount
 from anabranch.runtime.texts import carried
 
@@ -132,7 +132,7 @@ class Attendant:
         self.address = await starter.wait(self._key, process, ready)
         if self._number > 1:
             passed_ms = 1000 * (time.monotonic() - began_s)
-            self._write("resumed", f"life {self._number} after {passed_ms:.0f} ms")
+            self._write(EventKind.RESUMED, f"life {self._number} after {passed_ms:.0f} ms")
         if not self.ready.done():
             self.ready.set_result(None)
         return life
@@ -165,10 +165,12 @@ class Attendant:
         process.close()
 
     def _note_death(self, life: Life) -> None:
-        how = how_ended(life.process)
-        self._write("died", how)
+        end = how_ended(life.process)
+        self._write(EventKind.DIED, end.how, end.cause)
         lived_s = time.monotonic() - life.begun_s
-        self._deaths.note(how, self._published, lived_s, busy=not life.is_ready)
+        self._deaths.note(end, self._published, lived_s, busy=not life.is_ready)
+        if (often := self._deaths.often) is not None:
+            self._write(EventKind.DIES_OFTEN, often, end.cause)
 
     def _is_hopeless(self, life: Life) -> bool:
         """Whether its next life would end as this one has."""
@@ -197,7 +199,7 @@ class Attendant:
                 early = Failure(f"{self.name} returned before it said where it listens")
                 return None if may_again else early
         if may_again and not died:
-            self._write("start_failed", why)
+            self._write(EventKind.START_FAILED, why)
         in_time = time.monotonic() - began_s <= lives.START_TRIES_S
         return None if in_time and (died or may_again) else Failure(why)
 
@@ -248,16 +250,7 @@ class Attendant:
         self._published += len(new)
         return new
 
-    def _write(self, kind: str, detail: str) -> None:
+    def _write(self, kind: EventKind, detail: str, cause: Cause | None = None) -> None:
         """An event of the report."""
-        operator = self.operators[0]
-        self._agent.recorder.note(
-            Event(
-                t=self._agent.now_s,
-                operator=operator,
-                kind=kind,
-                instances=len(self._agent.roster.active(operator)),
-                instance=self.name,
-                detail=detail,
-            )
-        )
+        news = self._agent.news
+        news.note(self.operators[0], kind, detail, instance=self.name, cause=cause)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.ended import ended_dir, mark_all
 from anabranch.runtime.live.genesis import genesis_of, waves
 from anabranch.runtime.live.journal import segments
 from anabranch.runtime.live.lives import PAUSE_FIRST_S
 from anabranch.runtime.live.roster import Member
 from anabranch.runtime.live.starter import Orders, StartError
-from anabranch.runtime.report import Event
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -80,18 +79,20 @@ async def _found_one(agent: Agent, member: Member, founders: Mapping[str, list[M
             member.life += 1
     agent.roster.activate(member)
     if deaths:
-        agent.hearing.write(member, "resumed", f"life {member.life}", time.monotonic())
+        agent.news.of(member, EventKind.RESUMED, f"life {member.life}")
 
 
 async def resume(agent: Agent) -> None:
     """All that lived go on at once: they know their neighbours, and wait for them."""
     agent.chronicle.go_on()
     for operator, below in agent.roster.next_number.items():  # marks are not synced, accounts are
-        living = [member.id.number for member in agent.roster.living(operator)]
-        mark_all(ended_dir(agent.chronicle.ends), operator, below, living)
+        numbers = [member.id.number for member in agent.roster.living(operator)]
+        mark_all(ended_dir(agent.chronicle.ends), operator, below, numbers)
+    living = agent.roster.living()
+    told = f"all processes were gone; instances that go on: {len(living)}"
+    agent.news.note("agent", EventKind.RUN_RESUMED, told)
     assert agent.chronicle.resumed is not None
     for name, why in agent.chronicle.resumed.gone.items():
         agent.say(name, f"source {name!r}: {why}")
-        gone = Event(t=agent.now_s, operator=name, kind="input_gone", instances=0, detail=why)
-        agent.recorder.note(gone)
-    await agent.lives.resume(agent.roster.living())
+        agent.news.note(name, EventKind.INPUT_GONE, why)
+    await agent.lives.resume(living)

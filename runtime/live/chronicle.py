@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING
 
 from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import Failure
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.agent_journal import (
     AgentJournal,
     CannotSync,
     Founded,
+    Happened,
     Passed,
     Record,
+    Sampled,
     read_records,
 )
 from anabranch.runtime.live.journal import remove_journal
@@ -40,7 +43,6 @@ from anabranch.runtime.live.state_dir import (
     version,
 )
 from anabranch.runtime.patience import Patience
-from anabranch.runtime.report import Event
 from anabranch.runtime.texts import carried, original
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.starter import Orders
 
 TIME_PERIOD_S = 1.0
+BEHIND_MAX = 1_000
+"""So many records may wait for room, and then only those that others depend on."""
 
 
 class CannotWrite(Exception):
@@ -69,6 +73,8 @@ class Chronicle:
         self._caught_up = asyncio.Event()
         self._caught_up.set()
         self._is_to_shorten = False
+        self._lacks_news = False
+        """Whether something for the report was left out while the disk had no room."""
         self._patience = Patience("the agent", self._note)
         self._founded = self.resumed is not None
         """Whether the folder holds a run that is worth keeping."""
@@ -151,8 +157,7 @@ class Chronicle:
         if self._journal is None:
             return
         if self.is_behind:
-            if not isinstance(record, Passed):
-                self._behind.append(record)
+            self._postpone(record)
             return
         try:
             self._write(record)
@@ -163,6 +168,13 @@ class Chronicle:
             self._behind.append(record)
             self._caught_up.clear()
             self._agent.tasks.start("chronicle", self._catch_up(error))
+
+    def _postpone(self, record: Record) -> None:
+        """What only the report needs may be too much: then the next picture has it."""
+        if isinstance(record, Happened | Sampled) and len(self._behind) >= BEHIND_MAX:
+            self._lacks_news = True
+        elif not isinstance(record, Passed):
+            self._behind.append(record)
 
     @property
     def is_behind(self) -> bool:
@@ -180,7 +192,8 @@ class Chronicle:
         except OSError as error:
             what = f"cannot write the state of the run: {error.strerror}"
             raise OSError(error.errno, what, str(self.path / JOURNAL)) from error
-        if self._journal.is_long and self._founded and not self._is_to_shorten:
+        too_long = self._journal.is_long or (self._lacks_news and not self._behind)
+        if too_long and self._founded and not self._is_to_shorten:
             # What a record stands for may happen only behind it, and a picture must show it.
             self._is_to_shorten = True
             asyncio.get_running_loop().call_soon(self._shorten_now)
@@ -203,11 +216,8 @@ class Chronicle:
         where, why = str(self.path / JOURNAL), error.__cause__ or error
         self._agent.fail(Failure(f"the state of the run cannot be kept in {where!r}: {why}"))
 
-    def _note(self, kind: str, detail: str) -> None:
-        t = self._agent.now_s
-        self._agent.recorder.note(
-            Event(t=t, operator="agent", kind=kind, instances=0, detail=detail)
-        )
+    def _note(self, kind: EventKind, detail: str) -> None:
+        self._agent.news.note("agent", kind, detail)
 
     async def keep_time(self) -> None:
         """For as long as the run lasts."""
@@ -239,6 +249,7 @@ class Chronicle:
     def _shorten(self) -> None:
         assert self._journal is not None
         self._journal.replace(picture(self._agent, self._passed_s()))
+        self._lacks_news = False
 
     def _passed_s(self) -> float:
         return self._agent.now_s

@@ -8,18 +8,27 @@ from typing import TYPE_CHECKING, assert_never
 import msgspec
 
 from anabranch.runtime.failure import Failure
+from anabranch.runtime.kinds import Ending, EventKind
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import Final
 from anabranch.runtime.live.boards import SplitsError
 from anabranch.runtime.live.roster import KNOWN, LIVING, Member, Phase
 from anabranch.runtime.live.watch import describe_end
-from anabranch.runtime.report import Event
 from anabranch.runtime.status import IDLE, FinalCount, Status, id_from_wire
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
 
-DERIVED = frozenset({"started", "joined", "left", "finished", "ended", "spawn_failed"})
+DERIVED = frozenset(
+    {
+        EventKind.STARTED,
+        EventKind.JOINED,
+        EventKind.LEFT,
+        EventKind.FINISHED,
+        EventKind.ENDED,
+        EventKind.SPAWN_FAILED,
+    }
+)
 """Notes of instances that the agent writes down itself, once and with the count it then has."""
 
 _decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
@@ -81,20 +90,21 @@ class Hearing:
                 boards.advance(member.id, progress, number)
 
     def _note(self, member: Member, note: msg.EventNote) -> None:
-        if note.event == "started":
-            self._activate(member, note.t)
-        elif note.event == "keeper":
-            if member.keeper:
-                return
-            self._agent.roster.crown(member)
-        elif note.event == "no_keeper":
-            if not member.keeper:
-                return
-            self._agent.roster.dethrone(member)
-        elif note.event in ("veto", "refused"):
-            member.told_to_leave = False
+        match note.event:
+            case EventKind.STARTED:
+                self._activate(member, note.t)
+            case EventKind.KEEPER:
+                if member.keeper:
+                    return
+                self._agent.roster.crown(member)
+            case EventKind.NO_KEEPER:
+                if not member.keeper:
+                    return
+                self._agent.roster.dethrone(member)
+            case EventKind.VETO | EventKind.REFUSED:
+                member.told_to_leave = False
         if note.event not in DERIVED:
-            self.write(member, note.event, note.detail, note.t)
+            self._agent.news.of(member, note.event, note.detail, label=note.label, t=note.t)
 
     def _status(self, member: Member, status: Status) -> None:
         if status.state != IDLE:
@@ -105,7 +115,8 @@ class Hearing:
     def _activate(self, member: Member, t: float) -> None:
         if self._agent.roster.activate(member) and not member.founder:
             self._agent.recorder.joins[member.id.operator] += 1
-            self.write(member, "joined", f"by {member.id.operator}.{member.id.creator}", t)
+            detail = f"by {member.id.operator}.{member.id.creator}"
+            self._agent.news.of(member, EventKind.JOINED, detail, t=t)
 
     def _gone(self, member: Member, final: FinalCount) -> None:
         # One that was ready before it could be seen active has taken part all the same.
@@ -116,28 +127,14 @@ class Hearing:
         self._agent.log(Final(count=final))
         self._agent.roster.end(member, Phase.GONE)
         self._agent.recorder.note_final(final)
-        self.write(member, "left" if final.leaves else "ended", "", time.monotonic())
+        self._agent.news.of(member, EventKind.LEFT if final.leaves else EventKind.ENDED)
         member.goodbye.set_result(None)
 
     def _failed(self, member: Member, message: msg.Failed) -> None:
-        if message.again:
-            member.doubt = message.reason
+        if message.again is not None:
+            member.doubt = Ending(message.again, message.reason)
             return
         member.failed = message
         if member.phase in KNOWN and member.process is not None:
             # At once, not when it exits: its neighbours will complain of its end in a moment.
             self._agent.fail(describe_end(member.who, member.process, message))
-
-    def write(self, member: Member, kind: str, detail: str, t: float) -> None:
-        """An event of the report. `t`: on the clock of the host."""
-        operator = member.id.operator
-        self._agent.recorder.note(
-            Event(
-                t=round(t - self._agent.started_s, 4),
-                operator=operator,
-                kind=kind,
-                instances=len(self._agent.roster.active(operator)),
-                instance=member.text,
-                detail=detail,
-            )
-        )

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.ends import Split
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.messages import (
     Claim,
@@ -64,7 +65,13 @@ class Home:
         assert self._link is not None
         self._link.send(message)
 
-    def note(self, event: str, detail: str = "") -> None:
+    def hear_end(self, kind: str, detail: str) -> None:
+        """What a source or sink tells for the report, by the value of its kind, or a name of its
+        own."""
+        event = EventKind(kind)
+        self.note(event, detail, label=kind if event is EventKind.NOTE else "")
+
+    def note(self, event: EventKind, detail: str = "", *, label: str = "") -> None:
         """Something for the report; bounded per second."""
         t = time.monotonic()
         if int(t) != self._second:
@@ -73,7 +80,7 @@ class Home:
         if self._notes > NOTES_PER_S:
             self.notes_left_out += 1
             return
-        self.send(EventNote(t=t, event=event, detail=detail))
+        self.send(EventNote(t=t, event=event, detail=detail, label=label))
 
     def ask_for_children(self, n: int, heritage: dict[str, float]) -> None:
         self._request += 1

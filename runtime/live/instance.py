@@ -30,6 +30,7 @@ from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
 from anabranch.runtime.graph import Operator, Pipeline
 from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.kinds import Ending, EventKind
 from anabranch.runtime.live import group_choices
 from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.burial import Burial
@@ -74,7 +75,7 @@ class Instance:
         scaling: bool,
         heritage: dict[str, float] | None = None,
         journal: Path | None = None,
-        in_vain: Sequence[str] = (),
+        in_vain: Sequence[Ending] = (),
     ) -> None:
         """`in_vain`: how the last lives ended that got nothing done, as the agent has seen it."""
         self.me = me
@@ -245,7 +246,7 @@ class Instance:
                 self._change_view(succs, preds, routes)
             case effects.BeginProcessing():
                 self.began.set()
-                self.home.note("started")
+                self.home.note(EventKind.STARTED)
             case effects.AwaitDrained(stream_ends=stream_ends):
                 self._awaits_drained = True
                 if stream_ends and isinstance(self.pump, KeyedPump):
@@ -258,14 +259,14 @@ class Instance:
                 self.scaling.operation_began()
                 self.home.ask_for_children(n, self.scaling.heritage(n))
             case effects.ChangeRole(keeper=keeper):
-                self.home.note("keeper" if keeper else "no_keeper")
+                self.home.note(EventKind.KEEPER if keeper else EventKind.NO_KEEPER)
             case effects.Conclude(outcome=outcome, new=new):
                 self._conclude(outcome, new)
             case effects.Veto(reason=reason):
-                self.home.note("veto", reason)
+                self.home.note(EventKind.VETO, reason)
             case effects.Terminate(reason=reason):
                 self.counts.leaves = int(reason == "left")
-                self.home.note(reason)
+                self.home.note(EventKind(reason))
                 if not self._ended.done():
                     self._ended.set_result(reason)
             case effects.AcceptBatch() | effects.SendBatch():
@@ -352,12 +353,12 @@ class Instance:
                 self.neighbourhood.channel_to(neighbour).state_soon()
         self._counted = counts
 
-    def _conclude(self, outcome: str, new: frozenset[InstanceId]) -> None:
+    def _conclude(self, outcome: effects.Outcome, new: frozenset[InstanceId]) -> None:
         self.scaling.operation_ended()
         if outcome == "joined":
             self.counts.joins += len(new)
         names = " ".join(str(x) for x in sorted(new))
-        self.home.note(outcome, names)
+        self.home.note(EventKind(outcome), names)
 
     def _related(self, peer: InstanceId) -> bool:
         state = self.core.state
@@ -367,7 +368,7 @@ class Instance:
 
     def decide(self, action: str, n: int) -> None:
         """A scripted decision."""
-        self.home.note("decided", f"told to {action}")
+        self.home.note(EventKind.DECIDED, f"told to {action}")
         match action:
             case "duplicate":
                 self.feed(events.DuplicateDecided(n))
@@ -387,7 +388,7 @@ class Instance:
         """Give half of the load, by key groups, to a sibling."""
         owned = self.owned()
         if not owned:
-            self.home.note("veto", "it has no key groups to give away")
+            self.home.note(EventKind.VETO, "it has no key groups to give away")
         else:
             given = group_choices.half(owned, self.groups.processor.heat())
             draw = self.rng.randrange(2**16)
@@ -447,7 +448,7 @@ class Instance:
         if not channel.repeats:  # an earlier life has accepted it, whatever has come since
             self.core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
         if not self.intake.total and (self.me.creator >= 0 or self.context.life > 1):
-            self.home.note("first_batch")  # how long a decision takes to be of use
+            self.home.note(EventKind.FIRST_BATCH)  # how long a decision takes to be of use
         self.intake.put(channel, tuples, born, payload)
         if self.promise.loses:
             channel.settle(channel.number, tuples, len(payload))

@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from anabranch.runtime.ends import InputError, RunContext, passing
 from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.forks import keep_files_from_children
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.kinds import Cause, EventKind
 from anabranch.runtime.live.final_count import final_count
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
@@ -40,7 +42,6 @@ GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
 
 
-NO_THREAD = "can't start new thread"
 FILES_TO_BEGIN = 16
 """For the loop, the journal, the address, the first neighbours."""
 FILES_PERIOD_S = 0.1
@@ -152,13 +153,14 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         home.send(Failed(reason=str(error), detail=""))
         code = 1
     except LifeOver as error:
-        home.send(Failed(reason=str(error), again=True))
+        home.send(Failed(reason=str(error), again=Cause.SYSTEM))
         code = 1
     except MemoryError:  # not of a function of the user's
-        home.send(Failed(reason="has run out of memory", again=True))
+        told = Failed(reason="has run out of memory", again=Cause.OUT_OF_MEMORY)
+        home.send(told)
         code = 1
     except Exception as error:
-        again = _may_pass(error)
+        again = Cause.SYSTEM if _may_pass(error) else None
         home.send(Failed(reason=_reason(error), detail=traceback.format_exc(), again=again))
         code = 1
     else:
@@ -170,9 +172,11 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
 
 def _may_pass(error: Exception) -> bool:
     """Whether a next life may fare better. Python has no kind of error for a thread that cannot be
-    made, for which it takes memory and a place among the processes of the user."""
+    made, for which it takes memory and a place among the processes of the user: it is known by
+    where it comes from."""
     if isinstance(error, RuntimeError):
-        return str(error) == NO_THREAD
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        return any(frame.f_code is threading.Thread.start.__code__ for frame in frames)
     return isinstance(error, OSError) and passing(error)
 
 
@@ -216,7 +220,7 @@ def _wire(home: Home, instance: Instance) -> None:
             instance.children_ready(frozenset(children))
         else:
             instance.feed(events.SpawnFailed(answer.reason))
-            home.note("spawn_failed", answer.reason)
+            home.note(EventKind.SPAWN_FAILED, answer.reason)
 
     def decide(decision: Decide) -> None:
         instance.decide(decision.action, decision.n)
@@ -240,7 +244,7 @@ def _context(task: Assign, me: InstanceId, pipeline: Pipeline, home: Home) -> Ru
         life=task.life,
         state_dir=Path(original(task.state_dir)) if task.state_dir else None,
         durable=durable,
-        note=home.note,
+        note=home.hear_end,
     )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.failure import Failure
+from anabranch.runtime.kinds import Ending, EventKind
 from anabranch.runtime.live.agent_journal import Died
 from anabranch.runtime.live.process import Process
 from anabranch.runtime.live.roster import KNOWN, Member, Phase
@@ -52,7 +53,7 @@ class Lives:
         """`process` is the next life of `member`. To be called before it gets its assignment."""
         process.on_frame = lambda body: self._agent.hearing.receive(member, body)
         member.begun_s = member.heard_s = time.monotonic()
-        member.doubt = ""
+        member.doubt = None
         self._ended[member.id] = asyncio.get_running_loop().create_future()
         self._agent.tasks.start(f"watch {member.text}", self._watch(member, process))
         if member.id not in self._led:
@@ -138,14 +139,15 @@ class Lives:
         member.resuming = False
         if member.phase in KNOWN:
             passed_ms = 1000 * (time.monotonic() - began)
-            self._write(member, "resumed", f"life {member.life} after {passed_ms:.0f} ms")
+            told = f"life {member.life} after {passed_ms:.0f} ms"
+            self._agent.news.of(member, EventKind.RESUMED, told)
         elif member.process is not None:  # ended as unused meanwhile
             self._agent.forker.kill(member.process)
 
     def _could_not_start(self, member: Member, why: str, began: float) -> None:
         if not self._is_to_resume(member):
             return
-        self._write(member, "start_failed", why)
+        self._agent.news.of(member, EventKind.START_FAILED, why)
         tried_s = time.monotonic() - began
         if tried_s > START_TRIES_S:
             self._agent.fail(
@@ -160,16 +162,18 @@ class Lives:
         self._count_death(member, member.doubt or how_ended(process))
         return True
 
-    def _count_death(self, member: Member, how: str) -> None:
-        self._write(member, "died", how)
+    def _count_death(self, member: Member, end: Ending) -> None:
+        self._agent.news.of(member, EventKind.DIED, end.how, cause=end.cause)
         self._agent.log(Died(id=id_to_wire(member.id)))
         self._agent.recorder.deaths[member.id.operator] += 1
 
     def _note_death(self, member: Member, process: Process, failure: Failure) -> None:
-        how = member.doubt or how_ended(process)
-        self._count_death(member, how)
+        end = member.doubt or how_ended(process)
+        self._count_death(member, end)
         lived_s = time.monotonic() - member.begun_s
-        member.deaths.note(how, self._done(member), lived_s, busy=self._was_busy(member))
+        member.deaths.note(end, self._done(member), lived_s, busy=self._was_busy(member))
+        if (often := member.deaths.often) is not None:
+            self._agent.news.of(member, EventKind.DIES_OFTEN, often, cause=end.cause)
         if member.deaths.too_many:
             self._agent.fail(Failure(member.deaths.told(member.who), failure.detail))
 
@@ -184,6 +188,3 @@ class Lives:
         if status is None:
             return 0
         return status.tuples_in + status.tuples_out + status.dead
-
-    def _write(self, member: Member, kind: str, detail: str) -> None:
-        self._agent.hearing.write(member, kind, detail, time.monotonic())

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.ends import Split
+from anabranch.runtime.kinds import Cause, Ending, EventKind
 from anabranch.runtime.status import FinalCount, Status, WireId
 
 Address = str
@@ -62,7 +63,7 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """Listen here again: neighbours know it from an earlier life. Empty: choose one."""
     state_dir: str = ""
     """Folder for what must outlive processes; empty if nothing must."""
-    in_vain: list[str] = []
+    in_vain: list[Ending] = []
     """How each of the last lives ended that got nothing done; oldest first."""
 
 
@@ -162,11 +163,13 @@ class Progress(Message, frozen=True, kw_only=True, tag="progress"):
 
 
 class EventNote(Message, frozen=True, kw_only=True, tag="event"):
-    """Something for the report; `event` is its name: joined, left, keeper, veto, ..."""
+    """Something for the report."""
 
     t: float
-    event: str
+    event: EventKind
     detail: str = ""
+    label: str = ""
+    """Its name, where a source or sink of the user's has told it."""
 
 
 class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
@@ -188,8 +191,8 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
 
     reason: str
     detail: str = ""
-    again: bool = False
-    """Whether a next life may go on: what ended this one lies in the process, or will pass."""
+    again: Cause | None = None
+    """A next life may go on: what ended this one lies in the process, or will pass."""
 
 
 class Publish(Message, frozen=True, kw_only=True, tag="publish"):

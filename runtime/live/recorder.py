@@ -6,15 +6,17 @@ No clock here: times are arguments, in seconds since the run began.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from statistics import median
 
-from anabranch.runtime.latency import LatencyCounts, merged
+from msgspec.structs import replace
+
+from anabranch.runtime.kinds import EventKind
+from anabranch.runtime.latency import LatencyCounts, merged, percentile
 from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.finals import Finals
-from anabranch.runtime.report import Event, Samples, rates
+from anabranch.runtime.report import Event, SampleRow, Samples, rates
 from anabranch.runtime.status import IDLE, FinalCount, Status
 
 EVENTS_FIRST = 2_000
@@ -27,21 +29,7 @@ RECENT_S = 1.2
 """What the rates of a live view are the mean of."""
 
 
-@dataclass(slots=True)
-class Row:
-    """One operator at one moment. Totals grow; `latency` is since the row before."""
-
-    instances: int
-    load: float
-    tuples_in: int
-    tuples_out: int
-    dead: int
-    queue: int
-    held: int
-    latency: LatencyCounts = field(default_factory=LatencyCounts)
-
-
-Tick = tuple[float, dict[str, Row]]
+Tick = tuple[float, dict[str, SampleRow]]
 
 
 class Recorder:
@@ -55,6 +43,8 @@ class Recorder:
         self._first_events: list[Event] = []
         self._last_events: deque[Event] = deque(maxlen=EVENTS_LAST)
         self.events_dropped = 0
+        self.resumed = 0
+        """How often the run went on after all its processes were gone."""
         self.finals = Finals(operators, edges)
         self.statuses: dict[str, Status] = {}
         """The latest of every instance that has not ended."""
@@ -65,12 +55,15 @@ class Recorder:
         self.leaves = dict.fromkeys(operators, 0)
         self.deaths = dict.fromkeys(operators, 0)
         self._ticks: list[Tick] = []
+        self._floor: dict[str, SampleRow] = {}
+        """The last row of an earlier part of the run."""
         self._recent: deque[Tick] = deque()
         self._latency = {name: LatencyCounts() for name in self.joins}
         self._tick_latency = {name: LatencyCounts() for name in self.joins}
-        self._ended = {name: Row(0, 0.0, 0, 0, 0, 0, 0) for name in self.joins}
+        self._ended = {name: SampleRow(0, 0.0, 0, 0, 0, 0, 0) for name in self.joins}
 
     def note(self, event: Event) -> None:
+        self.resumed += event.kind is EventKind.RUN_RESUMED
         if len(self._first_events) < EVENTS_FIRST:
             self._first_events.append(event)
             return
@@ -124,19 +117,42 @@ class Recorder:
         ended.dead += final.dead + final.dead_upstream
         self.leaves[final.operator] += final.leaves
 
-    def sample(self, t: float, instances: Mapping[str, int]) -> None:
-        """Take one row per operator. `instances`: how many are active."""
+    def sample(self, t: float, instances: Mapping[str, int]) -> Tick | None:
+        """Take one row per operator. `instances`: how many are active. Returns what the report
+        keeps of it, if anything."""
         rows = {name: self._row(name, count) for name, count in instances.items()}
         self._recent.append((t, rows))
         while len(self._recent) > 2 and t - self._recent[1][0] >= RECENT_S:
             self._recent.popleft()
-        if not self._ticks or t - self._ticks[-1][0] >= 0.5 * self.period_s:
-            self._ticks.append((t, self._with_latency_since_last_tick(rows)))
+        if self._ticks and t - self._ticks[-1][0] < 0.5 * self.period_s:
+            return None
+        tick = t, self._with_latency_since_last_tick(rows)
+        self._keep(tick)
+        return tick
+
+    def restore_sample(self, t: float, rows: dict[str, SampleRow]) -> None:
+        """What an earlier part of the run has kept. Totals go on from there, though instances have
+        not said anything yet."""
+        self._keep((t, rows))
+        self._floor = rows
+
+    def _keep(self, tick: Tick) -> None:
+        self._ticks.append(tick)
         if len(self._ticks) >= ROWS_MAX:
             self._ticks = _halved(self._ticks)
             self.period_s *= 2
 
-    def latest(self, operator: str) -> Row:
+    @property
+    def ticks(self) -> Sequence[Tick]:
+        """What is kept for the report, oldest first."""
+        return self._ticks
+
+    @property
+    def last_s(self) -> float:
+        """The time of the latest that is kept."""
+        return max([0.0, *(t for t, _ in self._ticks[-1:]), *(e.t for e in self.last_events(1))])
+
+    def latest(self, operator: str) -> SampleRow:
         return self._recent[-1][1][operator] if self._recent else self._ended[operator]
 
     def recent_rates(self, operator: str) -> tuple[float, float]:
@@ -153,7 +169,7 @@ class Recorder:
     def recent_latency(self, operator: str) -> LatencyCounts:
         whole = LatencyCounts()
         for _, rows in self._recent:
-            whole.add(rows[operator].latency.counts)
+            whole.add(rows[operator].latency)
         return whole
 
     def capacity(self, operator: str) -> float | None:
@@ -172,36 +188,39 @@ class Recorder:
             rate_out=rates(t, [r.tuples_out for r in rows]),
             queue=[r.queue for r in rows],
             held=[r.held for r in rows],
-            latency_p50_ms=[r.latency.percentile(0.5) for r in rows],
-            latency_p99_ms=[r.latency.percentile(0.99) for r in rows],
+            latency_p50_ms=[percentile(r.latency, 0.5) for r in rows],
+            latency_p99_ms=[percentile(r.latency, 0.99) for r in rows],
         )
 
-    def _row(self, operator: str, instances: int) -> Row:
+    def _row(self, operator: str, instances: int) -> SampleRow:
         own = [s for s in self.statuses.values() if s.operator == operator and s.state != IDLE]
         ended = self._ended[operator]
-        latency = LatencyCounts(self._latency[operator].take())
-        return Row(
+        least = self._floor.get(operator, _NOTHING)
+        return SampleRow(
             instances=instances,
             load=sum(s.load for s in own) / len(own) if own else 0.0,
-            tuples_in=ended.tuples_in + sum(s.tuples_in for s in own),
-            tuples_out=ended.tuples_out + sum(s.tuples_out for s in own),
-            dead=ended.dead + sum(s.dead for s in own),
+            tuples_in=max(least.tuples_in, ended.tuples_in + sum(s.tuples_in for s in own)),
+            tuples_out=max(least.tuples_out, ended.tuples_out + sum(s.tuples_out for s in own)),
+            dead=max(least.dead, ended.dead + sum(s.dead for s in own)),
             queue=sum(s.queued for s in own),
             held=sum(s.held for s in own),
-            latency=latency,
+            latency=self._latency[operator].take(),
         )
 
-    def _with_latency_since_last_tick(self, rows: dict[str, Row]) -> dict[str, Row]:
+    def _with_latency_since_last_tick(self, rows: dict[str, SampleRow]) -> dict[str, SampleRow]:
         return {
-            name: replace(row, latency=LatencyCounts(self._tick_latency[name].take()))
+            name: replace(row, latency=self._tick_latency[name].take())
             for name, row in rows.items()
         }
+
+
+_NOTHING = SampleRow(0, 0.0, 0, 0, 0, 0, 0)
 
 
 def _halved(ticks: list[Tick]) -> list[Tick]:
     """Every second tick, with the latencies of the one that went."""
     kept = []
     for (_, gone), (t, rows) in zip(ticks[0::2], ticks[1::2], strict=False):
-        both = {n: merged((gone[n].latency.counts, r.latency.counts)) for n, r in rows.items()}
+        both = {n: merged((gone[n].latency, r.latency)).counts for n, r in rows.items()}
         kept.append((t, {n: replace(r, latency=both[n]) for n, r in rows.items()}))
     return kept

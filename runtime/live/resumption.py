@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.live import agent_journal as log
+from anabranch.runtime.live.recorder import Recorder
 from anabranch.runtime.live.roster import Member, Phase
 from anabranch.runtime.status import FinalCount, WireId, id_from_wire, id_to_wire
 
@@ -21,6 +22,8 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
         match record:
             case log.Passed(seconds=seconds):
                 passed_s = seconds
+            case log.Happened() | log.Sampled() | log.Reported():
+                _to_recorder(agent.recorder, record)
             case log.Claimed() | log.Released() | log.EndedEarly() | log.BoardPicture():
                 _to_boards(agent, record)
             case log.Final(count=count):
@@ -37,7 +40,21 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
     for member in agent.roster.living():
         if member.phase is Phase.STARTING:  # nobody has heard of it
             agent.roster.end(member, Phase.DISCARDED)
-    return passed_s
+    return max(passed_s, agent.recorder.last_s)
+
+
+def _to_recorder(recorder: Recorder, record: log.Happened | log.Sampled | log.Reported) -> None:
+    match record:
+        case log.Happened(event=event):
+            recorder.note(event)
+        case log.Sampled(t=t, rows=rows):
+            recorder.restore_sample(t, rows)
+        case log.Reported():
+            recorder.resumed = record.resumed
+            recorder.events_dropped = record.events_dropped
+            recorder.period_s = record.sample_period_s
+        case _:
+            assert_never(record)
 
 
 def _end(agent: Agent, count: FinalCount) -> None:
@@ -69,6 +86,20 @@ def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:
             deaths=recorder.deaths[operator],
         )
     yield from agent.boards.pictures()
+    yield from _of_report(agent.recorder)
+
+
+def _of_report(recorder: Recorder) -> Iterator[log.Record]:
+    """What counts the resumptions comes behind the events that tell of them."""
+    for event in recorder.events:
+        yield log.Happened(event=event)
+    yield log.Reported(
+        resumed=recorder.resumed,
+        events_dropped=recorder.events_dropped,
+        sample_period_s=recorder.period_s,
+    )
+    for t, rows in recorder.ticks:
+        yield log.Sampled(t=t, rows=rows)
 
 
 def _told_of(member: Member) -> Iterator[log.Record]:

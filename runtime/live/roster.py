@@ -13,6 +13,7 @@ from enum import Enum, auto
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.kinds import Ending
 from anabranch.runtime.live.agent_journal import Active, Keeper, Made, Over, Record, Told
 from anabranch.runtime.live.deaths import Deaths
 from anabranch.runtime.live.messages import Failed, Genesis
@@ -56,7 +57,7 @@ class Member:
     """When its present life began."""
     heard_s: float = 0.0
     """When its process last said something."""
-    doubt: str = ""
+    doubt: Ending | None = None
     """Why the agent itself has ended its process."""
     address: str = ""
     genesis: Genesis | None = None

@@ -14,6 +14,7 @@ from anabranch.protocol import events
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
 from anabranch.runtime.cpu import cpu_wait_s
 from anabranch.runtime.graph import Scale
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies import Duplicate, Hold, Leave, Reading, measure, policy
@@ -150,14 +151,15 @@ class Scaling:
         decision, self._memory = self._policy.decide(reading, self._scale, self._memory, rng)
         match decision:
             case Duplicate(n=n):
-                self._instance.home.note("decided", decision.text)
+                self._instance.home.note(EventKind.DECIDED, decision.text)
                 self._instance.feed(events.DuplicateDecided(n))
             case Leave() if self._is_needed():
                 self._instance.home.note(
-                    "veto", "its own keys need little, but a sibling's hold up the predecessors"
+                    EventKind.VETO,
+                    "its own keys need little, but a sibling's hold up the predecessors",
                 )
             case Leave():
-                self._instance.home.note("decided", decision.text)
+                self._instance.home.note(EventKind.DECIDED, decision.text)
                 self._instance.leave()
             case Hold():
                 pass

@@ -7,10 +7,10 @@ import random
 import time
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.messages import Decide
 from anabranch.runtime.live.roster import Member
 from anabranch.runtime.policies.script import Script, Scripted
-from anabranch.runtime.report import Event
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent import Agent
@@ -27,7 +27,8 @@ async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
         await asyncio.sleep(agent.started_s + decision.at_s - time.monotonic())
         member = choose(decision, agent.roster.active(decision.operator), rng)
         if member is None:
-            agent.recorder.note(_nobody(decision, agent))
+            skipped = f"nobody can {decision.action}"
+            agent.news.note(decision.operator, EventKind.SKIPPED, skipped)
             continue
         member.told_to_leave |= decision.action == "leave"
         agent.send(member.id, Decide(action=decision.action, n=decision.n))
@@ -42,13 +43,3 @@ def choose(decision: Scripted, active: list[Member], rng: random.Random) -> Memb
         case "hand_over":
             able = [m for m in able if m.keeper]
     return rng.choice(able) if able else None
-
-
-def _nobody(decision: Scripted, agent: Agent) -> Event:
-    return Event(
-        t=round(time.monotonic() - agent.started_s, 4),
-        operator=decision.operator,
-        kind="skipped",
-        instances=len(agent.roster.active(decision.operator)),
-        detail=f"nobody can {decision.action}",
-    )

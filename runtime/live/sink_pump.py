@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.runtime.ends import DeadLetter, ExactWriter
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.intake import Queued
 from anabranch.runtime.live.keyed_pump import KeyedPump
 from anabranch.runtime.live.pumps import QueuePump
@@ -55,7 +56,7 @@ class SinkEnd:
             self._puts.remember(number, past.lasting.get(RESULTS, {}))
             self.committed = not self._puts.waiting
         elif self._instance.exact and not self._sink.exact:
-            self._instance.home.note("may_repeat", "the last results before the death")
+            self._instance.home.note(EventKind.MAY_REPEAT, "the last results before the death")
 
     @property
     def is_exact(self) -> bool:

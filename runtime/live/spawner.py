@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.messages import Spawn, Spawned
 from anabranch.runtime.live.roster import LIVING, Member, Phase
 from anabranch.runtime.live.starter import StartError
@@ -37,18 +37,20 @@ class Spawner:
         member = self._agent.roster.get(child)
         if member is None or member.phase is not Phase.LISTENING:
             raise ValueError(f"{child} cannot be discarded")
-        self.end_unused(member, "discarded")
+        self.end_unused(member)
 
     def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
         """A later life of `creator` knows of these; nobody will ever start the others."""
         for child in self._agent.roster.listening_children(creator.id):
             if child.id not in children:
-                self.end_unused(child, "discarded")
+                self.end_unused(child)
 
-    def end_unused(self, member: Member, why: str, detail: str = "") -> None:
+    def end_unused(
+        self, member: Member, why: EventKind = EventKind.DISCARDED, detail: str = ""
+    ) -> None:
         """End a process that has taken no part: it holds nothing, and nobody waits for it."""
         if self._agent.roster.end(member, Phase.DISCARDED):
-            self._agent.hearing.write(member, why, detail, time.monotonic())
+            self._agent.news.of(member, why, detail)
             if member.process is not None:
                 self._agent.forker.kill(member.process)
 
@@ -61,13 +63,13 @@ class Spawner:
         ready = [c for c in children if c.phase is Phase.STARTING]
         if creator.phase not in LIVING or creator.life != life:
             for child in ready:
-                self.end_unused(child, "discarded")
+                self.end_unused(child)
             return
         for child in ready:
             self._agent.roster.listen(child)
         reason = next((error for error in errors if error is not None), reason)
         if not ready:
-            self._agent.hearing.write(creator, "refused", reason, time.monotonic())
+            self._agent.news.of(creator, EventKind.REFUSED, reason)
         wire = [(id_to_wire(c.id), c.address) for c in ready]
         answer = Spawned(request=request, children=wire, reason=reason)
         self._agent.send(creator.id, answer)
@@ -77,6 +79,6 @@ class Spawner:
         try:
             await self._agent.start_member(child)
         except StartError as error:
-            self.end_unused(child, "start_failed", str(error))
+            self.end_unused(child, EventKind.START_FAILED, str(error))
             return str(error)
         return None

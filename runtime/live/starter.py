@@ -57,7 +57,7 @@ class Orders:
             delivery=self.delivery,
             address=member.address,
             state_dir=carried(self.state_dir),
-            in_vain=member.deaths.ways,
+            in_vain=member.deaths.ends,
         )
 
 

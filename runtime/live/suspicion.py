@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.ends import passing
+from anabranch.runtime.kinds import Cause, Ending, EventKind
 from anabranch.runtime.live.roster import KNOWN, Member
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ class _Silence:
     idle_since_s: float
     cpu: int = -1
     told_busy: bool = False
+    told_long: bool = False
     told_hang: bool = False
 
 
@@ -144,17 +146,26 @@ class Suspicion:
         silent = f"no word for {now - member.heard_s:.1f} s"
         look = look_at(member.process.pid)
         if look is not None and look.state == STOPPED:
-            self._end(member, "was stopped (SIGSTOP)", silent)
+            self._end(member, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
             return
         if look is not None and look.state in ENDED:
             return  # whoever reaps it will tell
         if look is not None and (look.state in _WORKING or -1 < silence.cpu < look.cpu):
             silence.idle_since_s = now
-            if not silence.told_busy:
-                self._write(member, "busy", f"{silent}; its process works")
-            silence.told_busy = True
+            self._tell_busy(member, silence, now, silent)
         silence.cpu = -1 if look is None else look.cpu
         self._consider_hanging(member, silence, now)
+
+    def _tell_busy(self, member: Member, silence: _Silence, now: float, silent: str) -> None:
+        assert member.process is not None
+        how = _how_to_see(member.process.pid)
+        if not silence.told_busy:
+            self._write(member, EventKind.BUSY, f"{silent}; its process works")
+        elif now - member.heard_s > HANG_S and not silence.told_long:
+            told = f"{silent}; its process works; to see at what: {how}"
+            self._write(member, EventKind.BUSY_LONG, told)
+            silence.told_long = True
+        silence.told_busy = True
 
     def _consider_hanging(self, member: Member, silence: _Silence, now: float) -> None:
         assert member.process is not None
@@ -162,17 +173,21 @@ class Suspicion:
         idle = f"no word and no work for {idle_s:.0f} s"
         if idle_s > HANG_S and not silence.told_hang:
             silence.told_hang = True
-            how = f"py-spy dump --pid {member.process.pid}"
-            self._write(member, "hangs", f"{idle}; to see where it waits: {how}")
+            how = _how_to_see(member.process.pid)
+            self._write(member, EventKind.HANGS, f"{idle}; to see where it waits: {how}")
         hang_s = self._agent.options.hang_s
         if hang_s is not None and idle_s > hang_s:
-            self._end(member, f"hung for {idle_s:.0f} s", idle)
+            self._end(member, Ending(Cause.HANG, f"hung for {idle_s:.0f} s"), idle)
 
-    def _end(self, member: Member, why: str, seen: str) -> None:
+    def _end(self, member: Member, why: Ending, seen: str) -> None:
         assert member.process is not None
         member.doubt = why
-        self._write(member, "ended by force", f"{seen}; it {why}")
+        self._write(member, EventKind.ENDED_BY_FORCE, f"{seen}; it {why.how}")
         self._agent.forker.kill(member.process)
 
-    def _write(self, member: Member, kind: str, detail: str) -> None:
-        self._agent.hearing.write(member, kind, detail, time.monotonic())
+    def _write(self, member: Member, kind: EventKind, detail: str) -> None:
+        self._agent.news.of(member, kind, detail)
+
+
+def _how_to_see(pid: int) -> str:
+    return f"py-spy dump --pid {pid}"

@@ -56,6 +56,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
         events=recorder.events,
         events_dropped=recorder.events_dropped,
+        resumed=recorder.resumed,
         latency_ms=percentiles(merged(f.latency for f in finals)),
         dead_reasons=dict(sum((Counter(f.dead_reasons) for f in finals), Counter())),
         sample_period_s=recorder.period_s,

@@ -25,6 +25,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from anabranch.runtime.kinds import TUPLES_FAULT, EventKind
 from anabranch.runtime.steps import StepError
 
 if TYPE_CHECKING:
@@ -41,9 +42,6 @@ WARY_TUPLES = 1_000
 DOUBLINGS_MAX = 10
 IN_A_ROW_MAX = 10
 """After so many burials with no tuple worked off in between it is not the tuples' fault."""
-
-_OWN_FAULT = ("was killed by", "ended with exit code", "hung for", "has run out of memory")
-"""Beginnings of what the agent says of a death for which a tuple can be the reason."""
 
 Place = tuple[Any, ...]
 """Of a tuple: what kind of queue it is in, which one, and where there."""
@@ -92,11 +90,11 @@ class Wary:
             return  # the whole run was resumed, maybe with other functions
         began_at, vain, deaths, trying, self._in_a_row = past.parts[WARY]
         self._deaths = dict(deaths)
-        how = instance.in_vain[-1]
-        learnt = trying is not None and how.startswith(_OWN_FAULT)
+        end = instance.in_vain[-1]
+        learnt = trying is not None and end.cause in TUPLES_FAULT
         self._vain = vain + (not learnt) if began_at == self._began_at else 0
         if learnt:
-            self._deaths[trying] = (*self._deaths.get(trying, ()), how)
+            self._deaths[trying] = (*self._deaths.get(trying, ()), end.how)
         settled: dict[str, float] = {totals.peer: math.inf for totals in past.totals}
         settled |= {str(c.peer): c.row.settled for c in past.channels.values() if c.row}
         self._forget(p for p in self._deaths if p[0] == FRAME and p[2] < settled.get(p[1], 0))
@@ -152,7 +150,7 @@ class Wary:
             self._left = min(self._left, WARY_TUPLES)
         # Neither a kept tuple nor one that is ready has a number: another is in its place now.
         self._forget(p for p, ends in self._deaths.items() if len(ends) >= TRIES and p[0] != FRAME)
-        self._instance.home.note("buried", f"a tuple that {reason}")
+        self._instance.home.note(EventKind.BURIED, f"a tuple that {reason}")
         self._instance.scaling.tell_now()
         self._count_down()
         return reason

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from anabranch.runtime.failure import Failure
+from anabranch.runtime.kinds import Cause, Ending
 from anabranch.runtime.live.forker import Forker
 from anabranch.runtime.live.messages import Failed
 from anabranch.runtime.live.process import Process, describe_exit
@@ -48,15 +49,17 @@ def describe_end(who: str, process: Process, failed: Failed | None) -> Failure:
     if failed is not None:
         return Failure(f"{who} failed: {failed.reason}", failed.detail.rstrip())
     if process.link.error is not None:
-        return Failure(f"{who} {how_ended(process)}")
-    words = f"{who} (process {process.pid}) {how_ended(process)}"
+        return Failure(f"{who} {how_ended(process).how}")
+    words = f"{who} (process {process.pid}) {how_ended(process).how}"
     return Failure(words, "\n".join(process.output.tail))
 
 
-def how_ended(process: Process) -> str:
-    """`was killed by SIGKILL`"""
+def how_ended(process: Process) -> Ending:
     if process.link.error is not None:
-        return f"broke its link to the agent: {process.link.error}"
+        return Ending(Cause.LINK, f"broke its link to the agent: {process.link.error}")
     if process.bereft:
-        return "ended with the process that it was forked from"
-    return "does not end" if process.exit_code is None else describe_exit(process.exit_code)
+        return Ending(Cause.PARENT, "ended with the process that it was forked from")
+    if process.exit_code is None:
+        return Ending(Cause.UNKNOWN, "does not end")
+    cause = Cause.EXIT_CODE if process.exit_code >= 0 else Cause.SIGNAL
+    return Ending(cause, describe_exit(process.exit_code))

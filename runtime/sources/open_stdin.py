@@ -15,6 +15,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from anabranch.runtime.ends import RunContext, passing
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.patience import Note
 from anabranch.runtime.sources.spool import DiskError, Spool
 
@@ -107,7 +108,7 @@ class SpooledInput(Input):
                 if not self._spool.take(self._fd, _PIPE_BYTES):
                     return b""
                 if self._full:
-                    self._note("goes on", "")
+                    self._note(EventKind.GOES_ON, "")
                 self._full = False
             except BlockingIOError:
                 continue  # somebody else reads it, too
@@ -128,7 +129,7 @@ class SpooledInput(Input):
         if not self._full:
             told = f"cannot keep what standard input gives: {error}; the stream waits"
             log.warning("%s", told)
-            self._note("waits", told)
+            self._note(EventKind.WAITS, told)
             self._full = True
         await asyncio.sleep(_RETRY_S)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 import anabranch as ab
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.report import Report
 from benches.churned import measure_churn
@@ -95,9 +96,9 @@ def describe(report: Report, seconds: float, result: Result) -> None:
     result.add("joins, all operators", "per second", [sum(joins.values()) / seconds])
     result.add("leaves, all operators", "per second", [sum(leaves.values()) / seconds])
     by = ", ".join(f"{name} +{joins[name]} -{leaves[name]}" for name in OPERATORS)
-    kinds = Counter(e.kind for e in report.events if e.kind in ("refused", "veto", "skipped"))
+    kinds = Counter(event.kind for event in report.events)
     result.notes.append(f"joins and leaves: {by}")
     result.notes.append(
-        f"decisions not carried out: {kinds['refused']} at most {INSTANCES_MAX} instances, "
-        f"{kinds['veto']} vetoed by the protocol, {kinds['skipped']} nobody could"
+        f"decisions not carried out: {kinds[EventKind.REFUSED]} at most {INSTANCES_MAX} instances, "
+        f"{kinds[EventKind.VETO]} vetoed by the protocol, {kinds[EventKind.SKIPPED]} nobody could"
     )

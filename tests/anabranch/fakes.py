@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.ledger import Balance, Ledger
 from anabranch.runtime.report import Event, OperatorReport, Report
 from anabranch.runtime.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
@@ -59,7 +60,9 @@ def snapshot(*operators: OperatorSnapshot, **changes: Any) -> RunSnapshot:
         or (operator("lines", "source", progress=0.25), operator("out", "sink")),
         "idle": 2,
         "pids": (1, 2),
-        "events": (Event(t=3.2, operator="out", kind="joined", instances=2, instance="out.1"),),
+        "events": (
+            Event(t=3.2, operator="out", kind=EventKind.JOINED, instances=2, instance="out.1"),
+        ),
     }
     return RunSnapshot(**(values | changes))
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from anabranch.panels import spread
 from anabranch.picture import PictureUnavailable, draw
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.ledger import Ledger
 from anabranch.runtime.report import Event, OperatorReport, Report, Samples
 from anabranch.story import Change, Line, smooth, story_of
@@ -52,8 +53,8 @@ def a_report(operators: list[OperatorReport] | None = None) -> Report:
             operator("out", "sink", rate_in=[0, 9, 21], latency_p50_ms=slow, latency_p99_ms=slow),
             operator("copy", "sink", latency_p50_ms=[None, 6.0, 1.0], latency_p99_ms=slow),
         ]
-    joined = Event(t=0.7, operator="split", kind="joined", instances=2, instance="split.1")
-    keeper = Event(t=0.8, operator="split", kind="keeper", instances=2)
+    joined = Event(t=0.7, operator="split", kind=EventKind.JOINED, instances=2, instance="split.1")
+    keeper = Event(t=0.8, operator="split", kind=EventKind.KEEPER, instances=2)
     return Report(
         pipeline="words",
         seconds=1.2,
@@ -111,7 +112,7 @@ def test_only_operators_that_may_scale_are_drawn() -> None:
 
 def test_instances_are_drawn_up_to_the_end_of_the_stream() -> None:
     report = a_report()
-    ended = Event(t=0.9, operator="split", kind="ended", instances=1, instance="split.0")
+    ended = Event(t=0.9, operator="split", kind=EventKind.ENDED, instances=1, instance="split.0")
     report = msgspec.structs.replace(report, events=[*report.events, ended])
     story = story_of(report)
     assert story.instances == {"split": Line([0, 0.5, 0.7, 0.9], [1, 1, 2, 2])}

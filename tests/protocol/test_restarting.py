@@ -45,6 +45,7 @@ from anabranch.protocol.states import (
     ClosingIn,
     ClosingOut,
     Draining,
+    EndReason,
     Finished,
     Freezing,
     Gone,
@@ -234,7 +235,7 @@ def test_z4_whoever_has_finished_knows_its_neighbours() -> None:
 
 
 @pytest.mark.parametrize("reason", ["left", "finished"])
-def test_z5_whoever_has_ended_ends_again_for_the_same_reason(reason: str) -> None:
+def test_z5_whoever_has_ended_ends_again_for_the_same_reason(reason: EndReason) -> None:
     assert again(Gone(keeper=True, reason=reason)) == (Terminate(reason),)
 
 

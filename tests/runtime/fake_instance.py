@@ -18,6 +18,7 @@ import msgspec
 
 from anabranch.runtime.ends import Reader, RunContext, Sink, Source, Split, Writer
 from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.link import receive_blocking, send_blocking
 from anabranch.runtime.status import FinalCount, Status, id_from_wire
@@ -49,7 +50,9 @@ class Fake:
         send_blocking(self.link, message)
 
     def note(self, event: str, detail: str = "") -> None:
-        self.say(msg.EventNote(t=time.monotonic(), event=event, detail=detail))
+        kind = EventKind(event)
+        label = event if kind is EventKind.NOTE else ""
+        self.say(msg.EventNote(t=time.monotonic(), event=kind, detail=detail, label=label))
 
     def status(self, **values: Any) -> None:
         self.has_said_status = True

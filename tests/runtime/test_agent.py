@@ -45,7 +45,7 @@ def test_founders_know_their_neighbours_completely_and_one_is_the_keeper() -> No
     work = lines.map("work", str, scale=Scale(min_instances=3))
     work.sink("out", fake.Nowhere(), scale=Scale(min_instances=2))
     report = finish(start(pipeline))
-    assert sorted(e.detail for e in report.events if e.kind == "told") == [
+    assert sorted(e.detail for e in report.events if e.label == "told") == [
         "lines.0 [] [0, 1, 2] True",
         "lines.1 [] [0, 1, 2] False",
         "out.0 [0, 1, 2] [] True",
@@ -62,7 +62,7 @@ def test_the_folder_of_a_run_is_private_short_and_removed() -> None:
 
     fake.BEHAVIOUR["work"] = tell
     report = finish(start(three_operators()))
-    folder, mode = next(e.detail for e in report.events if e.kind == "folder").split()
+    folder, mode = next(e.detail for e in report.events if e.label == "folder").split()
     assert mode == "700"
     assert len(folder) <= PATH_BYTES_MAX
     assert not Path(folder).exists()
@@ -81,7 +81,7 @@ def test_instances_share_the_splits_without_overlap() -> None:
     lines = pipeline.source("lines", Numbers(40), scale=Scale(min_instances=3))
     lines.sink("out", fake.Nowhere())
     report = finish(start(pipeline))
-    read = [int(e.detail) for e in report.events if e.kind == "read"]
+    read = [int(e.detail) for e in report.events if e.label == "read"]
     assert sorted(read) == list(range(40))
 
 
@@ -114,7 +114,7 @@ def test_an_instance_that_claimed_in_vain_gets_what_another_one_puts_back() -> N
     lines = pipeline.source("lines", Numbers(5), scale=Scale(min_instances=2))
     lines.sink("out", fake.Nowhere())
     report = finish(start(pipeline))
-    told = {e.kind: e.detail for e in report.events}
+    told = {e.label: e.detail for e in report.events}
     assert (told["got"], told["then"]) == ("True", "True")
 
 

@@ -101,7 +101,7 @@ def test_the_address_asked_for_is_passed_on() -> None:
     fake.BEHAVIOUR["work"] = tell
     run = start(three_operators(), transport="tcp", host="127.0.0.2", scaling=False)
     report = finish(run)
-    assert [e.detail for e in report.events if e.kind == "assigned"] == ["tcp 127.0.0.2 False"]
+    assert [e.detail for e in report.events if e.label == "assigned"] == ["tcp 127.0.0.2 False"]
 
 
 @pytest.mark.parametrize("options", [{"warm": -1}, {"duration_s": 0}, {"transport": "pigeon"}])

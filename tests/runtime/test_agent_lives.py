@@ -46,7 +46,7 @@ def kill(run: Run, operator: str = "work", number: int = 0) -> None:
 
 
 def details(told: Report | RunSnapshot, kind: str) -> list[str]:
-    return [e.detail for e in told.events if e.kind == kind]
+    return [e.detail for e in told.events if kind in (e.kind, e.label)]
 
 
 def tell_assignment(me: Fake) -> None:
@@ -317,7 +317,7 @@ def test_a_child_that_dies_before_it_is_started_is_resumed() -> None:
 
     fake.BEHAVIOUR["work"] = listens
     run = start(three_operators(Endless()))
-    until(lambda: "created" in [e.kind for e in run.snapshot().events])
+    until(lambda: "created" in [e.label for e in run.snapshot().events])
     until(lambda: len(run.snapshot().operator("work").members) == 2)
     os.kill(member(run, number=1).pid, signal.SIGKILL)
     until(lambda: run.snapshot().operator("work").instances == 2)
@@ -383,7 +383,7 @@ def test_a_child_that_tells_how_it_is_before_it_is_started_has_not_joined() -> N
 
     fake.BEHAVIOUR["work"] = tells
     run = start(three_operators(Endless()))
-    until(lambda: "created" in [e.kind for e in run.snapshot().events])
+    until(lambda: "created" in [e.label for e in run.snapshot().events])
     os.kill(member(run, number=1).pid, signal.SIGKILL)
     until(lambda: "resumed" in [e.kind for e in run.snapshot().events])
     run.end_input()

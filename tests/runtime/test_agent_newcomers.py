@@ -46,7 +46,7 @@ def asks(n: int) -> Any:
 
 
 def answers(report: Report) -> list[str]:
-    return [e.detail for e in report.events if e.kind == "answer"]
+    return [e.detail for e in report.events if e.label == "answer"]
 
 
 def test_newcomers_are_ready_before_their_creator_hears_of_them() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.link import (
     FRAME_BYTES_MAX,
     UNSENT_BYTES_MAX,
@@ -41,7 +42,7 @@ def bodies(*messages: object) -> list[bytes]:
 
 
 def test_frames_come_out_whole_however_the_bytes_were_cut() -> None:
-    messages = [Claim(), Ready(address="unix:/x"), EventNote(t=1.5, event="joined")]
+    messages = [Claim(), Ready(address="unix:/x"), EventNote(t=1.5, event=EventKind.JOINED)]
     stream = b"".join(encode(m) for m in messages)
     for size in (1, 3, 7, len(stream)):
         buffer = FrameBuffer()
@@ -165,7 +166,7 @@ def test_every_message_of_a_process_is_known_by_its_kind() -> None:
     for message in (
         Status(id="a.0", operator="a", t=1.0, latency={3: 4}),
         FinalCount(id="a.0", operator="a", sent={"b.0": 3}),
-        EventNote(t=0.0, event="veto", detail="why"),
+        EventNote(t=0.0, event=EventKind.VETO, detail="why"),
     ):
         assert decode(msgspec.msgpack.encode(message)) == message
     with pytest.raises(msgspec.ValidationError, match="kind"):

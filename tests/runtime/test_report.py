@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.latency import BUCKETS_MAX, LatencyCounts, bucket_of, merged, upper_ms
 from anabranch.runtime.ledger import settle
 from anabranch.runtime.live import recorder as recorder_module
@@ -65,7 +66,11 @@ def report(ended: str = "completed") -> Report:
                 messages=3,
             )
         ],
-        events=[Event(t=0.5, operator="split", kind="joined", instances=2, detail='a "quote" [1]')],
+        events=[
+            Event(
+                t=0.5, operator="split", kind=EventKind.JOINED, instances=2, detail='a "quote" [1]'
+            )
+        ],
         events_dropped=0,
         latency_ms={"p50": 1.0},
         dead_reasons={},
@@ -168,7 +173,7 @@ def test_a_long_run_keeps_fewer_samples_and_loses_no_latency(
     samples = recorder.samples("out")
     assert 8 <= len(samples.t) <= 16
     assert recorder.period_s > 4
-    kept = sum(rows["out"].latency.total for _, rows in recorder._ticks)
+    kept = sum(sum(rows["out"].latency.values()) for _, rows in recorder._ticks)
     assert kept >= 500 - recorder.period_s / 0.25
     assert all(r == pytest.approx(4.0) for r in samples.rate_in[1:])
 
@@ -180,7 +185,7 @@ def test_of_very_many_events_the_first_and_the_last_are_kept_and_the_others_coun
     monkeypatch.setattr(recorder_module, "EVENTS_LAST", 3)
     recorder = Recorder(["work"], 0.25)
     for n in range(9):
-        recorder.note(Event(t=n, operator="work", kind="joined", instances=n))
+        recorder.note(Event(t=n, operator="work", kind=EventKind.JOINED, instances=n))
         if n == 3:
             assert [e.t for e in recorder.last_events(3)] == [1, 2, 3]
             assert recorder.events_dropped == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from importlib import import_module
@@ -16,6 +17,9 @@ from anabranch.runtime.live.instance_process import wait_for_files
 from tests.runtime.agent_runs import TIMEOUT_S
 from tests.runtime.faulty import files_left
 from tests.runtime.processes import eventually
+
+STARTER = "_start_joinable_thread" if sys.version_info >= (3, 13) else "_start_new_thread"
+"""What the system refuses when there are too many threads."""
 
 
 def rows(folder: Path) -> ab.Pipeline:
@@ -37,8 +41,13 @@ def test_an_instance_that_can_make_no_thread_goes_on_in_its_next_life(
         hit = tmp_path / "hit"
         if lives == "all" or not hit.exists():
             hit.touch()
-            raise RuntimeError("can't start new thread")
+            with pytest.MonkeyPatch.context() as scarce:
+                scarce.setattr(threading, STARTER, refuse)
+                threading.Thread(target=work).start()
         await real(work)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(parquet, "in_thread", in_thread)
     run = ab.start(rows(tmp_path / "rows"))

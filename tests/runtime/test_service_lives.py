@@ -13,6 +13,7 @@ import pytest
 from anabranch.runtime.ends import Service, ServiceContext
 from anabranch.runtime.failure import RunFailed
 from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import deaths, launch
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.options import Options
@@ -262,7 +263,7 @@ def test_services_of_one_name_may_begin_their_next_lives_together(tmp_path: Path
 
     def resumed() -> int:
         told = [e.kind for e in run.snapshot().events if e.instance == "service mortal"]
-        return told.count("resumed")
+        return told.count(EventKind.RESUMED)
 
     until(lambda: resumed() == 2 or run.snapshot().phase == "ended")
     assert [run.service_address(name) for name in ("a", "b")] == ["at a", "at b"]

@@ -89,7 +89,7 @@ def test_instances_and_the_user_learn_where_the_service_listens() -> None:
     address = run.service_address("out")
     report = run.wait(TIMEOUT_S)
     assert address.endswith("/publisher")
-    told = [e.detail for e in report.events if e.kind == "address"]
+    told = [e.detail for e in report.events if e.label == "address"]
     assert told == [f"{address} 32"] * 2
 
 

@@ -15,6 +15,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.ends import Split
 from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
 from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
@@ -31,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
 
 def details(report: Report, kind: str) -> list[str]:
-    return [e.detail for e in report.events if e.kind == kind]
+    return [e.detail for e in report.events if kind in (e.kind, e.label)]
 
 
 def note_task(me: Fake) -> None:
@@ -108,7 +109,7 @@ def claims(me: Fake) -> None:
 
 def until_halfway(**options: Any) -> Report:
     run = start(three_operators(Numbers(5)), **options)
-    until(lambda: "halfway" in [e.kind for e in run.snapshot().events])
+    until(lambda: "halfway" in [e.label for e in run.snapshot().events])
     return run.stop()
 
 
@@ -177,7 +178,15 @@ def test_newcomers_live_on_and_numbers_are_not_given_twice(tmp_path: Path) -> No
     until(lambda: run.snapshot().operator("work").instances == 3)
     report = run.stop()
     lives = sorted(" ".join(d.split()[:3]) for d in details(report, "task"))
-    assert lives == ["work.0 life 2", "work.1 life 2", "work.2 life 1"]
+    assert lives == [
+        "work.0 life 1",
+        "work.0 life 2",
+        "work.1 life 1",
+        "work.1 life 2",
+        "work.2 life 1",
+    ]
+    assert [e.instance for e in report.events if e.kind == "joined"] == ["work.1", "work.2"]
+    assert [e.kind for e in report.events].count(EventKind.RUN_RESUMED) == report.resumed == 1
     assert report.operator("work").joins == 2
 
 
@@ -512,7 +521,7 @@ def test_a_long_journal_is_shortened_and_says_the_same(
     monkeypatch.setattr("anabranch.runtime.live.agent_journal.SHORTEN_BYTES_MIN", 2000)
     fake.BEHAVIOUR["lines"] = reads_many
     run = start(three_operators(Numbers(2000)), state=tmp_path)
-    until(lambda: "halfway" in [e.kind for e in run.snapshot().events])
+    until(lambda: "halfway" in [e.label for e in run.snapshot().events])
     assert (tmp_path / "agent.journal").stat().st_size < 20_000
     run.stop()
     run = start(three_operators(Numbers(2000)), state=tmp_path, resume=True)

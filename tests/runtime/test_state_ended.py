@@ -47,7 +47,7 @@ def resumed_without_one(folder: Path, meanwhile: Callable[[], None] = lambda: No
 
 
 def lives(report: Report) -> list[str]:
-    return [e.detail for e in report.events if e.kind == "life"]
+    return [e.detail for e in report.events if e.label == "life"]
 
 
 def forget_the_last(folder: Path, kind: type[Record]) -> None:
@@ -65,7 +65,7 @@ def forget_the_last(folder: Path, kind: type[Record]) -> None:
 def test_an_account_of_which_the_end_was_not_written_counts_once(tmp_path: Path) -> None:
     report = resumed_without_one(tmp_path, lambda: forget_the_last(tmp_path, Over))
     assert (report.operator("work").messages, report.operator("work").leaves) == (7, 1)
-    assert lives(report) == ["work.0 2"]
+    assert sorted(lives(report)) == ["work.0 1", "work.0 2", "work.1 1"]
 
 
 def test_a_journal_that_is_shortened_keeps_the_account_just_written(
@@ -93,7 +93,7 @@ def test_who_has_ended_is_marked_again_when_marks_are_lost(tmp_path: Path) -> No
 
     fake.BEHAVIOUR["out"] = look
     report = resumed_without_one(tmp_path)
-    assert [e.detail for e in report.events if e.kind == "marks"] == ["work.1"]
+    assert [e.detail for e in report.events if e.label == "marks"] == ["work.1"]
 
 
 def test_the_journal_of_an_instance_that_has_ended_is_removed(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_the_files_of_an_instance_that_has_taken_no_part_are_removed(tmp_path: P
     fake.BEFORE_READY["work"] = touches
     fake.BEHAVIOUR["work"] = discards
     report = finish(start(three_operators(), state=tmp_path))
-    assert [e.detail for e in report.events if e.kind == "there"] == ["True True"]
-    assert [e.kind for e in report.events if e.kind == "removed"] == ["removed"]
+    assert [e.detail for e in report.events if e.label == "there"] == ["True True"]
+    assert [e.label for e in report.events if e.label == "removed"] == ["removed"]
     assert report.ok
 
 

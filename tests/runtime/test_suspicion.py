@@ -40,7 +40,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def events(run: Run, kind: str) -> list[Event]:
-    return [e for e in run.snapshot().events if e.kind == kind]
+    return [e for e in run.snapshot().events if kind in (e.kind, e.label)]
 
 
 def life(run: Run) -> int:

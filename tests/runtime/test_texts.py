@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.link import encode
 from anabranch.runtime.live.messages import EventNote
 from anabranch.runtime.texts import carried, original, printable
@@ -29,14 +30,15 @@ def test_names_of_utf_8_travel_as_they_are(path: str) -> None:
 
 
 def test_the_text_of_an_error_may_be_any() -> None:
-    note = EventNote(t=1.0, event="warning", detail="oh \ud800 é")
+    note = EventNote(t=1.0, event=EventKind.NOTE, label="warning", detail="oh \ud800 é")
     said = msgspec.msgpack.decode(encode(note)[4:], type=EventNote)
-    assert said == EventNote(t=1.0, event="warning", detail="oh \\ud800 é")
+    assert said == EventNote(t=1.0, event=EventKind.NOTE, label="warning", detail="oh \\ud800 é")
 
 
 def test_what_is_printable_stays_as_it_is() -> None:
-    note = EventNote(t=1.0, event="\udce9", detail="é \0")
-    kept = {"kind": "event", "t": 1.0, "event": "\\udce9", "detail": "é \0"}
+    note = EventNote(t=1.0, event=EventKind.NOTE, detail="é \0", label="\udce9")
+    told = {"event": "note", "detail": "é \0", "label": "\\udce9"}
+    kept = {"kind": "event", "t": 1.0, **told}
     assert printable(note) == kept
     assert printable({"raw": b"\xe9", "many": ["\udce9", ("a", 1)]}) == {
         "raw": b"\xe9",

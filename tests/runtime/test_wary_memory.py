@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.kinds import Cause, Ending
 from anabranch.runtime.live import wary
 from anabranch.runtime.live.channel import Row
 from anabranch.runtime.live.promise import PROMISES
@@ -18,7 +19,7 @@ from anabranch.runtime.live.wary import TRIES, WARY_TUPLES, Place, Wary
 from anabranch.runtime.steps import StepError
 
 PEER = InstanceId(OperatorName("numbers"), 0)
-KILLED = "was killed by SIGKILL"
+KILLED = Ending(Cause.SIGNAL, "was killed by SIGKILL")
 PLACE: Place = ("frame", str(PEER), 5, 17)
 LIMITS = Limits(credit_tuples=10)
 
@@ -40,7 +41,7 @@ class Turns:
     def want(self) -> None: ...
 
 
-def life(*in_vain: str, delivery: Any = "effectively-once") -> Wary:
+def life(*in_vain: Ending, delivery: Any = "effectively-once") -> Wary:
     instance = SimpleNamespace(
         in_vain=in_vain,
         turns=Turns(),
@@ -62,7 +63,7 @@ def past(settled: int = 5, tuples: int = 100) -> Past:
 
 
 def next_life(
-    before: Wary, *in_vain: str, at: Past | None = None, delivery: Any = "effectively-once"
+    before: Wary, *in_vain: Ending, at: Past | None = None, delivery: Any = "effectively-once"
 ) -> Wary:
     after = life(*in_vain, delivery=delivery)
     then = at or past()
@@ -71,7 +72,7 @@ def next_life(
     return after
 
 
-async def dies_of(place: Place, times: int, how: str = KILLED) -> Wary:
+async def dies_of(place: Place, times: int, how: Ending = KILLED) -> Wary:
     """The life after so many in which the tuple was being tried."""
     now = life(how, how)
     for _ in range(times):
@@ -84,7 +85,7 @@ async def dies_of(place: Place, times: int, how: str = KILLED) -> Wary:
     ("in_vain", "on"), [((), False), ((KILLED,), False), ((KILLED,) * 2, True)]
 )
 def test_two_lives_that_got_nothing_done_make_the_next_one_wary(
-    in_vain: tuple[str, ...], on: bool
+    in_vain: tuple[Ending, ...], on: bool
 ) -> None:
     assert life(*in_vain).on is on
 
@@ -125,7 +126,7 @@ async def test_a_tuple_is_condemned_by_the_second_death_and_no_other_tuple_is() 
     assert not once.condemns(PLACE)
     assert twice.condemns(PLACE)
     assert not twice.condemns((*PLACE[:-1], 18))
-    assert await twice.before(PLACE) == f"ended its process: {KILLED}"
+    assert await twice.before(PLACE) == f"ended its process: {KILLED.how}"
     assert cast(Any, twice._instance.turns).tried == []
 
 
@@ -137,17 +138,19 @@ async def test_a_tuple_that_is_worked_off_once_is_acquitted() -> None:
     assert not next_life(now, KILLED).condemns(PLACE)
 
 
-@pytest.mark.parametrize("how", ["was stopped (SIGSTOP)", "cannot sync the journal: EIO"])
-async def test_deaths_for_other_reasons_do_not_count(how: str) -> None:
-    assert not (await dies_of(PLACE, TRIES + 1, how)).condemns(PLACE)
+@pytest.mark.parametrize("cause", Cause)
+async def test_which_deaths_count_is_decided_by_their_cause_and_not_by_words(cause: Cause) -> None:
+    counts = cause in (Cause.SIGNAL, Cause.EXIT_CODE, Cause.OUT_OF_MEMORY, Cause.HANG)
+    words = "was stopped (SIGSTOP)" if counts else "was killed by SIGKILL"
+    assert (await dies_of(PLACE, TRIES + 1, Ending(cause, words))).condemns(PLACE) is counts
 
 
 async def test_the_reason_tells_all_ways_in_which_it_ended() -> None:
     first = await dies_of(PLACE, 1)
     await first.before(PLACE)
-    second = next_life(first, "ended with exit code 3")
+    second = next_life(first, Ending(Cause.EXIT_CODE, "ended with exit code 3"))
     assert await second.before(PLACE) == (
-        f"ended its process: {KILLED}, then ended with exit code 3"
+        f"ended its process: {KILLED.how}, then ended with exit code 3"
     )
 
 

@@ -22,6 +22,7 @@ from benches.recovery_load import Row
 from benches.result import Result, Settings
 from benches.startup import until_first_tuple_and_exit
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.report import Event
 from tests.scripts import SCRIPTS, script
 
@@ -215,7 +216,7 @@ def test_recovery_lasts_until_results_of_a_later_process_come(tmp_path: Path) ->
         Row(102.4, began_s, 3, 20, 31),
     ]
     events = [
-        Event(t=t, operator=operator, kind=kind, instances=1)
+        Event(t=t, operator=operator, kind=EventKind(kind), instances=1)
         for t, operator, kind in [(1.01, "work", "died"), (1.05, "work", "resumed")]
     ]
     found = recoveries(kills, events, rows)

@@ -21,6 +21,7 @@ from benches.stopwatch import Stopwatch
 from benches.telling import number, table
 from benches.traced import Order, Origin, Verdict, Via, verdict
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.report import Event
 
 
@@ -158,7 +159,9 @@ def test_all_lines_are_60_bytes_long_and_the_same_each_time(tmp_path: Path) -> N
 
 
 def event(t: float, kind: str, instance: str, detail: str = "") -> Event:
-    return Event(t=t, operator="work", kind=kind, instances=1, instance=instance, detail=detail)
+    return Event(
+        t=t, operator="work", kind=EventKind(kind), instances=1, instance=instance, detail=detail
+    )
 
 
 def test_a_newcomer_belongs_to_the_last_decision_of_its_creator() -> None:

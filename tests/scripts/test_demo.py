@@ -14,6 +14,7 @@ import pytest
 from demo import DAY_S, RATE_MAX, day_for, judged, main, pieces_per_line
 from demo_telling import Watch, first_tuple_s, is_there, neighbours_at_once
 
+from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.report import Event, Report, Samples
 from anabranch.workloads.corpus import Corpus, stage
 from anabranch.workloads.curves import Daily
@@ -126,7 +127,7 @@ def test_whatever_is_not_right_is_told_and_is_no_success(
 
 def test_changes_of_neighbours_at_the_same_time_are_counted() -> None:
     def event(t: float, name: str, kind: str) -> Event:
-        return Event(t=t, operator=name, kind=kind, instances=2)
+        return Event(t=t, operator=name, kind=EventKind(kind), instances=2)
 
     events = [
         event(1.0, "split", "joined"),

@@ -1,0 +1,93 @@
+"""What may happen in a run, and why a process may end: enumerations on the wire and in reports.
+
+Their values are what reports have. Text beside them is for people; nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class EventKind(StrEnum):
+    """What happened. A kind that this version does not know is a `NOTE`."""
+
+    STARTED = "started"
+    FIRST_BATCH = "first_batch"
+    JOINED = "joined"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FINISHED = "finished"
+    ENDED = "ended"
+    MOVED = "moved"
+    HANDED_OVER = "handed_over"
+    KEEPER = "keeper"
+    NO_KEEPER = "no_keeper"
+    DECIDED = "decided"
+    VETO = "veto"
+    REFUSED = "refused"
+    LIMITED = "limited"
+    """Fewer instances than were asked for, or none: there are as many as `max_instances`; or one
+    that wanted to leave stays: there are as few as `min_instances`."""
+    SKIPPED = "skipped"
+    """No instance could do what the script says."""
+    SPAWN_FAILED = "spawn_failed"
+    START_FAILED = "start_failed"
+    DISCARDED = "discarded"
+    DIED = "died"
+    DIES_OFTEN = "dies_often"
+    RESUMED = "resumed"
+    RUN_RESUMED = "run_resumed"
+    """All processes were gone, that of the agent too; the run goes on."""
+    BURIED = "buried"
+    """A tuple that ends its process is left out."""
+    MAY_REPEAT = "may_repeat"
+    BUSY = "busy"
+    BUSY_LONG = "busy_long"
+    """It has said nothing for as long as would count as hanging, but its process works."""
+    HANGS = "hangs"
+    ENDED_BY_FORCE = "ended by force"
+    WAITS = "waits"
+    GOES_ON = "goes on"
+    INPUT_GONE = "input_gone"
+    NOTE = "note"
+    """Something that a source or sink of the user's has told; `label` is its name."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> EventKind:
+        return cls.NOTE
+
+
+class Cause(StrEnum):
+    """Why a process ended that should not have."""
+
+    SIGNAL = "signal"
+    EXIT_CODE = "exit_code"
+    OUT_OF_MEMORY = "out_of_memory"
+    HANG = "hang"
+    """It neither said nor did anything for `hang_s`, and was ended."""
+    STOPPED = "stopped"
+    """It was stopped from outside (SIGSTOP), and was ended."""
+    SYSTEM = "system"
+    """The system refused what it needs: a thread, an open file, a disk that keeps what it takes."""
+    PARENT = "parent"
+    """The process that it was forked from ended."""
+    LINK = "link"
+    """It broke the rules of its link to the agent."""
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Cause:
+        return cls.UNKNOWN
+
+
+TUPLES_FAULT = frozenset({Cause.SIGNAL, Cause.EXIT_CODE, Cause.OUT_OF_MEMORY, Cause.HANG})
+"""Deaths for which the tuple that was being processed can be the reason."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a process ended. `how`: in words, as `was killed by SIGKILL`."""
+
+    cause: Cause
+    how: str

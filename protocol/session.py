@@ -32,6 +32,9 @@ class Session(Generic[Frame]):
         self.forgiving = False
         """Whether frames may be missing: those which the peer had not kept when it died."""
         self._kept: deque[Frame] = deque()
+        self._restored_to: int | None = None
+        """What `next_number` was when this end went on from an earlier life; None once the peer has
+        confirmed that it knows no more."""
 
     @property
     def first_kept(self) -> int:
@@ -84,13 +87,21 @@ class Session(Generic[Frame]):
         """On a new connection: the frames to repeat, for the peer expects this number.
 
         `acknowledged`: what it has made safe, if that is less than what it has received.
-        Raises `ChannelError` if the peer expects one that it has acknowledged before.
+        Raises `ChannelError` if the peer expects one that it has acknowledged before, or has
+        received more than the earlier life of this end remembers to have sent: what this life has
+        sent under these numbers is something else.
         """
+        if self._restored_to is not None and expected > self._restored_to:
+            raise ChannelError(
+                f"{self.peer} expects frame {expected}, and an earlier life has recorded only "
+                f"those below {self._restored_to}"
+            )
         if expected < self.first_kept:
             raise ChannelError(
                 f"{self.peer} expects frame {expected}, which it has acknowledged before"
             )
         self.acknowledge(expected if acknowledged is None else acknowledged)
+        self._restored_to = None
         kept = zip(range(self.first_kept, self.next_number), tuple(self._kept), strict=True)
         return ((number, frame) for number, frame in kept if number >= expected)
 
@@ -103,3 +114,4 @@ class Session(Generic[Frame]):
         """Go on where an earlier life was; `kept`: the frames before `next_number`."""
         self.expected, self.next_number = expected, next_number
         self._kept = deque(kept)
+        self._restored_to = next_number

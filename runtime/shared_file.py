@@ -115,13 +115,20 @@ class SharedFile:
         if self._side is None:
             return 0
         with self._naming():
-            length = self._length()
-            entry, row = self._newest(self._side, length), self._side.find_row()
-            if row == NOBODY:
-                return 0
-            if entry.row != row:
-                return self._side.number(row)
-            return entry.number if self._fate(entry, length) == "whole" else entry.last
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            try:
+                return self._last_of(self._side)
+            finally:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def _last_of(self, side: Sidecar) -> int:
+        length = self._length()
+        entry, row = self._newest(side, length), side.find_row()
+        if row == NOBODY:
+            return 0
+        if entry.row != row:
+            return side.number(row)
+        return entry.number if self._fate(entry, length) == "whole" else entry.last
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -2,7 +2,8 @@
 
 An append-only row of records, each written with one system call and checked when read. What was
 written survives the death of the agent; with `power` the records that others act upon are on the
-disk before they do. Now and then the file is replaced by a shorter one that says the same.
+disk before they do. Now and then the file is replaced by a shorter edition that says the same. How
+long it was at least is told by its extent (`anabranch.runtime.live.extent`).
 
     length of the body (4 bytes) · CRC-32 of the body (4) · body (MessagePack)
 """
@@ -20,6 +21,7 @@ import msgspec
 
 from anabranch.runtime.ends import Split
 from anabranch.runtime.ledger import SummedFinals
+from anabranch.runtime.live.extent import Extent, ExtentError, ExtentFile, read_extent
 from anabranch.runtime.live.messages import Genesis
 from anabranch.runtime.report import Event, SampleRow
 from anabranch.runtime.status import FinalCount, WireId
@@ -172,6 +174,12 @@ class BoardPicture(Record, frozen=True, kw_only=True, tag="board"):
     ended_early: bool
 
 
+class Edition(Record, frozen=True, kw_only=True, tag="edition"):
+    """How often the file has been replaced: its first record, if ever."""
+
+    number: int
+
+
 AnyRecord = (
     Made
     | Begun
@@ -193,6 +201,7 @@ AnyRecord = (
     | Reported
     | Counters
     | BoardPicture
+    | Edition
 )
 SYNCED = (Begun, Listens, Told, Claimed, Final, EndedEarly, Founded)
 """Whoever hears of these acts upon them."""
@@ -221,8 +230,11 @@ class AgentJournal:
         self.path = path
         self._power = power
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        whole = sum(_HEAD.size + len(body) for body in _bodies(path.read_bytes()))
+        bodies = _bodies(path.read_bytes())
+        whole = _size(bodies)
         os.ftruncate(self._fd, whole)
+        self._edition = _edition(bodies)
+        self._extent = ExtentFile(path)
         if power:
             sync_folder(path.parent)
         self._size = self._shortest = whole
@@ -241,18 +253,22 @@ class AgentJournal:
             os.ftruncate(self._fd, self._size)
         self._is_torn = True
         _write_all(self._fd, data)
+        if not self._power:
+            self._extent.note(self._edition, self._size + len(data))
         self._is_torn = False
         self._size += len(data)
         if self._power and isinstance(record, SYNCED):
             try:
                 os.fdatasync(self._fd)
+                self._extent.note(self._edition, self._size)
             except OSError as error:
                 raise CannotSync(f"what is on the disk now is unknown: {error.strerror}") from error
 
     def replace(self, records: Iterable[Record]) -> None:
         """Say the same in fewer words; later, if the disk has no room for them now."""
         aside = self.path.with_name(f"{self.path.name}.new")
-        data = b"".join(map(_framed, records))
+        edition = self._edition + 1
+        data = b"".join(map(_framed, [Edition(number=edition), *records]))
         try:
             fd = _written(aside, data)
         except OSError:
@@ -267,24 +283,41 @@ class AgentJournal:
                 raise CannotSync(f"what is on the disk now is unknown: {error.strerror}") from error
         os.close(self._fd)
         self._fd, self._size, self._shortest = fd, len(data), len(data)
-        self._is_torn = False
+        self._edition, self._is_torn = edition, False
+        self._extent.note(edition, len(data))
 
     def close(self) -> None:
         os.close(self._fd)
+        self._extent.close()
 
 
 def read_records(path: Path, *, power: bool = False) -> list[Any]:
     """In their order. What is not whole at the end was never acted upon; raises `Damaged` if it is
-    not the end, or not what a death leaves there: a beginning (a loss of power: anything)."""
+    not the end, or not what a death leaves there: a beginning (a loss of power: anything), or if
+    the last records are gone."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
     bodies = _bodies(data)
-    at = sum(_HEAD.size + len(body) for body in bodies)
+    at = _size(bodies)
     if not _may_be_torn(data, at, power):
         raise Damaged(f"{path.name} is damaged at byte {at:,}")
-    return [_decode(body) for body in bodies]
+    _check_extent(path, Extent(_edition(bodies), at))
+    return [record for body in bodies if not isinstance(record := _decode(body), Edition)]
+
+
+def _check_extent(path: Path, found: Extent) -> None:
+    """Raises `Damaged` if the journal was longer than it is."""
+    try:
+        least = read_extent(path)
+    except ExtentError as error:
+        raise Damaged(f"{path.name}: {error}") from None
+    if found < least:
+        what = f"{least.size:,} bytes long" if found.part == least.part else "another edition"
+        raise Damaged(
+            f"{path.name} has lost its last records: it has {found.size:,} bytes, was {what}"
+        )
 
 
 def sync_folder(folder: Path) -> None:
@@ -294,6 +327,15 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def _size(bodies: list[bytes]) -> int:
+    return sum(_HEAD.size + len(body) for body in bodies)
+
+
+def _edition(bodies: list[bytes]) -> int:
+    first = _decode(bodies[0]) if bodies else None
+    return first.number if isinstance(first, Edition) else 0
 
 
 def _bodies(data: bytes) -> list[bytes]:

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.live.journal import JournalError
 from anabranch.runtime.patience import Patience
 
 if TYPE_CHECKING:
@@ -51,8 +52,16 @@ class Puts:
             self.number += 1
             self._wait(self.number, data)
 
-    def remember(self, number: int, waiting: dict[int, bytes]) -> None:
-        """In a new life: what the last one had recorded and not put for certain."""
+    def remember(self, number: int, waiting: dict[int, bytes], last_put: int = 0) -> None:
+        """In a new life: what the last one had recorded and not put for certain. `last_put`: number
+        of the last piece that the target has. Raises `JournalError` if that was never recorded:
+        others would be made of the same input now, and taken for those that are there."""
+        if last_put > number:
+            raise JournalError(
+                f"the target of the {self._kind} has piece {last_put:,} of this instance, and its "
+                f"journal ends before piece {number + 1:,}: it is an older one, or has lost its "
+                "last records; put it back as it was and resume the run, or begin a new one"
+            )
         self.number = number
         for at in sorted(waiting):
             self._wait(at, waiting[at])

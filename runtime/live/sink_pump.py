@@ -53,7 +53,9 @@ class SinkEnd:
 
     def remember(self, number: int, past: Past) -> None:
         if self._puts is not None:
-            self._puts.remember(number, past.lasting.get(RESULTS, {}))
+            assert isinstance(self._writer, ExactWriter)
+            last_put = self._writer.last_put()
+            self._puts.remember(number, past.lasting.get(RESULTS, {}), last_put)
             self.committed = not self._puts.waiting
         elif self._instance.exact and not self._sink.exact:
             self._instance.home.note(EventKind.MAY_REPEAT, "the last results before the death")

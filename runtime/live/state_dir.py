@@ -4,6 +4,7 @@
     agent.journal   what the agent knows
     journals/       one journal per instance
     ends/           what sources and sinks keep
+    extents/        how long the journals were at least (so in journals/)
     lock            held while the run lives
 
 A run that is complete removes all of it; `run.json` is `run.json.over` meanwhile, so that what a
@@ -37,15 +38,16 @@ from anabranch.runtime.live.agent_journal import (
     read_records,
     sync_folder,
 )
+from anabranch.runtime.live.extent import EXTENTS
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.options import Options
 from anabranch.runtime.shared_file import write_whole
 
-FORMAT = 1
+FORMAT = 2
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
 _HALF_BEGINS = b'{"format":'
-_OURS = (RUN, JOURNAL, JOURNALS, ENDS, f"{JOURNAL}.new", HALF, OVER)
+_OURS = (RUN, JOURNAL, JOURNALS, ENDS, EXTENTS, f"{JOURNAL}.new", HALF, OVER)
 LEFT_TIMEOUT_S = 10.0
 """How long processes of a killed run may take to end."""
 

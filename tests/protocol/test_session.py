@@ -107,3 +107,14 @@ def test_whatever_survives_of_each_connection_frames_arrive_once_and_in_order(
         assert sender.first_kept <= len(delivered) + 1, "a frame was freed before it arrived"
     assert len(delivered) == sent
     assert sender.settled
+
+
+def test_a_peer_that_has_more_than_an_earlier_life_remembers_is_contradicted() -> None:
+    """Even if this life has sent as much meanwhile: it is not what the peer has."""
+    session = Session[str]("b.0")
+    session.restore(expected=1, next_number=3, kept=["y"])
+    session.send("other z")
+    with pytest.raises(ChannelError, match=r"b\.0 expects frame 4, .* only those below 3"):
+        session.resume(4)
+    assert list(session.resume(3)) == [(3, "other z")]
+    assert list(session.resume(4)) == []

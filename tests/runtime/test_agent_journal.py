@@ -14,8 +14,10 @@ from anabranch.runtime.live.agent_journal import (
     EndedEarly,
     Passed,
     Record,
+    _framed,
     read_records,
 )
+from anabranch.runtime.live.extent import extent_path
 from anabranch.runtime.live.state_dir import StateError
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
@@ -31,9 +33,9 @@ def synced(n: int) -> Record:
     return EndedEarly(operator=f"lines{n}")
 
 
-def written(path: Path, records: list[Record]) -> list[int]:
+def written(path: Path, records: list[Record], *, power: bool = False) -> list[int]:
     """Returns where each record begins, and where the last one ends."""
-    journal, ends = AgentJournal(path), [0]
+    journal, ends = AgentJournal(path, power=power), [0]
     for record in records:
         journal.append(record)
         ends.append(path.stat().st_size)
@@ -63,10 +65,44 @@ def test_a_loss_of_power_may_leave_anything_behind_the_last_record_that_was_sync
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "agent.journal"
-    ends = written(path, [synced(0), unsynced(1), unsynced(2), synced(3)])
-    damage(path, ends[1])  # the last one was written, and not yet synced
+    ends = written(path, [synced(0), unsynced(1), unsynced(2)], power=True)
+    with path.open("ab") as file:  # written, and not yet synced
+        file.write(_framed(synced(3)))
+    damage(path, ends[1])
     assert read_records(path, power=True) == [synced(0)]
     with pytest.raises(Damaged):
+        read_records(path)
+
+
+@pytest.mark.parametrize("lost", range(1, 5))
+def test_a_journal_without_its_last_records_is_refused(tmp_path: Path, lost: int) -> None:
+    path = tmp_path / "agent.journal"
+    ends = written(path, [synced(n) for n in range(4)])
+    os.truncate(path, ends[-1 - lost])
+    with pytest.raises(Damaged, match=rf"^agent\.journal has lost .*, was {ends[-1]:,} bytes long"):
+        read_records(path)
+
+
+def test_a_journal_of_an_earlier_edition_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "agent.journal"
+    journal = AgentJournal(path)
+    journal.append(synced(0))
+    older = path.read_bytes()
+    journal.replace([synced(1)])
+    assert read_records(path) == [synced(1)]
+    journal.append(synced(2))
+    journal.close()
+    assert read_records(path) == [synced(1), synced(2)]
+    path.write_bytes(older)
+    with pytest.raises(Damaged, match=r"^agent\.journal has lost its last records"):
+        read_records(path)
+
+
+def test_a_journal_without_its_extent_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "agent.journal"
+    written(path, [synced(0)])
+    extent_path(path).unlink()
+    with pytest.raises(Damaged, match=r"^agent\.journal: cannot read its extent"):
         read_records(path)
 
 
@@ -96,7 +132,9 @@ def test_a_run_whose_agent_cannot_know_how_far_it_was_is_not_begun_anew(
         case _:
             path.unlink()
     for wish in ("resume", "resume_or_begin"):
-        with pytest.raises(StateError, match=r"agent\.journal is .*; put it back .* --fresh$"):
+        with pytest.raises(
+            StateError, match=r"agent\.journal (is|has) .*; put it back .* --fresh$"
+        ):
             start(three_operators(Endless()), state=tmp_path, **{wish: True})
     path.write_bytes(kept)
     run = start(three_operators(Endless()), state=tmp_path, resume=True)

@@ -16,6 +16,7 @@ import pytest
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live import journal as journals
+from anabranch.runtime.live.extent import Extent, ExtentFile, extent_path, read_extent
 from anabranch.runtime.live.journal import (
     DRAWN,
     Journal,
@@ -48,8 +49,15 @@ def read(path: Path, *, power: bool = False) -> list[Record]:
     return list(read_journal(path, power=power))
 
 
+def noted(path: Path, part: int, size: int) -> None:
+    """Let the extent of a journal be this."""
+    extent = ExtentFile(path)
+    extent.note(part, size)
+    extent.close()
+
+
 @pytest.mark.parametrize("power", [False, True])
-def test_a_journal_that_ends_at_any_byte_tells_all_that_was_whole(
+def test_a_journal_that_a_death_ends_at_any_byte_tells_all_that_was_whole(
     tmp_path: Path, power: bool
 ) -> None:
     path = tmp_path / "a.journal"
@@ -58,27 +66,98 @@ def test_a_journal_that_ends_at_any_byte_tells_all_that_was_whole(
     data = segment.read_bytes()
     for length in range(len(data) + 1):
         segment.write_bytes(data[:length])
-        whole = sum(end <= length for end in ends)
-        assert read(path, power=power) == RECORDS[:whole]
+        whole = [end for end in (0, *ends) if end <= length]
+        noted(path, 1, whole[-1])
+        assert read(path, power=power) == RECORDS[: len(whole) - 1]
 
 
-def test_any_byte_that_changed_before_the_last_record_is_told_where_power_may_be_lost(
-    tmp_path: Path,
-) -> None:
+@pytest.mark.parametrize("lost", range(1, 6))
+def test_a_journal_without_its_last_records_is_refused(tmp_path: Path, lost: int) -> None:
     path = tmp_path / "a.journal"
-    ends = written(path, power=True)
+    ends = [0, *written(path)]
+    os.truncate(f"{path}.1", ends[-1 - lost])
+    told = rf"a\.journal\.1' has lost its last records, {ends[-1] - ends[-1 - lost]:,} of "
+    with pytest.raises(JournalError, match=told):
+        read(path)
+
+
+def test_a_journal_without_its_last_segment_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.journal"
+    written(path, RECORDS[:3])
+    written(path, RECORDS[3:])
+    os.unlink(f"{path}.2")
+    with pytest.raises(JournalError, match=r"a\.journal\.2' has lost its last records, it is gone"):
+        read(path)
+
+
+@pytest.mark.parametrize("loss", ["gone", "damaged"])
+def test_a_journal_without_its_extent_is_refused(tmp_path: Path, loss: str) -> None:
+    path = tmp_path / "a.journal"
+    written(path)
+    extent = extent_path(path)
+    if loss == "gone":
+        extent.unlink()
+    else:
+        extent.write_bytes(b"\x55" * extent.stat().st_size)
+    with pytest.raises(JournalError, match=r"its extent .*a\.journal'.*; put it back"):
+        read(path)
+
+
+async def test_an_extent_never_runs_ahead_of_what_is_on_the_disk(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "a.journal", power=True)
+    journal.append(RECORDS[0])
+    assert read_extent(journal.path) == Extent(0, 0)
+    await journal.synced()
+    assert read_extent(journal.path) == Extent(1, journal.size)
+    journal.close()
+
+
+def test_a_record_whose_extent_cannot_be_noted_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path / "a.journal")
+    journal.append(RECORDS[0])
+
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="cannot write the journal"):
+        patch.setattr(ExtentFile, "note", refuse)
+        journal.append(RECORDS[1])
+    journal.append(RECORDS[2])
+    journal.close()
+    assert read(journal.path) == [RECORDS[0], RECORDS[2]]
+
+
+@pytest.mark.parametrize("power", [False, True])
+def test_any_byte_that_changed_before_the_last_record_is_told(tmp_path: Path, power: bool) -> None:
+    path = tmp_path / "a.journal"
+    ends = written(path, power=power)
     ((_, segment),) = segments(path)
     data = segment.read_bytes()
     for at in range(ends[-2]):
         segment.write_bytes(changed(data, at))
         begin = max(end for end in (0, *ends) if end <= at)
-        with pytest.raises(JournalError, match=rf"a\.journal\.1' is damaged at byte {begin:,}:"):
-            read(path, power=True)
+        told = rf"a\.journal\.1' (is damaged at byte {begin:,}:|has lost its last records)"
+        with pytest.raises(JournalError, match=told):
+            read(path, power=power)
+
+
+def test_any_byte_that_changed_in_the_last_record_is_told(tmp_path: Path) -> None:
+    """Pieces too: what they hold, such as the state of keys, is nowhere else."""
+    path = tmp_path / "a.journal"
+    ends = written(path)
+    ((_, segment),) = segments(path)
+    data = segment.read_bytes()
+    for at in range(ends[-2], ends[-1]):
+        segment.write_bytes(changed(data, at))
+        with pytest.raises(JournalError, match=r"is damaged at|has lost its last records"):
+            read(path)
 
 
 def test_a_last_record_that_power_was_lost_over_counts_as_never_written(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
-    ends = written(path, power=True)
+    ends = written(path, power=True)  # and no extent of records that were never synced
     ((_, segment),) = segments(path)
     data = segment.read_bytes()
     for at in range(ends[-2], ends[-1]):
@@ -159,6 +238,8 @@ def test_a_journal_that_may_not_be_read_is_named() -> None:
         path = folder / "a.journal"
         written(path)
         os.chmod(f"{path}.1", 0)
+        os.chmod(extent_path(path).parent, 0o755)
+        os.chmod(extent_path(path), 0o644)
         told = r"cannot read the journal .*a\.journal\.1': Permission denied"
         with as_nobody(), pytest.raises(JournalError, match=told):
             read(path)
@@ -360,8 +441,45 @@ async def test_a_journal_of_somebody_else_is_not_taken(
         segment.unlink()
     for number, segment in segments(tmp_path / "out.0.journal"):
         (tmp_path / f"double.0.journal.{number}").write_bytes(segment.read_bytes())
+    os.replace(extent_path(tmp_path / "out.0.journal"), extent_path(tmp_path / "double.0.journal"))
     with pytest.raises(JournalError, match=r"is that of out\.0, not of double\.0"):
         await network.revive(double)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+async def test_a_journal_older_than_the_results_at_the_target_is_refused(
+    tmp_path: Path, keyed: bool
+) -> None:
+    """An older copy, its extent with it: only the target knows better."""
+    network = Network(long(tmp_path / "out.jsonl", keyed), tmp_path, journals=True)
+    await network.start()
+    (out,) = network.mortals("out")
+    counts, path = network.instances[out].counts, tmp_path / f"{out}.journal"
+    await network.until(lambda: counts.processed > 0)
+    older = files_of(path)
+    seen = counts.processed
+    await network.until(lambda: counts.processed > seen + 100)
+    network.kill(out)
+    for file in files_of(path).keys() - older.keys():
+        file.unlink()
+    for file, data in older.items():
+        file.write_bytes(data)
+    told = r"target of the results has piece [\d,]+ of this instance, and its journal ends before"
+    with pytest.raises(JournalError, match=told):
+        await network.revive(out)
+    await network.abandon()
+
+
+def long(path: Path, keyed: bool) -> ab.Pipeline:
+    pipeline = ab.Pipeline("numbers")
+    numbers: Any = pipeline.source("numbers", ab.generate(lambda n: n, rate=2000, count=200_000))
+    (numbers.key_by(lambda n: n % 50) if keyed else numbers).sink("out", ab.jsonl(path))
+    return pipeline
+
+
+def files_of(journal: Path) -> dict[Path, bytes]:
+    paths = [extent_path(journal), *(segment for _, segment in segments(journal))]
+    return {path: path.read_bytes() for path in paths}
 
 
 def test_a_journal_is_written_by_one_life_at_a_time(

@@ -20,6 +20,7 @@ from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
 from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.chronicle import CannotWrite, Chronicle
+from anabranch.runtime.live.extent import ExtentFile
 from anabranch.runtime.live.state_dir import StateError, open_state
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
@@ -55,7 +56,7 @@ def test_a_run_that_is_complete_leaves_nothing_in_its_folder(tmp_path: Path) -> 
     seen = names(tmp_path)
     run.end_input()
     assert finish(run).ok
-    assert seen == ["agent.journal", "ends", "journals", "lock", "run.json"]
+    assert seen == ["agent.journal", "ends", "extents", "journals", "lock", "run.json"]
     assert names(tmp_path) == []
 
 
@@ -506,9 +507,13 @@ def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
     journal.close()
     whole = (tmp_path / "j").read_bytes()
     for length in range(len(whole)):
+        records = 3 * length // len(whole)
+        extent = ExtentFile(tmp_path / "j")
+        extent.note(0, len(whole) // 3 * records)
+        extent.close()
         (tmp_path / "j").write_bytes(whole[:length])
         before = read_records(tmp_path / "j")
-        assert before == [Passed(seconds=n) for n in range(3 * length // len(whole))]
+        assert before == [Passed(seconds=n) for n in range(records)]
         journal = AgentJournal(tmp_path / "j")
         journal.append(Passed(seconds=9.0))
         journal.close()

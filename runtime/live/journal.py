@@ -259,14 +259,15 @@ def segments(path: Path) -> list[tuple[int, Path]]:
 
 
 def _extent_of(path: Path, there: list[tuple[int, Path]]) -> Extent:
-    """Raises `JournalError` if the journal must have had a segment behind those that are `there`."""
+    """Raises `JournalError` if there was a segment behind those that are `there`."""
     if not there:
         return Extent()
     try:
         extent = read_extent(path)
     except ExtentError as error:
         raise JournalError(
-            f"the journal {str(path)!r}: {error}; put it back and resume the run, or begin a new one"
+            f"the journal {str(path)!r}: {error}; put it back and resume the run, or begin a new "
+            "one"
         ) from None
     if there[-1][0] < extent.part:
         raise JournalError(_lost(_name(path, extent.part), f"it is gone: {extent.size:,} bytes"))

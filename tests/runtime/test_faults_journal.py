@@ -121,9 +121,10 @@ def test_a_record_whose_extent_cannot_be_noted_does_not_count(
     def refuse(*_: Any) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="cannot write the journal"):
+    with monkeypatch.context() as patch:
         patch.setattr(ExtentFile, "note", refuse)
-        journal.append(RECORDS[1])
+        with pytest.raises(OSError, match="cannot write the journal"):
+            journal.append(RECORDS[1])
     journal.append(RECORDS[2])
     journal.close()
     assert read(journal.path) == [RECORDS[0], RECORDS[2]]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import copy
 import os
 import shutil
 import subprocess
@@ -32,6 +33,8 @@ FILES = (
     "rules/keeper.py",
     "rules/leave.py",
     "rules/move.py",
+    "rules/restart.py",
+    "states.py",
     "ownership.py",
     "table.py",
     "core.py",
@@ -55,6 +58,10 @@ SWAPS: dict[type[ast.AST], type[ast.AST]] = {
 }  # fmt: skip
 
 
+Place = tuple[int, str, "Change | Become"]
+"""A line, how it is broken, and what breaks it."""
+
+
 @dataclass(frozen=True)
 class Mutant:
     file: str
@@ -73,7 +80,7 @@ def mutants_of(file: str) -> Iterator[Mutant]:
         yield Mutant(file, line, what, ast.unparse(ast.fix_missing_locations(tree)))
 
 
-def _places(tree: ast.AST) -> Iterator[tuple[int, str, Change]]:
+def _places(tree: ast.AST) -> Iterator[Place]:
     """Where something can be broken, and how; in an order that depends on the source alone."""
     skip = _typing_only(tree)
     for node in ast.walk(tree):
@@ -95,6 +102,7 @@ def _places(tree: ast.AST) -> Iterator[tuple[int, str, Change]]:
                 if isinstance(element, ast.Call | ast.Starred):
                     what = f"{ast.unparse(element)[:50]} is left out"
                     yield node.lineno, what, Change(node, "elts", index, None)
+        yield from _smaller_places(node)
         if isinstance(node, ast.Constant) and isinstance(node.value, bool):
             other = not node.value
             yield node.lineno, f"{node.value} becomes {other}", Change(node, "value", 0, other)
@@ -103,6 +111,54 @@ def _places(tree: ast.AST) -> Iterator[tuple[int, str, Change]]:
             if _is_check(statement):
                 what = f"{ast.unparse(statement)[:60]} is not checked"
                 yield statement.lineno, what, Change(node, "body", index, ast.Pass())
+
+
+def _smaller_places(node: ast.AST) -> Iterator[Place]:
+    """What is left out or changes places: one side of a set operation, one of several types, a
+    field of a new state, a negation, the order of two effects."""
+    if isinstance(node, ast.BinOp) and type(node.op) in (ast.BitOr, ast.Sub, ast.BitAnd):
+        sides = [node.left] if isinstance(node.op, ast.Sub) else [node.left, node.right]
+        for side in sides:
+            yield node.lineno, f"{_told(node)} is only {_told(side)}", Become(node, side)
+    if isinstance(node, ast.Call):
+        yield from _smaller_calls(node)
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+        yield node.lineno, f"{_told(node)} without the not", Become(node, node.operand)
+    if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
+        for index in range(len(node.elts) - 1):
+            swapped = [*node.elts]
+            swapped[index : index + 2] = reversed(swapped[index : index + 2])
+            if all(isinstance(e, ast.Call | ast.Starred | ast.Name) for e in swapped):
+                new = ast.Tuple(swapped, ast.Load())
+                yield node.lineno, f"{_told(swapped[index])} comes first", Become(node, new)
+
+
+def _smaller_calls(node: ast.Call) -> Iterator[Place]:
+    name = ast.unparse(node.func)
+    if name == "isinstance":
+        kinds = node.args[1]
+        *parts, last = _alternatives(kinds)
+        for one in [*parts, last] if parts else []:
+            rest = " | ".join(ast.unparse(p) for p in [*parts, last] if p is not one)
+            what = f"{_told(kinds)} without {_told(one)}"
+            yield node.lineno, what, Become(kinds, ast.parse(rest, mode="eval").body)
+    if name == "replace" or name[:1].isupper():
+        for index, keyword in enumerate(node.keywords):
+            what = f"{_told(node)} without {keyword.arg}"
+            yield node.lineno, what, Change(node, "keywords", index, None)
+    if name in ("min", "max", "any", "all"):
+        other = {"min": "max", "max": "min", "any": "all", "all": "any"}[name]
+        yield node.lineno, f"{name} becomes {other}", Change(node.func, "id", 0, other)
+
+
+def _alternatives(kinds: ast.expr) -> list[ast.expr]:
+    if isinstance(kinds, ast.BinOp):
+        return [*_alternatives(kinds.left), *_alternatives(kinds.right)]
+    return [kinds]
+
+
+def _told(node: ast.AST) -> str:
+    return ast.unparse(node)[:50]
 
 
 def _typing_only(tree: ast.AST) -> set[ast.AST]:
@@ -144,6 +200,20 @@ class Change:
             del old[self.index]
         else:
             old[self.index] = self.new
+
+
+@dataclass(frozen=True)
+class Become:
+    """Put another expression in the place of a node."""
+
+    node: ast.AST
+    new: ast.expr
+
+    def __call__(self) -> None:
+        new = copy.deepcopy(self.new)
+        vars(self.node).clear()
+        self.node.__class__ = new.__class__
+        vars(self.node).update(vars(new))
 
 
 def killer_of(mutant: Mutant) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ Examples:
   anabranch verify --instances 1,2,1 --leaves 1 --tuples 2 --crashes 2
   anabranch verify --published --svg charts         what the paper's protocol loses, and how
   anabranch verify --mutants                        every rule broken, and who notices
+  anabranch verify --coverage                       what was met in which state, beside what
+  anabranch verify --coverage --scope small --scope deep      and what no small scope reaches
 """
 
 
@@ -67,6 +70,8 @@ Examples:
 @click.option("--slow", is_flag=True, help="Moving key groups takes time.")
 @click.option("--mutants", is_flag=True, help="Break every rule once; who notices?")
 @click.option("--published", is_flag=True, help="Find the faults of the published protocol again.")
+@click.option("--coverage", "covering", is_flag=True, help="Tell what the searches go through.")
+@click.option("--json", "as_json", is_flag=True, help="Print the coverage as JSON, nothing else.")
 @click.option("--svg", type=click.Path(path_type=Path), help="Folder for charts of what is found.")
 @click.option("--states-max", type=click.IntRange(1), default=100_000_000, show_default=True)
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Processes.")
@@ -75,6 +80,8 @@ def command(
     named: tuple[str, ...],
     mutants: bool,
     published: bool,
+    covering: bool,
+    as_json: bool,
     svg: Path | None,
     states_max: int,
     jobs: int,
@@ -87,15 +94,19 @@ def command(
         sys.exit(0 if _show_mutants() else FAILED)
     if published:
         sys.exit(0 if _show_published(svg) else FAILED)
+    if as_json and not covering:
+        raise WrongUsage("--json says how the coverage is printed: --coverage --json")
     scopes = _chosen(named, own)
-    click.echo(f"{'scope':64} {'states':>12} {'transitions':>13} {'deep':>5} {'seconds':>8}")
     found = survey_all(
         scopes,
         bulk=bool(own["instances"]) or set(named) - {"small"} != set(),
         states_max=states_max,
         jobs=min(jobs, len(scopes)),
         report=None if quiet else _progress,
+        covering=covering,
     )
+    if covering:
+        sys.exit(0 if _show_coverage(found, svg, as_json) else FAILED)
     sys.exit(0 if _show(found, svg) else FAILED)
 
 
@@ -148,6 +159,7 @@ def _in_words(own: dict[str, str | int | bool | None]) -> str:
 
 def _show(found: Iterable[Summary], svg: Path | None) -> bool:
     """One row for each scope, the story of each fault, and a total."""
+    click.echo(f"{'scope':64} {'states':>12} {'transitions':>13} {'deep':>5} {'seconds':>8}")
     rows = []
     for one in found:
         rows.append(one)
@@ -165,6 +177,31 @@ def _show(found: Iterable[Summary], svg: Path | None) -> bool:
         + ("nothing found" if all(r.sound for r in rows) else "NOT as it should be")
     )
     return all(r.sound for r in rows)
+
+
+def _show_coverage(found: Iterable[Summary], svg: Path | None, as_json: bool) -> bool:
+    """What all scopes together go through, and what no small one does."""
+    from anabranch.commands import covering
+    from anabranch.runtime.explorer.coverage import Coverage
+    from anabranch.runtime.explorer.scopes import SMALL
+
+    every, small = Coverage(), Coverage()
+
+    def noted() -> Iterator[Summary]:
+        for one in found:
+            every.update(one.coverage or Coverage())
+            if one.scope in {str(scope) for scope in SMALL.values()}:
+                small.update(one.coverage or Coverage())
+            yield one
+
+    if as_json:
+        rows = list(noted())
+        click.echo(json.dumps(covering.plain_values(every), indent=2))
+        return all(row.sound for row in rows)
+    sound = _show(noted(), svg)
+    compared = small if small.cells and small.pairs != every.pairs else None
+    click.echo("\n".join(covering.told(every, compared)))
+    return sound
 
 
 def _show_mutants() -> bool:

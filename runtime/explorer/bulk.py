@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.runtime.explorer.bulk_watch import BulkWatch
+from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.lookup import Lookup
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.met import Met
@@ -68,10 +70,19 @@ class _Found(Exception):
 class Bulk:
     """One search. `run` returns the same verdict as `explore` does."""
 
-    def __init__(self, machine: Machine, scope: Scope, *, trails: bool = True) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        scope: Scope,
+        *,
+        trails: bool = True,
+        coverage: Coverage | None = None,
+    ) -> None:
         if scope.room:
             raise ValueError("bounded channels are searched one state at a time")
         self.world = World(machine, scope)
+        self._coverage = coverage
+        self._watch = BulkWatch(self.world) if coverage is not None else None
         self.lookup = Lookup(self.world)
         self.met = Met()
         self.verdict = Verdict(scope, machine.name, sites=self.world.sites)
@@ -99,6 +110,8 @@ class Bulk:
             verdict.fault = found.fault
             verdict.path = self._story(found)
         verdict.seconds = time.monotonic() - began
+        if self._coverage is not None and self._watch is not None:
+            self._coverage.update(self._watch.result())
         return verdict
 
     def _first(self) -> Level:
@@ -165,6 +178,8 @@ class Bulk:
         possible = np.flatnonzero(left >= 0)
         origin, move, left = origin[possible], move[possible], left[possible]
         self.verdict.transitions += len(move)
+        if self._watch:
+            self._watch.see_many(part.rows, row, origin, look.move_way[move])
         busy[origin[~look.move_optional[move]]] = True
         wrong = np.flatnonzero(look.move_site[move] < 0)
         if len(wrong):

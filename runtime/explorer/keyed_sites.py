@@ -93,6 +93,9 @@ class KeyedSites(Sites):
     def all_is_in(self, site: Site, neglected: str = "drains early") -> bool:
         return self.machine.broken_duty == neglected or not any(self._coming_again(site.mail))
 
+    def comes_again(self, site: int) -> bool:
+        return any(self._coming_again(self.sites.values[site].mail))
+
     def _coming_again(self, mail: Mail) -> Iterator[Again]:
         items = (self.parcels.values[p].item for channel in mail for p in channel)
         return (item for item in items if isinstance(item, Again))

@@ -33,6 +33,7 @@ class Lookup:
         self.move_kind = np.zeros(0, dtype=np.int32)
         self.move_site = np.zeros(0, dtype=np.int32)
         self.move_effect = np.zeros(0, dtype=np.int32)
+        self.move_way = np.zeros(0, dtype=np.int32)
         self.move_optional = np.zeros(0, dtype=bool)
         # The last entry of those by site is for -1, an instance that does not exist.
         self.move_count = np.full(1, 0, dtype=np.int32)
@@ -109,6 +110,7 @@ class Lookup:
             self.move_kind = _grown(self.move_kind, room, 0)
             self.move_site = _grown(self.move_site, room, 0)
             self.move_effect = _grown(self.move_effect, room, 0)
+            self.move_way = _grown(self.move_way, room, 0)
             self.move_optional = _grown(self.move_optional, room, False)
         for number in range(known, count):
             move = self.moves[number]
@@ -116,6 +118,7 @@ class Lookup:
             self.move_site[number] = move.site
             self.move_effect[number] = self.effects.number((move.sends, move.born))
             self.move_optional[number] = move.optional
+            self.move_way[number] = move.way
         self._known_moves = count
 
     # -- reading -----------------------------------------------------------------------------

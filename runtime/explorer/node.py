@@ -19,6 +19,7 @@ from anabranch.protocol.errors import AnabranchProtocolError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids
 from anabranch.protocol.rules.context import Context
+from anabranch.runtime.explorer.coverage import Cell, condition
 from anabranch.runtime.explorer.deaths import Died
 from anabranch.runtime.explorer.items import Item, Tuple
 
@@ -85,6 +86,8 @@ class Driver:
     def __init__(self, machine: Machine, context: Context) -> None:
         self.machine = machine
         self.context = context
+        self.way: list[Cell] = []
+        """Cells of the table that were taken, until somebody takes note of them."""
 
     @property
     def me(self) -> InstanceId:
@@ -151,6 +154,8 @@ class Driver:
     # -- events and effects ------------------------------------------------------------------
 
     def handle(self, node: Node, event: events.Event) -> Outcome:
+        subject = event.message if isinstance(event, events.MessageReceived) else event
+        self.way.append((type(subject).__name__, condition(node.state)))
         try:
             state, effects = self.machine.step(self.context, node.state, event)
         except AnabranchProtocolError as error:

@@ -41,6 +41,8 @@ LEAVE = EOS = ACK + 1
 FIN, DONE = 2, 1
 START = ACK + 1  # a new keeper answers it
 OFFER = 3
+STATE = 1
+"""It may be under way as soon as the owner begins to transfer it."""
 TRANSFER = 3
 """State, the last word behind it, and the event that both are out."""
 PART = 2
@@ -112,7 +114,8 @@ class Ranking:
         return self._announcing + self._joining(n, receivers, leave=leave) + 1
 
     def _joining(self, n: int, receivers: int, *, leave: bool) -> int:
-        return n * START + self._transferring(receivers, leave=leave) + 1
+        state = receivers * STATE
+        return n * START + state + self._transferring(receivers, leave=leave) + 1
 
     def _transferring(self, receivers: int, *, leave: bool) -> int:
         """Who gives away in order to go has yet to leave."""

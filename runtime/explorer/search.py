@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.explorer.coverage import Coverage, Watch, neighbours_open
 from anabranch.runtime.explorer.judge import Judge
 from anabranch.runtime.explorer.keyed_sites import KeyedSites
 from anabranch.runtime.explorer.machine import Machine
@@ -42,6 +44,8 @@ class World:
         self.sites = KeyedSites(machine, scope) if scope.keyed else Sites(machine, scope)
         self.budgets = self.sites.budgets
         self.judge = Judge(self.sites)
+        self.watch: Watch | None = None
+        self._adjacent: dict[int, list[list[int]]] = {}
 
     def initial(self) -> Vector:
         return (self.budgets.initial(), *self.sites.founding_sites())
@@ -49,13 +53,33 @@ class World:
     def successors(self, state: Vector) -> Iterator[tuple[Move, Vector | None]]:
         """Every enabled move and the state after it; None if the move breaks a property by
         itself."""
+        near = self.open_nearby(state) if self.watch else []
         for position in range(1, len(state)):
             for move in self.sites.moves(state[position]):
                 left = self.budgets.spend(state[0], move.kind)
                 if left >= 0:
                     after = self.apply(state, position, move, left)
                     if after is not NO_ROOM:
+                        if self.watch:
+                            self.watch.see(move.way, state[position], near[position - 1])
                         yield move, after
+
+    def open_nearby(self, state: Vector) -> list[int]:
+        """What is under way at the neighbours of each instance."""
+        assert self.watch
+        adjacent = self._adjacent.get(state[0])
+        if adjacent is None:
+            population = self.budgets.metas.values[state[0]].population
+            adjacent = self._adjacent[state[0]] = [
+                [i for i, other in enumerate(population) if other != me and self.meets(me, other)]
+                for me in population
+            ]
+        return list(neighbours_open(self.watch, state[1:], adjacent))
+
+    def meets(self, one: InstanceId, other: InstanceId) -> bool:
+        """Whether two instances are neighbours or siblings."""
+        feeds, (a, b) = self.sites.scope.topology.feeds, (one.operator, other.operator)
+        return a == b or feeds(a, b) or feeds(b, a)
 
     def apply(self, state: Vector, position: int, move: Move, left: int) -> Vector | None:
         """The state after a move: None if that breaks a property, `NO_ROOM` if it has to wait."""
@@ -85,12 +109,16 @@ def explore(
     states_max: int = 5_000_000,
     wanted: Callable[[str], bool] = bool,
     progress: Callable[[Verdict], None] | None = None,
+    coverage: Coverage | None = None,
 ) -> Verdict:
     """Search a scope to its end, to the first fault that is `wanted`, or to `states_max` states.
 
-    A search for one fault goes on behind others where it can.
+    A search for one fault goes on behind others where it can. `coverage` learns what was gone
+    through.
     """
     world = World(machine, scope)
+    if coverage is not None:
+        world.watch = Watch(world.sites)
     verdict = Verdict(scope, machine.name, sites=world.sites)
     began = time.monotonic()
     first = world.initial()
@@ -104,6 +132,8 @@ def explore(
         if progress:
             progress(verdict)
     verdict.complete = not frontier and not verdict.fault
+    if coverage is not None and world.watch is not None:
+        coverage.update(world.watch.result())
     return verdict
 
 

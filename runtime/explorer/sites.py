@@ -16,6 +16,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import belonging_to, leading_to
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.budget import FREE, Budgets, Kind
+from anabranch.runtime.explorer.coverage import Cell
 from anabranch.runtime.explorer.deaths import Died
 from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.items import Item, Tuple
@@ -60,6 +61,8 @@ class Move:
     optional: bool
     what: Any
     fault: str = ""
+    way: int = 0
+    """Number of the cells of the table that it goes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,10 @@ class Sites:
         self._arrivals: dict[tuple[int, int], int] = {}
         self._ranking = machine.ranking(scope)
         self._drivers: dict[InstanceId, Driver] = {}
-        self._outcomes: dict[OutcomeKey, Outcome | str] = {}
+        self._outcomes: dict[OutcomeKey, tuple[Outcome | str, int]] = {}
+        self.ways: Interned[tuple[Cell, ...]] = Interned()
+        self.aside: set[int] = set()
+        """Ways that are no transition: foundings, refused decisions, deaths that change nothing."""
         self.deaths = 0
         """How many have been tried, most of them without any effect."""
 
@@ -158,6 +164,7 @@ class Sites:
             )
             driver = self.driver(me)
             node = driver.handle(driver.newborn(), event).node
+            self.aside.add(self.ways.number(tuple(driver.way)))
             sites.append(self.site(Site(me, self.nodes.number(node))))
         return sites
 
@@ -192,7 +199,8 @@ class Sites:
         found = self._moves[site]
         if found is None:
             options = self.options(site)
-            moves = (m for option in options if (m := self.move(option)) is not None)
+            moves = [m for option in options if (m := self.move(option)) is not None]
+            self.aside |= {m.way for m in moves if _is_idle(site, m)}
             found = tuple(self._ranked(site, m) for m in moves if not _is_idle(site, m))
             self._moves[site] = found
         return found
@@ -262,6 +270,10 @@ class Sites:
     def all_is_in(self, site: Site) -> bool:
         """Whether nothing that was accepted before a death has yet to come again."""
         return True
+
+    def comes_again(self, site: int) -> bool:
+        """Whether something that was accepted before a death has yet to come again."""
+        return False
 
     def _processing(self, site: Site, node: Node) -> Iterator[Option]:
         """The next tuple, for every choice of receivers of its results."""
@@ -345,8 +357,9 @@ class Sites:
         number = self.budgets.kinds.number(kind)
         try:
             tag = event if parcel < 0 else parcel
-            outcome = self._outcome((site.me, site.node, tag, born), event)
+            outcome, way = self._outcome((site.me, site.node, tag, born), event)
             if outcome.veto:
+                self.aside.add(way)
                 return None
             after = self._with(site, outcome.node)
             if after.mail and self._is_dead(after):
@@ -360,21 +373,28 @@ class Sites:
         )
         cradle = self.nodes.number(self.driver(site.me).newborn())
         newborn = tuple((ids.number(c), self.site(Site(c, cradle))) for c in sorted(born))
-        return Move(site.me, number, self.site(after), sends, newborn, optional, what)
+        return Move(site.me, number, self.site(after), sends, newborn, optional, what, way=way)
 
-    def _outcome(self, key: OutcomeKey, event: Any) -> Outcome:
-        """Runs the core once for each node and event, whatever else is on its way there."""
-        found = self._outcomes.get(key)
-        if found is None:
-            me, node, _, born = key
-            try:
-                found = self._run(self.driver(me), self.nodes.values[node], event, born)
-            except Fault as fault:
-                found = str(fault)
-            self._outcomes[key] = found
+    def _outcome(self, key: OutcomeKey, event: Any) -> tuple[Outcome, int]:
+        """Runs the core once for each node and event, whatever else is on its way there; also
+        the number of the cells that it has gone through."""
+        known = self._outcomes.get(key)
+        if known is None:
+            known = self._outcomes[key] = self._run_once(key, event)
+        found, way = known
         if isinstance(found, str):
             raise Fault(found)
-        return found
+        return found, way
+
+    def _run_once(self, key: OutcomeKey, event: Any) -> tuple[Outcome | str, int]:
+        me, node, _, born = key
+        driver = self.driver(me)
+        driver.way.clear()
+        try:
+            found: Outcome | str = self._run(driver, self.nodes.values[node], event, born)
+        except Fault as fault:
+            found = str(fault)
+        return found, self.ways.number(tuple(dict.fromkeys(driver.way)))
 
     def _dead_mail(self, site: Site) -> str:
         parcels = [self.parcels.values[p] for p in site.mail[0]]

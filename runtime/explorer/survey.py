@@ -6,10 +6,11 @@ import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
+from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.cut_search import explore_cuts
 from anabranch.runtime.explorer.cuts import CutScope
 from anabranch.runtime.explorer.machine import Machine, Shipped
@@ -38,6 +39,8 @@ class Summary:
     steps: int = 0
     story: str = ""
     picture: str = ""
+    coverage: Coverage | None = None
+    """What was gone through, if that was asked for."""
 
     @property
     def sound(self) -> bool:
@@ -80,17 +83,29 @@ def survey(
     states_max: int = 100_000_000,
     wanted: Callable[[str], bool] = bool,
     report: Report | None = None,
+    covering: bool = False,
 ) -> Summary:
     """Search one scope. `bulk`: by levels in arrays, worth it from about 10^5 states on.
 
-    `report` is given a line of progress every few seconds.
+    `report` is given a line of progress every few seconds. `covering`: also tell what was gone
+    through.
     """
     machine = machine or Shipped()
     progress = _Progress(report) if report else None
+    coverage = Coverage() if covering else None
     if bulk and not scope.room:
-        return summary_of(Bulk(machine, scope).run(states_max=states_max, progress=progress))
-    found = explore(machine, scope, states_max=states_max, wanted=wanted, progress=progress)
-    return summary_of(found)
+        search = Bulk(machine, scope, coverage=coverage)
+        found = search.run(states_max=states_max, progress=progress)
+    else:
+        found = explore(
+            machine,
+            scope,
+            states_max=states_max,
+            wanted=wanted,
+            progress=progress,
+            coverage=coverage,
+        )
+    return replace(summary_of(found), coverage=coverage)
 
 
 def survey_cuts(scope: CutScope) -> Summary:
@@ -120,24 +135,27 @@ def survey_all(
     states_max: int,
     jobs: int,
     report: Report | None = None,
+    covering: bool = False,
 ) -> Iterator[Summary]:
     """Search many scopes in `jobs` processes; yields each summary as it comes."""
     if jobs == 1:
         for scope in scopes:
-            yield _one(scope, bulk, states_max, report)
+            yield _one(scope, bulk, states_max, report, covering)
         return
     # Spawned, not forked: the caller may have threads, and numpy has some.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        asked = [pool.submit(_one, scope, bulk, states_max, report) for scope in scopes]
+        asked = [pool.submit(_one, scope, bulk, states_max, report, covering) for scope in scopes]
         for done in as_completed(asked):
             yield done.result()
 
 
-def _one(scope: Scope | CutScope, bulk: bool, states_max: int, report: Report | None) -> Summary:
+def _one(
+    scope: Scope | CutScope, bulk: bool, states_max: int, report: Report | None, covering: bool
+) -> Summary:
     if isinstance(scope, CutScope):
         return survey_cuts(scope)
-    return survey(scope, bulk=bulk, states_max=states_max, report=report)
+    return survey(scope, bulk=bulk, states_max=states_max, report=report, covering=covering)
 
 
 class _Progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,7 @@ def test_the_published_protocols_faults_are_told_and_drawn(tmp_path: Path) -> No
     [
         (("--scope", "smal"), "no scope 'smal'; named are small, deep, deepest, sessions"),
         (("--scope", "1,2 jions=1"), "'jions=1' says nothing about a scope"),
+        (("--json",), "--json says how the coverage is printed"),
         (("--joins", "1"), "an own scope begins with --instances"),
         (("--instances", "1,b"), "'1,b' is not a list of numbers"),
     ],
@@ -88,3 +90,34 @@ def test_two_processes_find_the_same() -> None:
     done = CliRunner().invoke(command, words)
     assert done.exit_code == 0
     assert "2 scopes" in done.output
+
+
+def test_coverage_tells_what_was_met_and_beside_what() -> None:
+    done = verify("--coverage", "--scope", "1,1 fresh=1 sibling=1")
+    assert done.exit_code == 0
+    rows = {tuple(line.split()[:2]): line.split() for line in done.output.splitlines()}
+    columns = rows["what", "in"][2:]
+    marks = dict(zip(columns, rows["BecomeKeeper", "Active+Migrating"][2:], strict=True))
+    assert marks["hand-over"] == "n", "the one that offers"
+    assert marks["leave"] == "."
+    assert "Could be met, and is not in these scopes:" in done.output
+    assert "    Leave              Active, Active+Freezing children," in done.output
+    assert "nothing but Migrating asks for it: it would be refused (I4):" in done.output
+
+
+def test_coverage_as_json_is_nothing_but_json() -> None:
+    done = verify("--coverage", "--json", "--scope", "1,1 joins=1")
+    assert done.exit_code == 0
+    found = json.loads(done.output)
+    met = {(cell["what"], cell["in"]): cell for cell in found["cells"]}
+    assert met["JoinAck", "Active+Joining children"]["near"] == ["join"]
+    assert {"what": "Leave", "in": "Idle", "why": None} in found["never"]
+
+
+def test_coverage_of_other_scopes_is_compared_with_that_of_the_small_ones() -> None:
+    words = ("--scope", "1,1 joins=1 tuples=1", "--scope", "1,1 joins=1 leaves=2 tuples=1")
+    done = verify("--coverage", *words)
+    assert "Reached by no small scope:" in done.output
+    beyond = done.output.split("Reached by no small scope:")[1]
+    assert "Leave              Active                               near leave" in beyond
+    assert "JoinAck" not in beyond

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.runtime.explorer.bulk import Bulk
+from anabranch.runtime.explorer.coverage import CONDITIONS, Coverage
+from anabranch.runtime.explorer.impossible import possible_cells, why_never
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.scopes import DEEP, DEEPEST, SETS, SMALL
@@ -126,3 +128,27 @@ def test_a_search_that_is_cut_short_says_so() -> None:
     found = explore(Shipped(), SMALL["1,1,1 joins=2 leaves=1 tuples=1"], states_max=100)
     assert not found.complete
     assert found.states >= 100
+
+
+@pytest.mark.slow
+def test_the_small_scopes_meet_every_cell_that_can_be_met() -> None:
+    """What is met beside which other operation is printed by `anabranch verify --coverage`."""
+    coverage = Coverage()
+    for scope in SMALL.values():
+        explore(Shipped(), scope, coverage=coverage)
+    missing = set(possible_cells()) - coverage.cells.keys()
+    assert {cell for cell in missing if not why_never(*cell)} == set()
+    assert {cell for cell in coverage.cells if why_never(*cell)} == set()
+    assert {where for _, where in coverage.cells} == set(CONDITIONS)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["1,2 joins=1 leaves=1 tuples=1", "1,2,1 leaves=1 moves=1 tuples=2 crashes=1 keyed=1"],
+)
+def test_both_searches_go_through_the_same(name: str) -> None:
+    scope, one, other = Scope.parse(name), Coverage(), Coverage()
+    explore(Shipped(), scope, coverage=one)
+    Bulk(Shipped(), scope, coverage=other).run()
+    assert one.cells == other.cells
+    assert one.pairs

@@ -47,6 +47,12 @@ def _fin_to_all_children(ctx: Context, state: Finished, event: MessageReceived) 
     return later, (*(e for e in effects if not _is(e, Fin)), *tell(message.new, Fin()))
 
 
+def _fin_to_the_first_child(ctx: Context, state: Finished, event: MessageReceived) -> Step:
+    later, effects = join.accept_join_when_finished(ctx, state, event)
+    fins = [e for e in effects if _is(e, Fin)]
+    return later, tuple(e for e in effects if e not in fins[1:])
+
+
 def _end_with_own_fin(ctx: Context, state: Active, event: Drained) -> Step:
     """Nobody waits for DONE."""
     return Gone(state.keeper, "finished"), (
@@ -121,6 +127,13 @@ VARIANTS = [
         ("S3",),
         {(Finished, Join): _fin_to_all_children},
         also="F11",
+    ),
+    Variant(
+        "E3",
+        "only the first of several children is told the end",
+        Scope((1, 1), joins=1, batch=2, finish=True),
+        ("L1",),
+        {(Finished, Join): _fin_to_the_first_child},
     ),
     Variant(
         "E4",

@@ -76,8 +76,20 @@ def _no_late_preds(ctx: Context, state: Active, event: MessageReceived) -> Step:
     return _forget_late(later), effects
 
 
-def _forget_late(state: State) -> State:
+def _no_late_succs_for_owners(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    later, effects = leave.release_successor(ctx, state, event)
+    return _forget_late(later, owners_only=True), effects
+
+
+def _no_late_preds_for_owners(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    later, effects = leave.release_predecessor(ctx, state, event)
+    return _forget_late(later, owners_only=True), effects
+
+
+def _forget_late(state: State, *, owners_only: bool = False) -> State:
     if isinstance(state, Active) and isinstance(state.own, Joining):
+        if owners_only and not state.own.moved:
+            return state
         own = replace(state.own, late_succs=frozenset(), late_preds=frozenset())
         return replace(state, own=own)
     return state
@@ -171,6 +183,20 @@ VARIANTS = [
         ("S3", "I9", "I6"),
         {(Active, Eos): _no_late_preds},
         also="F1",
+    ),
+    Variant(
+        "R3'",
+        "START to children that get key groups leaves out a successor met late",
+        Scope((1, 1, 2), joins=1, leaves=1, keyed=(1,)),
+        ("S3", "I9"),
+        {(Active, Leave): _no_late_succs_for_owners},
+    ),
+    Variant(
+        "R3'",
+        "START to children that get key groups leaves out a predecessor met late",
+        Scope((2, 1), joins=1, leaves=1, keyed=(1,)),
+        ("S3", "I9", "I6"),
+        {(Active, Eos): _no_late_preds_for_owners},
     ),
     Variant(
         "R4",

@@ -17,7 +17,18 @@ from anabranch.protocol.messages import (
 )
 from anabranch.protocol.rules import join, keeper
 from anabranch.protocol.rules.context import Context, Step
-from anabranch.protocol.states import Active, ClosingIn, Draining, Idle, Joining, Offering, State
+from anabranch.protocol.states import (
+    Active,
+    ClosingIn,
+    Draining,
+    Freezing,
+    Idle,
+    Joining,
+    Migrating,
+    Offering,
+    State,
+    Transferring,
+)
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.variants.variant import Variant
 
@@ -66,6 +77,25 @@ def _accept_while_offering(ctx: Context, state: Active, event: MessageReceived) 
         return keeper.answer_nomination(ctx, state, event)
     answer = SendMessage(message.origin, OfferResponse(ok=True))
     return replace(state, keeper=True), (ChangeRole(keeper=True), answer)
+
+
+def _accept_while_migrating(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    if not isinstance(state.own, Migrating):
+        return keeper.answer_nomination(ctx, state, event)
+    return _accepted(ctx, state, event)
+
+
+def _accept_while_giving(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """Who brings key groups to rest or sends their state is not asked what for."""
+    if not isinstance(state.own, Freezing | Transferring):
+        return keeper.answer_nomination(ctx, state, event)
+    return _accepted(ctx, state, event)
+
+
+def _accepted(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    later, effects = keeper.answer_nomination(ctx, replace(state, own=None), event)
+    assert isinstance(later, Active)
+    return replace(later, own=state.own), effects
 
 
 def _answer_the_relay(ctx: Context, state: State, event: MessageReceived) -> Step:
@@ -154,6 +184,20 @@ VARIANTS = [
         ("S5",),
         {(Active, BecomeKeeper): _accept_while_offering},
         also="F10",
+    ),
+    Variant(
+        "R14",
+        "a keeper accepts the role again while its successor is on its way",
+        Scope((1, 1), fresh=1, sibling=1),
+        ("S5",),
+        {(Active, BecomeKeeper): _accept_while_migrating},
+    ),
+    Variant(
+        "R14",
+        "an owner that gives its key groups away in order to go accepts the role",
+        Scope((1, 2), leaves=1, sibling=1, keyed=(1,), groups=2, slow=True),
+        ("S5",),
+        {(Active, BecomeKeeper): _accept_while_giving},
     ),
     Variant(
         "R14",

@@ -26,7 +26,7 @@ from anabranch.protocol.messages import (
     Start,
     StateMoved,
 )
-from anabranch.protocol.ownership import belonging_to, owners_of
+from anabranch.protocol.ownership import Routes, belonging_to, owners_of
 from anabranch.protocol.rules import join, leave, move
 from anabranch.protocol.rules.context import Context, Step, tell
 from anabranch.protocol.states import (
@@ -190,6 +190,33 @@ def _own_with_the_promise(ctx: Context, state: Active, event: MessageReceived) -
     return later, (*effects, *tell(owners_of(own.moved), word))
 
 
+def _give_what_came(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """Groups that came while others were on their way out are forgotten with these."""
+    later, effects = join.count_join_ack(ctx, state, event)
+    assert isinstance(later, Active)
+    return (replace(later, owned=()) if isinstance(later.own, Transferring) else later), effects
+
+
+def _forget_promises(ctx: Context, state: Active, event: GroupsTransferred) -> Step:
+    later, effects = leave.go_on_leaving(ctx, state, event)
+    return (replace(later, expects=NONE) if isinstance(later, Active) else later), effects
+
+
+def _tell_first_changes(ctx: Context, state: Active, event: GroupsTransferred) -> Step:
+    """The last word leaves out owners of groups that have moved more than once."""
+    later, effects = leave.go_on_leaving(ctx, state, event)
+    return later, tuple(
+        SendMessage(e.to, replace(e.message, routes=_changed_once(e.message.routes)))
+        if isinstance(e, SendMessage) and isinstance(e.message, StateMoved)
+        else e
+        for e in effects
+    )
+
+
+def _changed_once(routes: Routes) -> Routes:
+    return tuple(r for r in routes if r.version == 1)
+
+
 CHAIN = (1, 1, 1)
 ONE_JOIN = Scope(CHAIN, joins=1, tuples=2, scalable=(1,), keyed=(1,))
 ONE_MOVE = Scope((1, 2, 1), moves=1, tuples=2, keyed=(1,))
@@ -281,6 +308,13 @@ VARIANTS = [
     ),
     Variant(
         "M6",
+        "an owner gives away what it owns, not what it has announced",
+        Scope((1, 2), moves=2, keyed=(1,), groups=2, slow=True),
+        ("K5",),
+        {(Active, JoinAck): _give_what_came},
+    ),
+    Variant(
+        "M6",
         "a child is not told that state follows",
         ONE_JOIN,
         ("K4", "I4"),
@@ -299,6 +333,20 @@ VARIANTS = [
         ONE_MOVE,
         ("L1", "L2"),
         {(Active, GroupsTransferred): _no_last_word_now},
+    ),
+    Variant(
+        "M7",
+        "an owner whose state is out forgets what it has promised to take over",
+        Scope((1, 2), moves=2, keyed=(1,), groups=2, slow=True),
+        ("I4",),
+        {(Active, GroupsTransferred): _forget_promises},
+    ),
+    Variant(
+        "M7",
+        "the last word leaves out owners of groups that have moved more than once",
+        Scope((1, 2, 2), moves=3, tuples=2, keyed=(1, 2)),
+        ("K1",),
+        {(Active, GroupsTransferred): _tell_first_changes},
     ),
     Variant(
         "M7",

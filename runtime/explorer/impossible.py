@@ -1,0 +1,97 @@
+"""Cells of the table that no search can take, and why; what else is not taken is a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.protocol.table import TABLE, Verdict
+from anabranch.runtime.explorer.coverage import CONDITIONS, Cell
+
+ASKED_IN = {
+    "JoinAck": "Joining",
+    "KeeperAck": "Migrating",
+    "OfferResponse": "Offering",
+    "AdoptResponse": "Seeking",
+    "GroupsFrozen": "Freezing",
+    "GroupsTransferred": "Transferring",
+    "ChildrenReady": "Spawning",
+    "SpawnFailed": "Spawning",
+}
+"""Answers, and the operation that asks for them: anywhere else they are refused (I4)."""
+
+
+def possible_cells() -> Iterator[Cell]:
+    """Every message or event with every condition for which the table has more than a refusal."""
+    for (state, subject), cell in TABLE.items():
+        if cell is not Verdict.ILLEGAL:
+            for where in CONDITIONS:
+                if where.partition("+")[0] == state.__name__:
+                    yield subject.__name__, where
+
+
+def why_never(what: str, where: str) -> str:
+    """Why a cell is never taken; empty for one that could be."""
+    state, _, own = where.partition("+")
+    asks = ASKED_IN.get(what)
+    if asks and not own.startswith(asks):
+        return f"nothing but {asks} asks for it: it would be refused (I4)"
+    for subjects, conditions, reason in RULED_OUT:
+        if what in subjects and (where in conditions or state in conditions):
+            return reason
+    return ""
+
+
+TO_LEAVE = tuple(c for c in CONDITIONS if c.endswith(" to leave"))
+OWN = tuple(c for c in CONDITIONS if "+" in c)
+OF_KEYED = tuple(
+    c for c in OWN if c.endswith((" heir", " to leave", " with groups")) or "Freezing" in c
+)
+
+RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
+    (
+        ("Drained",),
+        OWN,
+        "the end of the stream waits for an operation that is under way (E1)",
+    ),
+    (
+        ("StateMoved",),
+        TO_LEAVE,
+        "what wants to go promises nothing, and what has promised does not want to go (M1, M3)",
+    ),
+    (
+        ("BecomeKeeper",),
+        ("Active+Spawning keeper", "Active+Joining keeper"),
+        "of the keepers of an operator one is not about to drop the role; what offers it has it",
+    ),
+    (
+        ("BatchReady",),
+        ("Active+Freezing to leave", "Active+Joining to leave", "Active+Transferring to leave"),
+        "all its key groups are at rest",
+    ),
+    (
+        ("BatchReceived",),
+        ("Active+Transferring to leave",),
+        "whatever sends to it has answered with the last tuple of its groups (M6)",
+    ),
+    (
+        ("MoveDecided",),
+        ("Idle", "ClosingIn", "Draining", "ClosingOut", "Finished", "Gone"),
+        "it owns no key group that could be given away",
+    ),
+    (
+        ("MoveDecided",),
+        ("Active+Transferring to leave",),
+        "it has given away all its key groups",
+    ),
+    (
+        ("InputEnded",),
+        ("ClosingIn", "Draining", "ClosingOut", "Finished", "Gone"),
+        "nothing is done then: a source of a search reads no more after StopIntake",
+    ),
+    (
+        ("InputEnded",),
+        (*OF_KEYED, "Active+Transferring children"),
+        "a source has no key groups",
+    ),
+)
+"""Messages or events, conditions in which they cannot be met, and the reason."""

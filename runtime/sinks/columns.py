@@ -1,14 +1,16 @@
-"""Tuples as an Arrow table, and those that do not fit into its columns. Needs pyarrow."""
+"""Tuples as an Arrow table, and those that do not fit into its columns. Only the check of a schema
+works without pyarrow, which is imported where it is used: it takes a second, and starts threads."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-import pyarrow as pa
-
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.payload import describe
+from anabranch.runtime.sinks.arrow_types import Make, type_called
 
 Schema = Any
 """A `pyarrow.Schema`, or a mapping of column names to Python types, names of Arrow's, or both."""
@@ -23,26 +25,70 @@ _TYPES: dict[Any, str] = {
 
 
 class SchemaError(ValueError):
-    """The schema cannot be understood."""
+    """The schema cannot be understood, or Parquet cannot hold it."""
 
 
 def arrow_schema(schema: Schema) -> Any:
     """As pyarrow has it; None if left to the tuples. Raises `SchemaError` that names the column."""
-    if schema is None or isinstance(schema, pa.Schema):
-        return schema
-    return pa.schema([(name, _arrow_type(name, kind)) for name, kind in schema.items()])
+    if schema is None:
+        return None
+    import pyarrow as pa
+
+    if not isinstance(schema, pa.Schema):
+        made = [(name, kind(pa)) for name, kind in _checked(schema).items()]
+        schema = pa.schema(made)
+    for name in schema.names:
+        if schema.names.count(name) > 1:
+            raise SchemaError(f"column {name!r} is there more than once")
+        if not _is_written(schema.field(name).type):
+            raise SchemaError(f"column {name!r}: Parquet has no type {schema.field(name).type}")
+    return schema
 
 
-def _arrow_type(name: str, kind: Any) -> Any:
-    if isinstance(kind, pa.DataType):
-        return kind
+def check_schema(schema: Schema) -> None:
+    """Raise `SchemaError` that names the column, without pyarrow unless it is there already."""
+    if isinstance(schema, Mapping) and not any(map(_is_of_pyarrow, schema.values())):
+        _checked(schema)
+    else:
+        arrow_schema(schema)
+
+
+def _checked(schema: Mapping[str, Any]) -> dict[str, Make]:
+    return {name: _make(name, kind) for name, kind in schema.items()}
+
+
+def _make(name: Any, kind: Any) -> Make:
+    if not isinstance(name, str):
+        raise SchemaError(f"column {name!r}: names are str")
+    if _is_of_pyarrow(kind):
+        return lambda pa: kind
     try:
-        return pa.type_for_alias(str(_TYPES.get(kind, kind)))
-    except (TypeError, ValueError):
+        text = _TYPES.get(kind, kind)
+        if not isinstance(text, str):
+            raise ValueError("no type")
+        return type_called(text)
+    except (TypeError, ValueError) as error:
         raise SchemaError(
             f"column {name!r}: expected str, int, float, bool, bytes or the name of an Arrow "
-            f"type such as 'timestamp[us]', got {kind!r}"
+            f"type such as 'timestamp[us, tz=UTC]', got {kind!r} ({error})"
         ) from None
+
+
+def _is_of_pyarrow(kind: Any) -> bool:
+    return type(kind).__module__.startswith("pyarrow")
+
+
+@functools.cache
+def _is_written(kind: Any) -> bool:
+    """Whether Parquet has such a type."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        pq.write_table(pa.schema([("column", kind)]).empty_table(), pa.BufferOutputStream())
+    except Exception:
+        return False
+    return True
 
 
 def table_of(tuples: list[Any], schema: Any) -> tuple[Any, list[DeadLetter]]:
@@ -52,14 +98,17 @@ def table_of(tuples: list[Any], schema: Any) -> tuple[Any, list[DeadLetter]]:
     that pyarrow finds. A value that is missing is null.
     """
     rows, sources, dead = _rows(tuples, schema)
+    import pyarrow as pa
+
     names = list(schema.names) if schema else list(dict.fromkeys(chain.from_iterable(rows)))
     types = [None if schema is None else schema.field(name).type for name in names]
-    arrays, misfits = _arrays(rows, names, types)
+    needed = {field.name for field in schema or () if not field.nullable}
+    arrays, misfits = _arrays(rows, names, types, needed)
     if misfits:
         dead += [DeadLetter(reason, sources[at]) for at, reason in sorted(misfits.items())]
         fitting = [row for at, row in enumerate(rows) if at not in misfits]
         rows, types = fitting, [array.type for array in arrays]
-        arrays, _ = _arrays(rows, names, types)
+        arrays, _ = _arrays(rows, names, types, needed)
     if not rows:
         return None, dead
     wanted = schema or pa.schema(
@@ -93,7 +142,9 @@ def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
     """The tuple by column, or why there is none."""
     if isinstance(one, Mapping):
         if schema is None:
-            return (one, "") if all(type(n) is str for n in one) else (None, "keys must be str")
+            if not all(isinstance(name, str) for name in one):
+                return None, "keys must be str"
+            return {str.__str__(name): value for name, value in one.items()}, ""
         if not one.keys() <= set(schema.names):
             extra = next(name for name in one if name not in schema.names)
             return None, f"there is no column {extra!r}"
@@ -109,43 +160,84 @@ def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
 
 
 def _arrays(
-    rows: list[Mapping[str, Any]], names: list[str], types: list[Any]
+    rows: list[Mapping[str, Any]], names: list[str], types: list[Any], needed: set[str]
 ) -> tuple[list[Any], dict[int, str]]:
-    """A column for each name, and the rows that do not fit, with the reason."""
+    """A column for each name, and the rows that do not fit, with the reason. `needed`: columns
+    without nulls."""
     arrays: list[Any] = []
     misfits: dict[int, str] = {}
     for name, wanted in zip(names, types, strict=True):
         values = [row.get(name) for row in rows]
-        try:
-            arrays.append(pa.array(values, wanted))
-        except Exception:
-            kind = wanted or _first_type(values)
-            fitting = []
-            for at, value in enumerate(values):
-                if (reason := _misfit(value, kind)) is None:
-                    fitting.append(value)
-                else:
-                    misfits.setdefault(at, f"column {name!r}: {reason}")
-            arrays.append(pa.array(fitting, kind))
+        array = _whole_column(values, wanted, name in needed)
+        if array is None:
+            array = _fitting(name, values, wanted or _first_type(values), name in needed, misfits)
+        arrays.append(array)
     return arrays, misfits
+
+
+def _whole_column(values: list[Any], wanted: Any, is_needed: bool) -> Any:
+    """The column if all values fit, else None."""
+    import pyarrow as pa
+
+    from anabranch.runtime.sinks.arrow_values import fit_of
+
+    try:
+        array = pa.array(values, wanted)
+        fits = fit_of(array.type).all_fit(values) and not (is_needed and array.null_count)
+        return array if fits and _is_written(array.type) else None
+    except Exception:
+        return None
+
+
+def _fitting(
+    name: str, values: list[Any], kind: Any, is_needed: bool, misfits: dict[int, str]
+) -> Any:
+    """The column of the values that fit; notes those that do not."""
+    import pyarrow as pa
+
+    fitting = []
+    for at, value in enumerate(values):
+        reason = "null, where none may be" if value is None and is_needed else _misfit(value, kind)
+        if reason is None:
+            fitting.append(value)
+        else:
+            misfits.setdefault(at, f"column {name!r}: {reason}")
+    return pa.array(fitting, kind)
 
 
 def _first_type(values: list[Any]) -> Any:
     """Of the first value that has one at all."""
+    import pyarrow as pa
+
     for value in values:
         if value is not None:
             try:
-                return pa.array([value]).type
+                kind = pa.array([value]).type
             except Exception:
                 continue
+            if _is_written(kind):
+                return kind
     return pa.null()
 
 
 def _misfit(value: Any, kind: Any) -> str | None:
+    import pyarrow as pa
+
+    from anabranch.runtime.sinks.arrow_values import fit_of
+
     try:
         pa.array([value], kind)
+        reason = fit_of(kind).misfit(value)
     except Exception as error:
+        reason = describe(error)
+    if reason is None:
+        return None
+    return f"expected {kind}, got {type(value).__name__} {_shown(value)} ({reason})"
+
+
+def _shown(value: Any) -> str:
+    try:
         shown = repr(value)
-        shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
-        return f"expected {kind}, got {type(value).__name__} {shown} ({error})"
-    return None
+    except Exception as error:
+        return f"whose repr raised {type(error).__name__}"
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

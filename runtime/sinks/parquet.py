@@ -16,17 +16,25 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.graph import PipelineError
 from anabranch.runtime.shared_file import in_thread, write_whole
 from anabranch.runtime.sidecar import sync_folder
-
-if TYPE_CHECKING:
-    from anabranch.runtime.sinks.columns import Schema
+from anabranch.runtime.sinks.columns import (
+    Schema,
+    SchemaError,
+    arrow_schema,
+    check_schema,
+    table_of,
+)
 
 SUFFIX = ".parquet"
+WITHOUT_PYARROW = (
+    "a pipeline with ab.parquet needs the package pyarrow. "
+    "Get it with `pip install 'anabranch[parquet]'`."
+)
 _DRAFT = ".draft"
 _TAG_FILE = "parquet-run"
 
@@ -73,10 +81,7 @@ class Parquet(Sink):
 
     def _check_package(self) -> None:
         if importlib.util.find_spec("pyarrow") is None:
-            raise PipelineError(
-                "a pipeline with ab.parquet needs the package pyarrow. "
-                "Get it with `pip install 'anabranch[parquet]'`."
-            )
+            raise PipelineError(WITHOUT_PYARROW)
 
 
 def parquet(
@@ -90,9 +95,12 @@ def parquet(
     """Files of up to about `rows` rows in `folder`, one at least every `every_s` seconds.
 
     Tuples are dicts by column name; with a `schema` also tuples or lists by position. `schema`: a
-    `pyarrow.Schema`, or a dict such as `{"word": str, "at": "timestamp[us]"}`. Without one, each
-    file has the columns and types of its own tuples. What does not fit is a dead letter. The
-    folder must be empty unless `append`. Results are delivered when their file is complete.
+    `pyarrow.Schema`, or a dict such as `{"word": str, "at": "timestamp[us, tz=UTC]"}`, with types
+    as Arrow prints them. Without one, each file has the columns and types of its own tuples; a
+    column that those do not agree upon has that of the first. A tuple with a value that its column
+    would not give back as it was (1.5 where there are whole numbers, a finer time, text for bytes)
+    is a dead letter; only short floats are rounded to the nearest. A value that is missing is null.
+    The folder must be empty unless `append`. Results are delivered when their file is complete.
     Raises `ValueError` (a `PipelineError`) for settings that make no sense.
     """
     if rows < 1 or not every_s > 0:
@@ -102,19 +110,21 @@ def parquet(
         raise PipelineError(
             f"parquet: expected a pyarrow.Schema or a dict of columns as schema, got {schema!r}"
         )
+    if importlib.util.find_spec("pyarrow") is None:
+        raise PipelineError(WITHOUT_PYARROW)
+    try:
+        check_schema(schema)
+    except SchemaError as error:
+        raise PipelineError(f"parquet: {error}") from None
     return Parquet(Path(folder), schema, rows, every_s, append)
 
 
 class ParquetWriter(ExactWriter):
     def __init__(self, sink: Parquet, context: RunContext) -> None:
-        # Imported here: a tenth of a second, which only instances that write need to spend.
-        from anabranch.runtime.sinks import columns
-
         self.gather = (sink.rows, sink.every_s)
         self._folder = sink.folder.absolute()
         self._shown = str(sink.folder)
-        self._columns = columns
-        self._schema = columns.arrow_schema(sink.schema)
+        self._schema = arrow_schema(sink.schema)
         self._stem = f"{_run_tag(context.lasting_dir)}-{context.instance}-"
         for name in self._names(f".{self._stem}", _DRAFT):
             (self._folder / name).unlink(missing_ok=True)
@@ -124,7 +134,7 @@ class ParquetWriter(ExactWriter):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table, dead = self._columns.table_of(tuples, self._schema)
+        table, dead = table_of(tuples, self._schema)
         if table is None:
             return b"", dead
         sink = pa.BufferOutputStream()

@@ -1,0 +1,147 @@
+"""Types of Arrow by what they are called, as Arrow prints them: `timestamp[us, tz=UTC]`,
+`decimal128(10, 2)`, `list<int64>`, `struct<x: double, y: double>`, `map<string, int64>`,
+`dictionary<values=string, indices=int32>`. Read without pyarrow, so that a mistake is found while a
+pipeline is built, where importing it would take a second and start threads."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import zoneinfo
+from collections.abc import Callable
+from typing import Any
+
+Make = Callable[[Any], Any]
+"""The type, made by the module pyarrow that it is given."""
+
+_PLAIN: dict[str, str] = {
+    **{n: n for n in ("null", "string", "binary", "large_string", "large_binary", "float16")},
+    **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{n: n for n in ("float32", "float64", "date32", "date64", "string_view", "binary_view")},
+    "bool": "bool_",
+    "boolean": "bool_",
+    "str": "string",
+    "utf8": "string",
+    "half": "float16",
+    "halffloat": "float16",
+    "float": "float32",
+    "double": "float64",
+    **{
+        f"{sign}{n}": f"{kind}{8 * n}"
+        for sign, kind in (("i", "int"), ("u", "uint"), ("f", "float"))
+        for n in (1, 2, 4, 8)
+        if (sign, n) != ("f", 1)
+    },
+    "large_str": "large_string",
+    "large_utf8": "large_string",
+    "date32[day]": "date32",
+    "date64[ms]": "date64",
+}
+_UNITS = {
+    "timestamp": ("s", "ms", "us", "ns"),
+    "duration": ("s", "ms", "us", "ns"),
+    "time32": ("s", "ms"),
+    "time64": ("us", "ns"),
+}
+_DIGITS_MAX = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
+_NESTED = ("list", "large_list", "fixed_size_list", "struct", "map", "dictionary")
+KNOWN = (*_PLAIN, *(f"{n}[{u}]" for n, us in _UNITS.items() for u in us), *_DIGITS_MAX, *_NESTED)
+
+_TIME = re.compile(r"(timestamp|duration|time32|time64)\[(\w+)(?:, *tz=([^\]]+))?\]")
+_DECIMAL = re.compile(r"(decimal\d+)\((\d+), *(-?\d+)\)")
+_SIZED = re.compile(r"(?:fixed_size_binary|binary)[\[(](\d+)[\])]")
+_INNER = re.compile(r"(\w+)<(.*)>(?:\[(\d+)\])?", re.DOTALL)
+_OFFSET = re.compile(r"[+-]\d\d:\d\d")
+
+
+def type_called(text: str) -> Make:
+    """Raises `ValueError` that says what is wrong with it."""
+    text = text.strip()
+    if text in _PLAIN:
+        name = _PLAIN[text]
+        return lambda pa: getattr(pa, name)()
+    for pattern, make in ((_TIME, _time), (_DECIMAL, _decimal), (_SIZED, _sized), (_INNER, _inner)):
+        if found := pattern.fullmatch(text):
+            return make(*found.groups())
+    near = difflib.get_close_matches(text, KNOWN, 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"there is no type {text!r}{hint}")
+
+
+def _time(kind: str, unit: str, zone: str | None) -> Make:
+    if unit not in _UNITS[kind]:
+        raise ValueError(f"{kind} has units {', '.join(_UNITS[kind])}, got {unit!r}")
+    if zone is None:
+        return lambda pa: getattr(pa, kind)(unit)
+    if kind != "timestamp":
+        raise ValueError(f"{kind} has no time zone")
+    if not _OFFSET.fullmatch(zone):
+        try:
+            zoneinfo.ZoneInfo(zone)
+        except (zoneinfo.ZoneInfoNotFoundError, ValueError):
+            raise ValueError(f"there is no time zone {zone!r}") from None
+    return lambda pa: pa.timestamp(unit, zone)
+
+
+def _decimal(kind: str, digits: str, scale: str) -> Make:
+    digits_max = _DIGITS_MAX.get(kind)
+    if digits_max is None or not 1 <= int(digits) <= digits_max:
+        raise ValueError(f"{kind}({digits}, {scale}): expected such as decimal128(38, 2)")
+    return lambda pa: getattr(pa, kind)(int(digits), int(scale))
+
+
+def _sized(size: str) -> Make:
+    return lambda pa: pa.binary(int(size))
+
+
+def _inner(kind: str, inner: str, size: str | None) -> Make:
+    parts = _split(inner)
+    if (size is None) == (kind == "fixed_size_list"):
+        raise ValueError(f"{kind}<{inner}>: only fixed_size_list has a length, as in [3]")
+    if kind in ("list", "large_list", "fixed_size_list") and len(parts) == 1:
+        field = _field(parts[0], "item")
+        make = "large_list" if kind == "large_list" else "list_"
+        length = () if size is None else (int(size),)
+        return lambda pa: getattr(pa, make)(field(pa), *length)
+    if kind == "struct":
+        fields = [_field(part, None) for part in parts]
+        return lambda pa: pa.struct([make(pa) for make in fields])
+    if kind == "map" and len(parts) == 2:
+        key, item = type_called(parts[0]), type_called(parts[1])
+        return lambda pa: pa.map_(key(pa), item(pa))
+    if kind == "dictionary":
+        said: dict[str, str] = {}
+        for part in parts:
+            name, is_named, value = part.partition("=")
+            said[name if is_named else "values"] = value or name
+        values = type_called(said.pop("values", ""))
+        indices = type_called(said.pop("indices", "int32"))
+        if said.pop("ordered", "0") == "0" and not said:
+            return lambda pa: pa.dictionary(indices(pa), values(pa))
+    raise ValueError(f"{kind}<{inner}> cannot be understood")
+
+
+def _field(text: str, default: str | None) -> Make:
+    """`name: type`, perhaps `not null`; the name may be left out if it has a default."""
+    bare = text.removesuffix(" not null")
+    name, colon, kind = bare.partition(":")
+    if not colon or "<" in name or "[" in name:  # a colon of an inner type, or of a zone
+        name, kind = "", bare
+    if not (name := name.strip() or default or ""):
+        raise ValueError(f"{text!r}: expected `name: type`")
+    make = type_called(kind)
+    return lambda pa: pa.field(name, make(pa), bare == text)
+
+
+def _split(inner: str) -> list[str]:
+    """At commas, but not at those within brackets."""
+    parts: list[str] = []
+    depth, part = 0, ""
+    for char in inner:
+        depth += (char in "<[(") - (char in ">])")
+        if char == "," and depth == 0:
+            parts.append(part.strip())
+            part = ""
+        else:
+            part += char
+    return [*parts, part.strip()]

@@ -17,6 +17,7 @@ from types import ModuleType
 
 from anabranch.explaining import explain, line_of_operator
 from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.places import check_targets
 
 _NEEDED = {
     "aiomqtt",
@@ -65,6 +66,7 @@ def load_pipeline(target: str) -> Loaded:
     loaded = Loaded(found[chosen], path, chosen)
     try:
         loaded.pipeline.validate()
+        check_targets(loaded.pipeline)
     except PipelineError as error:
         raise LoadError(_located(loaded, str(error))) from None
     return loaded

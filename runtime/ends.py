@@ -351,7 +351,7 @@ class Sink(ABC):
         `OSError` that names the target if it is not there any more. Changes nothing."""
 
     def writes(self) -> Path | None:
-        """The file that is written, if it is one."""
+        """The file that is written, or the folder whose files are all its own; None if neither."""
         return None
 
     @abstractmethod

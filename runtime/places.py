@@ -12,8 +12,32 @@ from anabranch.runtime.graph import Operator, Pipeline, PipelineError
 def check_places(pipeline: Pipeline) -> None:
     """Raise `PipelineError` if a file is read and written at once, or if dead letters could not
     be written. Opens and makes nothing."""
-    _check_overwriting(pipeline)
     _check_dead_letters(pipeline.dead_letters_path)
+    check_targets(pipeline)
+    _check_overwriting(pipeline)
+
+
+def check_targets(pipeline: Pipeline) -> None:
+    """Raise `PipelineError` if two things are written to one file, by whatever names or links, or
+    one into the folder that is the other's. Opens and makes nothing."""
+    targets = list(_written(pipeline))
+    for at, (what, path) in enumerate(targets):
+        for other, theirs in targets[:at]:
+            if _is_one_place(path, theirs):
+                raise PipelineError(
+                    f"{other} and {what} would both write to {str(path)!r}; name another place for "
+                    "one of them, or merge the streams before one sink"
+                )
+
+
+def _is_one_place(a: Path, b: Path) -> bool:
+    """Whether they are one file or folder, or one is in the other."""
+    if _same(a, b):
+        return True
+    if any(path.exists() and not (path.is_file() or path.is_dir()) for path in (a, b)):
+        return False  # such as /dev/null
+    real_a, real_b = Path(os.path.realpath(a)), Path(os.path.realpath(b))
+    return real_a == real_b or real_a in real_b.parents or real_b in real_a.parents
 
 
 def _check_overwriting(pipeline: Pipeline) -> None:
@@ -23,7 +47,7 @@ def _check_overwriting(pipeline: Pipeline) -> None:
             continue
         for path in operator.source.reads():
             for what, target in written:
-                if _same(path, target):
+                if _same(path, target) or _is_in(path, target):
                     raise PipelineError(
                         f"source {operator.name!r} reads {str(path)!r}, and {what} would write "
                         "to it; write to another file"
@@ -46,6 +70,13 @@ def _same(a: Path, b: Path) -> bool:
         return a.is_file() and os.path.samefile(a, b)
     except OSError:
         return False
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    """Whether a file is in a folder that is written to."""
+    return (
+        folder.is_dir() and Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
+    )
 
 
 def _check_dead_letters(path: Path) -> None:

@@ -76,6 +76,9 @@ class Parquet(Sink):
                 str(self.folder),
             )
 
+    def writes(self) -> Path:
+        return self.folder
+
     def open(self, context: RunContext) -> Writer:
         return ParquetWriter(self, context)
 

@@ -1,5 +1,5 @@
-"""A value comes back out of its column as it was, or does not come into it; a type is named as Arrow
-prints it, and a mistake is found while the pipeline is built."""
+"""A value comes back out of its column as it was, or does not come into it; a type is named as
+Arrow prints it, and a mistake is found while the pipeline is built."""
 
 from __future__ import annotations
 

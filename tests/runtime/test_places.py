@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.ends import Sink
 from anabranch.runtime.graph import Pipeline, PipelineError
-from anabranch.runtime.places import check_places
-from anabranch.runtime.sinks import jsonl
-from anabranch.runtime.sources import files
+from anabranch.runtime.places import check_places, check_targets
+from anabranch.runtime.sinks import discard, jsonl, parquet
+from anabranch.runtime.sources import files, items
 
 
 def pipeline(source: Path, sink: Path, dead: Path) -> Pipeline:
@@ -54,3 +56,56 @@ def test_dead_letters_need_a_folder(text: Path, tmp_path: Path) -> None:
 
 def test_separate_files_are_fine(text: Path, tmp_path: Path) -> None:
     check_places(pipeline(text, tmp_path / "out", tmp_path / "dead"))
+
+
+def two_sinks(one: Sink, other: Sink, dead: Path | None = None) -> Pipeline:
+    made = Pipeline("p", dead_letters=dead)
+    numbers = made.source("in", items([1]))
+    numbers.sink("one", one)
+    numbers.sink("other", other)
+    return made
+
+
+def test_two_sinks_do_not_write_to_one_file_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a").write_text("")
+    os.link("a", "hard")
+    os.symlink("a", "soft")
+    os.symlink("new", "soft_new")
+    os.symlink(".", "here")
+    pairs = [("a", name) for name in ("a", "./a", str(tmp_path / "a"), "hard", "soft", "here/a")]
+    for one, other in [*pairs, ("new", "new"), ("new", "here/new"), ("new", "soft_new")]:
+        with pytest.raises(PipelineError, match="sink 'one' and sink 'other' would both write"):
+            check_targets(two_sinks(jsonl(one), jsonl(other)))
+    check_targets(two_sinks(jsonl("a"), jsonl("b")))
+    check_targets(two_sinks(jsonl("/dev/null"), jsonl("/dev/null")))
+    check_targets(two_sinks(discard(), discard()))
+
+
+def test_a_sink_does_not_write_into_the_folder_of_another(tmp_path: Path) -> None:
+    for one, other in (
+        (parquet(tmp_path / "a"), parquet(tmp_path / "a")),
+        (parquet(tmp_path / "a"), parquet(tmp_path / "a" / "b")),
+        (parquet(tmp_path / "a" / "b"), parquet(tmp_path / "a")),
+        (parquet(tmp_path / "a"), jsonl(tmp_path / "a")),
+        (jsonl(tmp_path / "a" / "b.jsonl"), parquet(tmp_path / "a")),
+    ):
+        with pytest.raises(PipelineError, match="would both write"):
+            check_targets(two_sinks(one, other))
+    check_targets(two_sinks(parquet(tmp_path / "a"), parquet(tmp_path / "ab")))
+
+
+def test_dead_letters_and_results_do_not_share_a_file(tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="sink 'one' and the dead letters would both write"):
+        check_targets(two_sinks(jsonl(tmp_path / "a"), discard(), tmp_path / "a"))
+    with pytest.raises(PipelineError, match="would both write"):
+        check_targets(two_sinks(parquet(tmp_path / "a"), discard(), tmp_path / "a" / "dead"))
+
+
+def test_a_folder_that_is_read_is_not_written_to(text: Path, tmp_path: Path) -> None:
+    made = Pipeline("p", dead_letters=tmp_path / ".." / "dead")
+    made.source("in", files(str(text))).sink("out", parquet(tmp_path, append=True))
+    with pytest.raises(PipelineError, match=r"source 'in' reads .* sink 'out' would write"):
+        check_places(made)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+from anabranch.runtime.keyed.parts import Log
+
 Value = Callable[[Any], Any]
 
 
@@ -148,21 +150,22 @@ class Collecting(Aggregation):
     def __init__(self, finish: Callable[[list[Any]], Any]) -> None:
         self._finish = finish
 
-    def new(self) -> Any:
-        return []
+    def new(self) -> Log:
+        return Log()
 
-    def add(self, accumulator: Any, item: Any) -> Any:
+    def add(self, accumulator: Log, item: Any) -> Log:
         accumulator.append(item)
         return accumulator
 
-    def result(self, accumulator: Any) -> Any:
-        return self._finish(list(accumulator))
+    def result(self, accumulator: Log) -> Any:
+        return self._finish([*accumulator])
 
-    def merge(self, first: Any, second: Any) -> Any:
-        return first + second
+    def merge(self, first: Log, second: Log) -> Log:
+        first.extend(second)
+        return first
 
-    def copy(self, accumulator: Any) -> Any:
-        return list(accumulator)
+    def copy(self, accumulator: Log) -> Log:
+        return accumulator.copy()
 
 
 class Folded(Aggregation):

@@ -50,6 +50,8 @@ class Handler(ABC):
     """What it says through `KeyTime` while it is called is done when it has returned; if it raises,
     nothing of that is done, and no result counts."""
 
+    journaled = False
+    """Whether a state in parts has to say which of them change."""
     keeps_state = True
     """False: tuples pass as they are, and nothing is kept for their keys."""
     timers_at_end_max: int | None = None

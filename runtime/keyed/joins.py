@@ -11,18 +11,25 @@ from itertools import product
 from typing import Any
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
+from anabranch.runtime.keyed.parts import Log, Part, Parts
 from anabranch.runtime.keyed.window_handlers import event_time
 from anabranch.runtime.keyed.windows import Sliding, Window
 
 
 @dataclass(slots=True)
-class Met:
+class Met(Part):
     """The tuples of both sides in one window. `told`: its pairs are made; late tuples make theirs
     at once."""
 
     window: Window
     told: bool = False
-    sides: tuple[list[Any], list[Any]] = field(default_factory=lambda: ([], []))
+    sides: tuple[Any, ...] = field(default_factory=lambda: (Log(), Log()))
+
+    def logs(self) -> tuple[Any, ...]:
+        return self.sides
+
+    def with_logs(self, *logs: Any) -> Met:
+        return Met(self.window, self.told, logs)
 
 
 class Joining(Handler):
@@ -45,14 +52,14 @@ class Joining(Handler):
         self._lateness_s = lateness_s
         self._fn = fn
 
-    def new_state(self, key: Any) -> dict[float, Met]:
-        return {}
+    def new_state(self, key: Any) -> Parts:
+        return Parts()
 
-    def is_empty(self, state: dict[float, Met]) -> bool:
+    def is_empty(self, state: Parts) -> bool:
         return not state
 
     def on_tuple(
-        self, key: Any, state: dict[float, Met], item: Any, side: int, time: KeyTime
+        self, key: Any, state: Parts, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         at = event_time(self._times[side], item)
         windows = self._windows.windows_of(at)
@@ -74,6 +81,8 @@ class Joining(Handler):
                 met = state[window.start] = Met(window, told=window.end <= time.watermark)
                 self._set_timers(window, time)
             met.sides[side].append(item)
+            if self.journaled:
+                state.touch(window.start)
         return state, results
 
     def _set_timers(self, window: Window, time: KeyTime) -> None:
@@ -83,14 +92,17 @@ class Joining(Handler):
             time.set_timer(window.end + self._lateness_s, f"forget {window.start!r}")
 
     def on_timer(
-        self, key: Any, state: dict[float, Met], timer: Timer, time: KeyTime
+        self, key: Any, state: Parts, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
-        forget, _, start = timer.name.rpartition(" ")
+        forget, _, name = timer.name.rpartition(" ")
+        start = float(name)
+        if self.journaled:
+            state.touch(start)
         if forget:
-            del state[float(start)]
+            del state[start]
             return state, ()
         # It is over, even if telling of it fails.
-        met = state[float(start)] if self._lateness_s else state.pop(float(start))
+        met = state[start] if self._lateness_s else state.pop(start)
         met.told = True
         return state, [self._fn(key, left, right) for left, right in product(*met.sides)]
 

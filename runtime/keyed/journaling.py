@@ -4,11 +4,12 @@ A change is a chunk that has come from another instance, as it is, or a pickle o
 the name of a method of `Holdings` and its arguments, or one of those below, which state how
 something is now. Changes applied in their order to empty holdings give the same holdings.
 
-`picture` states all there is, piece by piece, while work goes on. Keys are told whole whenever
-they change, and when they go, so the last that is told of a key is right, by a piece or by a
-change. Everything else of a group is stated at one moment; what was told of it before that does
-not matter, and so may be about things that are not there. A picture that was not finished says
-nothing that was not known without it.
+`picture` states all there is, piece by piece, while work goes on. The state of a key that changes
+is told whole, or in those parts that have changed (`anabranch.runtime.keyed.parts`); so are timers,
+one by one. Each says what is now, so the last that is told of a key, a part or a timer is right, by
+a piece or by a change; those of a large key are in several pieces. Everything else of a group is
+stated at one moment; what was told of it before that does not matter, and so may be about things
+that are not there. A picture that was not finished says nothing that was not known without it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from __future__ import annotations
 import pickle
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
 from typing import Any
 
 from anabranch.runtime.foreign import describe, shown
+from anabranch.runtime.keyed.handler import NOTHING
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
 from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
+from anabranch.runtime.keyed.parts import Parted, in_pieces
 from anabranch.runtime.keyed.pickling import pickled
-from anabranch.runtime.keyed.timers import Rows
 from anabranch.runtime.steps import StepError
 
 KEYS_AT_ONCE = 512
@@ -33,23 +34,59 @@ KEYS_AT_ONCE = 512
 
 
 def changes(held: Holdings, notes: Notes) -> Iterator[bytes]:
-    """What has changed since this was asked last, if anything has. In pieces of so many keys: to
-    pickle many small objects at once takes several times the memory of what comes of it."""
+    """What has changed since this was asked last, if anything has. In pieces of so many keys, parts
+    or timers: to pickle many small objects at once takes several times the memory of what comes of
+    it."""
     words, notes.words = notes.words, []
-    touched, notes.touched = iter(notes.touched), set()
-    while some := [*islice(touched, KEYS_AT_ONCE)]:
-        words += _entries_of(held, some)
-        if len(some) == KEYS_AT_ONCE and words:
+    touched, notes.touched = notes.touched, set()
+    store = held.store
+    for word, full in _news(held, touched):
+        words.append(word)
+        if full:
             yield _pickled(held, words)
             words = []
+    for name, timers in ("event", store.event), ("processing", store.processing):
+        for columns in timers.changes(KEYS_AT_ONCE):
+            words.append((name, *columns))
+            if len(columns[0]) == KEYS_AT_ONCE:
+                yield _pickled(held, words)
+                words = []
     if notes.forgotten:
-        words.append(("forgotten", [*(notes.forgotten - held.store.states.keys())]))
+        words.append(("forgotten", [*(notes.forgotten - store.states.keys())]))
         notes.forgotten = set()
     sums = _sums(held)
     words += [word for word in sums if word not in notes.told]
     notes.told = sums
     if words:
         yield _pickled(held, words)
+
+
+def _news(held: Holdings, touched: Iterable[Any]) -> Iterator[tuple[Word, bool]]:
+    """The states of these keys, as far as they are here and have changed, and whether a word is as
+    long as it may be."""
+    states = held.store.states
+    for keys in in_pieces(touched, KEYS_AT_ONCE):
+        here = [(key, states[key]) for key in keys if key in states]
+        if here and isinstance(here[0][1], Parted):
+            yield from _news_in_parts(here)
+        elif here:
+            yield _whole(here), len(here) == KEYS_AT_ONCE
+
+
+def _news_in_parts(here: list[tuple[Any, Parted]]) -> Iterator[tuple[Word, bool]]:
+    new: list[tuple[Any, Parted]] = []
+    changed: list[tuple[Any, Any]] = []
+    for key, state in here:
+        news = state.news()
+        if news is None:
+            new.append((key, state))
+        else:
+            changed.append((key, news))
+    if new:
+        yield _whole(new), False
+    if changed:
+        kind = type(here[0][1])
+        yield ("parts", kind, [k for k, _ in changed], [n for _, n in changed]), False
 
 
 def _sums(held: Holdings) -> list[Word]:
@@ -59,38 +96,87 @@ def _sums(held: Holdings) -> list[Word]:
     ]
 
 
+def _whole(here: list[tuple[Any, Any]]) -> Word:
+    """Keys with their states; of their timers nothing is said."""
+    return ("entries", [key for key, _ in here], [state for _, state in here], None, None)
+
+
 def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
-    """All there is, in pieces of about so many keys. A piece must come behind all changes made
-    before it, and before those made after it."""
-    groups = [*held.owned], [*held.frozen], [*held.behind]
-    words: list[Word] = [("groups", *groups), *_sums(held)]
-    told = 0
-    for group in range(held.groups):
-        kept = [tuple(k) for k in held.kept.get(group, ())]
-        arrival = held.arriving.get(group)
-        words.append(("group", group, kept, arrival and arrival.as_plain()))
-        told += len(kept) + (len(arrival.entries) + len(arrival.kept) if arrival else 0)
-        keys = held.store.keys(group)
-        while told + len(keys) > keys_max:
-            room = max(0, keys_max - told)
-            some, keys = keys[:room], keys[room:]
-            yield _pickled(held, [*words, *_entries_of(held, some)])
-            words, told = [], 0
-        words += _entries_of(held, keys)
-        told += len(keys)
-    yield _pickled(held, words)
+    """All there is, in pieces of about so many keys, parts or timers. A piece must come behind all
+    changes made before it, and before those made after it."""
+    return _Drawing(held, keys_max).pieces()
 
 
-def _entries_of(held: Holdings, keys: Iterable[Any]) -> list[Word]:
-    """Of these keys, as far as they are here."""
-    store, wanted = held.store, [*keys]
-    if not store.states:
-        return []
-    try:
-        columns = store.entries(wanted)
-    except KeyError:
-        columns = store.entries([*(store.states.keys() & wanted)])
-    return [("entries", *columns)] if columns[0] else []
+class _Drawing:
+    """`room`: for so much more is there room in the piece that is made of `words`. A word is made
+    for the piece that is next, never for a later one."""
+
+    def __init__(self, held: Holdings, keys_max: int) -> None:
+        self._held = held
+        self._store = held.store
+        self._most = self._room = max(1, keys_max)
+        self._words: list[Word] = []
+
+    def pieces(self) -> Iterator[bytes]:
+        held = self._held
+        groups = [*held.owned], [*held.frozen], [*held.behind]
+        self._words += [("groups", *groups), *_sums(held)]
+        for group in range(held.groups):
+            kept = [tuple(k) for k in held.kept.get(group, ())]
+            arrival = held.arriving.get(group)
+            self._words.append(("group", group, kept, arrival and arrival.as_plain()))
+            self._room -= len(kept)
+            self._room -= len(arrival.entries) + len(arrival.kept) if arrival else 0
+            yield from self._keys(self._store.keys(group))
+        yield self._piece()
+
+    def _piece(self) -> bytes:
+        words, self._words, self._room = self._words, [], self._most
+        return _pickled(self._held, words)
+
+    def _keys(self, keys: list[Any]) -> Iterator[bytes]:
+        some: list[Any] = []
+        for key in keys:
+            weight = self._weight(key)
+            if weight > self._room and (some or self._words):
+                self._tell(some)
+                yield self._piece()
+                some = []
+            if weight > self._room:
+                yield from self._large(key)
+            else:
+                some.append(key)
+                self._room -= weight
+        self._tell(some)
+
+    def _weight(self, key: Any) -> int:
+        store = self._store
+        state = store.states.get(key)
+        weight = state.weight(self._most) if isinstance(state, Parted) else 1
+        return max(weight, store.event.count(key), store.processing.count(key))
+
+    def _tell(self, keys: list[Any]) -> None:
+        """Of these keys, as far as they are here."""
+        keys = [key for key in keys if key in self._store.states]
+        if keys:
+            self._words.append(("entries", *self._store.entries(keys)))
+
+    def _large(self, key: Any) -> Iterator[bytes]:
+        """A key that needs several pieces."""
+        store, state = self._store, self._store.states.get(key, NOTHING)
+        if state is NOTHING:
+            return
+        if not isinstance(state, Parted):
+            self._words.append(_whole([(key, state)]))
+        else:
+            pieces = state.pieces(self._most)
+            while store.states.get(key) is state and (news := next(pieces, None)) is not None:
+                self._words.append(("parts", type(state), [key], [news]))
+                yield self._piece()
+        for word, timers in ("event", store.event), ("processing", store.processing):
+            for some in in_pieces(timers.of_key(key), self._most):
+                self._words.append((word, *timers.now([(key, name) for name in some])))
+                yield self._piece()
 
 
 def _pickled(held: Holdings, words: list[Word]) -> bytes:
@@ -104,14 +190,18 @@ def _pickled(held: Holdings, words: list[Word]) -> bytes:
 
 
 def _culprit(words: list[Word]) -> str:
+    """Which key has what cannot be written."""
     for word, *rest in words:
-        if word == "entries":
-            for key, state, *_ in zip(*rest[:2], strict=True):
+        if word in _BY_KEY:
+            for key, *of_key in zip(*rest[-2:] if word == "parts" else rest[:2], strict=True):
                 try:
-                    pickled((key, state))
+                    pickled((key, of_key))
                 except Exception:
                     return f"key {shown(key)}"
     return "tuples of groups on the move"
+
+
+_BY_KEY = frozenset(("entries", "parts"))
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -143,6 +233,9 @@ class _Reading:
             "give": held.give,
             "resume": held.resume,
             "entries": held.store.replace,
+            "parts": held.store.take_in,
+            "event": held.store.event.take_in,
+            "processing": held.store.processing.take_in,
             "forgotten": self._forgotten,
             "counted": self._counted,
             "time": self._time,
@@ -168,9 +261,6 @@ class _Reading:
         self._held.keep(group, Kept._make(kept))
 
     def _forgotten(self, keys: list[Any]) -> None:
-        none: Rows = None
-        self._held.store.event.replace(keys, none)
-        self._held.store.processing.replace(keys, none)
         for key in keys:
             self._held.store.forget(key)
 

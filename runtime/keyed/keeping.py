@@ -38,6 +38,8 @@ class Keeping:
         self._notes = Notes() if changed is not None else None
         if self._notes is not None:
             self._held.notes = self._notes
+            self._store.event.note_changes()
+            self._store.processing.note_changes()
         self._emit = emit
         self._changed = changed
         self._noted = noted

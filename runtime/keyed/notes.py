@@ -1,7 +1,8 @@
 """What has changed of an instance's key groups since it was written down last.
 
-Keys are noted by name only: what becomes of a key is read off once, when it is written down. All
-else is noted as words, (name of the change, its arguments), in the order in which it happened.
+Keys are noted by name only: what becomes of a key is read off once, when it is written down. States
+in parts and timers note themselves which parts and which timers change. All else is noted as words,
+(name of the change, its arguments), in the order in which it happened.
 """
 
 from __future__ import annotations

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.keyed.parts import Parted
 from anabranch.runtime.keyed.timers import Names, Rows, Timers
 
 Entry = tuple[Any, Any, Names, Names]
@@ -74,13 +76,8 @@ class Store:
 
     def entries(self, keys: list[Any]) -> Columns:
         """All that belongs to these keys, which are here and stay here."""
-        states = self.states
-        return (
-            keys,
-            [*map(states.__getitem__, keys)],
-            self.event.names(keys),
-            self.processing.names(keys),
-        )
+        states = [*map(self.states.__getitem__, keys)]
+        return keys, states, self.event.names(keys), self.processing.names(keys)
 
     def replace(self, keys: list[Any], states: list[Any], event: Rows, processing: Rows) -> None:
         """What `entries` gave, instead of what is here of these keys. Timers sleep until `wake`."""
@@ -91,6 +88,14 @@ class Store:
             here[key] = state
         self.event.replace(keys, event)
         self.processing.replace(keys, processing)
+
+    def take_in(self, kind: Callable[[], Parted], keys: list[Any], news: list[Any]) -> None:
+        """What states in parts have told. `kind` makes an empty one, for what is told of keys that
+        are not here yet."""
+        for key, one in zip(keys, news, strict=True):
+            if key not in self.states:
+                self.add(key, self.group_of[key], kind())
+            self.states[key].take_in(one)
 
     def sizes(self) -> list[int]:
         return list(map(len, self._keys))

@@ -13,9 +13,12 @@ from itertools import count
 from typing import Any
 
 from anabranch.runtime.keyed.groups import packed
+from anabranch.runtime.keyed.parts import in_pieces
 
 SWEEP_ABOVE = 64
 
+Changes = tuple[list[Any], list[str], list[float | None]]
+"""What has become of timers: their keys, their names, when they are due (None: they are gone)."""
 Names = dict[str, float]
 """The timers of a key: when each is due."""
 Rows = list[Names | None] | None
@@ -28,6 +31,11 @@ class Timers:
         self._set: dict[Any, Names] = {}
         self._live = 0
         self._number = count()
+        self._touched: dict[Any, set[str]] | None = None
+
+    def note_changes(self) -> None:
+        """Have `changes` tell what becomes of each timer."""
+        self._touched = {}
 
     def __len__(self) -> int:
         return self._live
@@ -41,6 +49,8 @@ class Timers:
         elif names[name] == at:
             return
         names[name] = at
+        if self._touched is not None:
+            self._touch(key, name)
         self._push(key, name, at)
 
     def cancel(self, key: Any, name: str) -> None:
@@ -49,6 +59,42 @@ class Timers:
             self._live -= 1
             if not names:
                 del self._set[key]
+            if self._touched is not None:
+                self._touch(key, name)
+
+    def _touch(self, key: Any, name: str) -> None:
+        assert self._touched is not None
+        names = self._touched.get(key)
+        if names is None:
+            self._touched[key] = {name}
+        else:
+            names.add(name)
+
+    def changes(self, most: int) -> Iterator[Changes]:
+        """What has become of timers since this was asked last, about so many at a time."""
+        if not self._touched:
+            return
+        touched, self._touched = self._touched, {}
+        each = ((key, name) for key, names in touched.items() for name in names)
+        for some in in_pieces(each, most):
+            yield self.now(some)
+
+    def now(self, some: list[tuple[Any, str]]) -> Changes:
+        """What is of these timers."""
+        return [k for k, _ in some], [n for _, n in some], [self._at(k, n) for k, n in some]
+
+    def take_in(self, keys: list[Any], names: list[str], ats: list[float | None]) -> None:
+        """What `changes` told of others. These timers do not fire before `wake`."""
+        for key, name, at in zip(keys, names, ats, strict=True):
+            of_key = self._set.get(key, {})
+            if at is not None:
+                self._live += name not in of_key
+                of_key[name] = at
+                self._set[key] = of_key
+            elif of_key.pop(name, None) is not None:
+                self._live -= 1
+                if not of_key:
+                    del self._set[key]
 
     def next_at(self) -> float:
         """When the soonest is due; +inf if there is none."""
@@ -62,6 +108,14 @@ class Timers:
 
     def has(self, key: Any) -> bool:
         return key in self._set
+
+    def count(self, key: Any) -> int:
+        """How many a key has."""
+        return len(self._set.get(key, ()))
+
+    def of_key(self, key: Any) -> list[str]:
+        """The names of the timers of a key."""
+        return [*self._set.get(key, ())]
 
     def take(self, keys: list[Any]) -> list[Names]:
         """Cancel all timers of these keys; returns them, key by key."""
@@ -82,10 +136,13 @@ class Timers:
         return [*map(self._set.get, keys)] if self._set else None
 
     def replace(self, keys: list[Any], rows: Rows) -> None:
-        """Timers that do not fire before `wake`, instead of those which are set."""
+        """Timers that do not fire before `wake`, instead of those which are set; None: of timers
+        nothing is said."""
+        if rows is None:
+            return
         if self._set:
             self.take(keys)
-        for key, names in zip(keys, rows or (), strict=rows is not None):
+        for key, names in zip(keys, rows, strict=True):
             self.put(key, names or {})
 
     def wake(self, keys: Iterable[Any]) -> None:
@@ -114,6 +171,9 @@ class Timers:
     def drain(self) -> list[tuple[Any, str, float]]:
         """All of them, by time; none is set then."""
         every = [(key, name, at) for key, names in self._set.items() for name, at in names.items()]
+        if self._touched is not None:
+            for key, name, _ in every:
+                self._touch(key, name)
         self._heap.clear()
         self._set.clear()
         self._live = 0

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.runtime.keyed.aggregations import Aggregation
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
+from anabranch.runtime.keyed.panes import Grid, Layout, Pane, Panes, Place, Sessions
+from anabranch.runtime.keyed.parts import Log, Part, Parted
 from anabranch.runtime.keyed.windows import Count, Session, Sliding, Window, WindowResult
 
 Tell = Callable[[Any, Window, Any, int], Iterable[Any]]
@@ -23,30 +25,6 @@ Tell = Callable[[Any, Window, Any, int], Iterable[Any]]
 _FORGET = "forget "
 END_OF_STREAM = sys.float_info.max
 """Event time that only the end of the stream reaches."""
-
-
-@dataclass(slots=True)
-class Pane:
-    """A window of one key. `revision`: of the next result. `ended`: no timer will tell of it."""
-
-    window: Window
-    accumulator: Any
-    revision: int = 0
-    ended: bool = False
-
-
-@dataclass(slots=True)
-class Change:
-    """What a tuple makes of panes: of one, of none before, or of sessions that grow together.
-    `before`: what there is no more then."""
-
-    before: list[Pane]
-    after: Pane
-    results: list[Any]
-
-
-Panes = dict[float, Pane]
-"""By the start of the window."""
 
 
 def tell_result(key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
@@ -91,14 +69,14 @@ class TimeWindows(Handler):
         aggregation: Aggregation,
         tell: Tell,
     ) -> None:
-        self._windows = windows
+        self._layout: Layout = Sessions(windows) if isinstance(windows, Session) else Grid(windows)
         self._time_of = time
         self._lateness_s = lateness_s
         self._aggregation = aggregation
         self._tell = tell
 
     def new_state(self, key: Any) -> Panes:
-        return {}
+        return Panes()
 
     def is_empty(self, state: Panes) -> bool:
         return not state
@@ -108,86 +86,43 @@ class TimeWindows(Handler):
     ) -> tuple[Any, Iterable[Any]]:
         at = event_time(self._time_of, item)
         watermark = time.watermark
-        panes = self._panes(state, at, watermark)
-        if not panes:
-            time.late(item, watermark - self._last_end(at) - self._lateness_s)
+        places = self._layout.places(state, at, watermark - self._lateness_s)
+        if not places:
+            time.late(item, watermark - self._layout.last_end(at) - self._lateness_s)
             return state, ()
         # What may fail comes first, and windows that have ended before those that are changed in
         # place: a tuple that becomes a dead letter leaves no trace.
-        changes = [self._change(key, state, w, before, item, watermark) for w, before in panes]
+        changes = [self._change(key, place, item, watermark) for place in places]
         results: list[Any] = []
-        for change in changes:
-            self._settle(state, change, time)
-            results += change.results
+        for place, (after, told) in zip(places, changes, strict=True):
+            self._settle(state, place, after, time)
+            results += told
         return state, results
 
-    def _last_end(self, at: float) -> float:
-        if isinstance(self._windows, Session):
-            return at + self._windows.gap_s
-        return self._windows.windows_of(at)[-1].end
-
-    def _panes(self, state: Panes, at: float, watermark: float) -> list[tuple[Window, list[Pane]]]:
-        """The windows that get a tuple, earliest first, each with what there is of it."""
-        if isinstance(self._windows, Session):
-            return self._session(state, at, self._windows.gap_s, watermark)
-        panes = []
-        for window in self._windows.windows_of(at):
-            if window.end + self._lateness_s > watermark:
-                pane = state.get(window.start)
-                panes.append((window, [] if pane is None else [pane]))
-        return panes
-
-    def _session(
-        self, state: Panes, at: float, gap_s: float, watermark: float
-    ) -> list[tuple[Window, list[Pane]]]:
-        """The one session that a time belongs to; those which it joins become one."""
-        late = watermark - self._lateness_s
-        joined = [
-            pane
-            for pane in state.values()
-            if pane.window.start < at + gap_s and at < pane.window.end and pane.window.end > late
-        ]
-        if not joined and at + gap_s <= late:
-            return []
-        joined.sort(key=lambda pane: pane.window.start)
-        start = min([at, *(pane.window.start for pane in joined)])
-        end = max([at + gap_s, *(pane.window.end for pane in joined)])
-        return [(Window(start, end), joined)]
-
     def _change(
-        self,
-        key: Any,
-        state: Panes,
-        window: Window,
-        before: list[Pane],
-        item: Any,
-        watermark: float,
-    ) -> Change:
+        self, key: Any, place: Place, item: Any, watermark: float
+    ) -> tuple[Pane, list[Any]]:
+        """What a tuple makes of a place, and the results of it."""
         results: list[Any] = []
-        revision = 0
-        replaced = before
-        there = state.get(window.start)
-        if there is not None and all(there is not pane for pane in before):
-            # A session that is over, whose timers are held up by a change of owner; another one
-            # begins now where it began.
-            if not there.ended:
-                results += self._told(key, there.window, there.accumulator, there.revision)
-            replaced = [*before, there]
-        for pane in before:
-            revision = max(revision, pane.revision)
-            if pane.window.end <= watermark and not pane.ended:
+        for pane in place.over:
+            if not pane.ended:
                 # Its timer is on its way, held up by a change of owner: it was due before.
                 results += self._told(key, pane.window, pane.accumulator, pane.revision)
+        revision = 0
+        for pane in place.before:
+            revision = max(revision, pane.revision)
+            if pane.window.end <= watermark and not pane.ended:  # held up, too
+                results += self._told(key, pane.window, pane.accumulator, pane.revision)
                 revision = max(revision, pane.revision + 1)
-        ended = window.end <= watermark
-        accumulator = self._gathered(before, keep=ended or revision > 0)
+        ended = place.window.end <= watermark
+        accumulator = self._gathered(place.before, keep=ended or revision > 0)
         accumulator = self._aggregation.add(accumulator, item)
         if ended:
-            results += self._told(key, window, accumulator, revision)
+            results += self._told(key, place.window, accumulator, revision)
             revision += 1
-        return Change(replaced, Pane(window, accumulator, revision, ended), results)
+        return Pane(place.window, accumulator, revision, ended), results
 
-    def _gathered(self, panes: list[Pane], *, keep: bool) -> Any:
+    def _gathered(self, panes: Sequence[Pane], *, keep: bool) -> Any:
         """One accumulator of several. `keep`: those of the panes stay as they are."""
         aggregation = self._aggregation
         if not panes:
@@ -199,24 +134,31 @@ class TimeWindows(Handler):
             accumulator = aggregation.merge(accumulator, pane.accumulator)
         return accumulator
 
-    def _settle(self, state: Panes, change: Change, time: KeyTime) -> None:
+    def _settle(self, state: Panes, place: Place, after: Pane, time: KeyTime) -> None:
         """Put what a window has become in the place of what it was."""
-        before, after = change.before, change.after
-        window, name = after.window, repr(after.window.start)
-        if len(before) == 1 and before[0].window == window:
-            state[window.start] = after
-            if after.ended and not before[0].ended:
-                time.cancel_timer(name)
-            return
-        for pane in before:
-            del state[pane.window.start]
-            time.cancel_timer(repr(pane.window.start))
-            time.cancel_timer(_FORGET + repr(pane.window.start))
-        state[window.start] = after
+        for gone in place.gone:
+            state.remove(gone)
+            time.cancel_timer(repr(gone))
+            time.cancel_timer(_FORGET + repr(gone))
+            if self.journaled:
+                state.touch(gone)
+        state.put(place.name, after)
+        if self.journaled:
+            state.touch(place.name)
+        before = place.before[0] if place.before else None
+        if before is None or before.window.end != after.window.end:
+            self._set_timers(place.name, before, after, time)
+        elif after.ended and not before.ended:
+            time.cancel_timer(repr(place.name))
+
+    def _set_timers(self, name: float, before: Pane | None, after: Pane, time: KeyTime) -> None:
+        end = after.window.end
         if not after.ended:
-            time.set_timer(window.end, name)
+            time.set_timer(end, repr(name))
+        elif before is not None:
+            time.cancel_timer(repr(name))
         if self._lateness_s:
-            time.set_timer(window.end + self._lateness_s, _FORGET + name)
+            time.set_timer(end + self._lateness_s, _FORGET + repr(name))
 
     def _told(self, key: Any, window: Window, accumulator: Any, revision: int) -> Iterable[Any]:
         return self._tell(key, window, self._aggregation.result(accumulator), revision)
@@ -224,12 +166,15 @@ class TimeWindows(Handler):
     def on_timer(
         self, key: Any, state: Panes, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
-        if timer.name.startswith(_FORGET):
-            del state[float(timer.name.removeprefix(_FORGET))]
+        forget = timer.name.startswith(_FORGET)
+        name = float(timer.name.removeprefix(_FORGET))
+        if self.journaled:
+            state.touch(name)
+        if forget:
+            state.remove(name)
             return state, ()
-        start = float(timer.name)
         # It has ended, even if telling of it fails.
-        pane = state[start] if self._lateness_s else state.pop(start)
+        pane = state[name] if self._lateness_s else state.remove(name)
         pane.ended = True
         results = self._told(key, pane.window, pane.accumulator, pane.revision)
         pane.revision += 1
@@ -237,14 +182,36 @@ class TimeWindows(Handler):
 
 
 @dataclass(slots=True)
-class Tail:
+class Tail(Part, Parted):
     """The last tuples of a key, and how many there have been; `since`: since the last window.
     `failures`: how often telling of the present window has failed."""
 
-    tuples: list[Any]
+    tuples: Any = field(default_factory=Log)
     seen: int = 0
     since: int = 0
     failures: int = 0
+
+    def logs(self) -> tuple[Any, ...]:
+        return (self.tuples,)
+
+    def with_logs(self, *logs: Any) -> Tail:
+        return Tail(logs[0], self.seen, self.since, self.failures)
+
+    def weight(self, most: int) -> int:
+        return self.size
+
+    def take_in(self, news: Tail) -> None:
+        after = news.received(self)
+        self.seen, self.since, self.failures = after.seen, after.since, after.failures
+        self.tuples = after.tuples
+
+    def pieces(self, most: int) -> Iterator[Tail]:
+        at = self.tuples.begin
+        while True:
+            yield self.piece(at, most)
+            at = max(at, self.tuples.begin) + most
+            if at >= self.tuples.end:
+                return
 
 
 class CountWindows(Handler):
@@ -260,7 +227,7 @@ class CountWindows(Handler):
         self._retries = retries
 
     def new_state(self, key: Any) -> Tail:
-        return Tail([])
+        return Tail()
 
     def on_tuple(
         self, key: Any, state: Tail, item: Any, side: int, time: KeyTime
@@ -270,7 +237,7 @@ class CountWindows(Handler):
         results: Iterable[Any] = ()
         completes = state.since + 1 == self._windows.every
         if completes:
-            last = [*state.tuples, item][-self._windows.tuples :]
+            last = [*state.tuples.last(self._windows.tuples - 1), item]
             try:
                 results = self._told(key, last, state.seen + 1)
             except Exception:
@@ -280,7 +247,7 @@ class CountWindows(Handler):
             time.set_timer(END_OF_STREAM)
         state.tuples.append(item)
         if len(state.tuples) > self._windows.tuples:
-            del state.tuples[0]
+            state.tuples.drop(1)
         state.seen += 1
         state.since += 1
         if completes:
@@ -295,7 +262,7 @@ class CountWindows(Handler):
     def _begin_next(self, state: Tail) -> None:
         state.since = state.failures = 0
         if self._windows.every == self._windows.tuples:
-            state.tuples = []
+            state.tuples.drop(len(state.tuples))
 
     def _told(self, key: Any, tuples: list[Any], seen: int) -> Iterable[Any]:
         accumulator = self._aggregation.new()
@@ -311,4 +278,4 @@ class CountWindows(Handler):
         if not state.since:
             return state, ()
         state.since = 0
-        return state, self._told(key, state.tuples, state.seen)
+        return state, self._told(key, [*state.tuples], state.seen)

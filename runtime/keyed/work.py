@@ -21,6 +21,7 @@ from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandle
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
+from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError, where_raised
@@ -42,6 +43,7 @@ class Worker:
     def __init__(self, operator: Operator, held: Holdings, wall: Callable[[], float]) -> None:
         assert operator.keyed is not None
         self.handler: Handler = _made(operator)
+        self.handler.journaled = isinstance(held.notes, Notes)
         self._retry = operator.retry
         self._rule = operator.keyed.late
         self._held = held

@@ -123,12 +123,12 @@ def test_sessions_of_tuples_that_are_all_allowed_end_up_as_if_none_were_late(
 # -- what a change of owner holds up -----------------------------------------------------------
 
 
-def test_a_session_that_is_over_is_told_before_another_begins_where_it_began() -> None:
+def test_a_session_that_is_over_is_told_before_another_comes_where_it_was() -> None:
     keeper = windows(session(gap=10))
     keeper.put((0.0, "a"))
     keeper.time.watermark = 11.0  # its timer is held up
-    assert keeper.put((2.0, "b")) == []
-    assert keeper.put((0.0, "c")) == [told(0, 10, ["a"])]
+    assert keeper.put((2.0, "b")) == [told(0, 10, ["a"])]
+    assert keeper.put((0.0, "c")) == []
     assert keeper.advance(math.inf) == [told(0, 12, ["b", "c"])]
     assert keeper.forgotten
 
@@ -137,8 +137,8 @@ def test_timers_of_a_session_that_is_over_do_not_tell_of_the_one_that_began_ther
     keeper = windows(session(gap=10), lateness_s=20.0)
     keeper.put((0.0, "a"))
     keeper.time.watermark = 31.0
-    assert keeper.put((2.0, "b")) == [told(2, 12, ["b"])]
-    assert keeper.put((0.0, "c")) == [told(0, 10, ["a"]), told(0, 12, ["b", "c"], 1)]
+    assert keeper.put((2.0, "b")) == [told(0, 10, ["a"]), told(2, 12, ["b"])]
+    assert keeper.put((0.0, "c")) == [told(0, 12, ["b", "c"], 1)]
     assert keeper.advance(math.inf) == []
     assert keeper.forgotten
 

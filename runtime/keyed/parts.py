@@ -1,0 +1,247 @@
+"""State of a key in parts, of which each is told alone when it changes, and grows without being
+told again.
+
+A key may have thousands of windows open, and a window thousands of tuples. What a journal is told
+of them is in proportion to what has changed:
+
+- a state in parts (`Parted`) tells the parts that were touched since it was told last;
+- a part (`Part`) is told whole, but for its logs;
+- a log (`Log`) is told by the items that were added since.
+
+What is told of a part states how it is now, and an item of a log is told with its number. So the
+last that is told is right, whatever has been told of the same part before, or is missing there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice, zip_longest
+from typing import Any, NamedTuple, Self
+
+
+class Span(NamedTuple):
+    """Items of a log, from number `at` on; those before number `begin` are gone. `whole`: there
+    are no others, whatever was told before."""
+
+    begin: int
+    at: int
+    items: list[Any]
+    whole: bool = False
+
+
+class Log:
+    """A list that is added to at its end and dropped from at its beginning. Each item has a number,
+    which it keeps. `told`: the number of the first item that was not told."""
+
+    __slots__ = ("_first", "_items", "_stop", "begin", "told")
+
+    def __init__(self, items: Iterable[Any] = (), begin: int = 0) -> None:
+        self.begin = begin
+        self.told = 0
+        self._items = [*items]
+        self._first, self._stop = 0, len(self._items)
+
+    def __len__(self) -> int:
+        return self._stop - self._first
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._items[self._first : self._stop])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Log) and (self.begin, [*self]) == (other.begin, [*other])
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Log({[*self]!r}, {self.begin})"
+
+    @property
+    def end(self) -> int:
+        """The number of the next item."""
+        return self.begin + self._stop - self._first
+
+    def append(self, item: Any) -> None:
+        self.extend((item,))
+
+    def extend(self, items: Iterable[Any]) -> None:
+        if self._stop != len(self._items):  # behind it stand items of a copy
+            self._items = self._items[: self._stop]
+        self._items.extend(items)
+        self._stop = len(self._items)
+
+    def copy(self) -> Log:
+        """One that stays as it is, whatever is added to the other. Both have their items in the
+        same list until the second of them is added to."""
+        other = Log((), self.begin)
+        other.told = self.told
+        other._items, other._first, other._stop = self._items, self._first, self._stop
+        return other
+
+    def drop(self, n: int) -> None:
+        """The first `n` items, or as many as there are."""
+        self._first = min(self._first + n, self._stop)
+        self.begin += n
+        if 2 * self._first >= self._stop:
+            self._items = self._items[self._first : self._stop]
+            self._first, self._stop = 0, len(self._items)
+
+    def last(self, n: int) -> list[Any]:
+        return self._items[max(self._first, self._stop - n) : self._stop]
+
+    def span(self, at: int, most: int | None = None) -> Span:
+        """Items from number `at` on, so many at most."""
+        at = min(max(at, self.begin), self.end)
+        start = self._first + at - self.begin
+        stop = self._stop if most is None else min(self._stop, start + most)
+        return Span(self.begin, at, self._items[start:stop])
+
+    def news(self) -> Span:
+        """What was added since this was asked last."""
+        span = self.span(self.told)
+        self.told = self.end
+        return span._replace(whole=True) if span.at == span.begin else span
+
+    def take_in(self, span: Span) -> None:
+        """What was told of a log that is to be like this one."""
+        begin, at, items, whole = span
+        if whole:
+            self.begin, self._items, self._first, self._stop = begin, [], 0, 0
+        self.drop(begin - self.begin)
+        self.extend([None] * (at - self.end))  # what is missing comes later
+        start = self._first + at - self.begin
+        self._items[start : start + len(items)] = items
+        self._stop = len(self._items)
+        self.told = self.end
+
+
+class Part:
+    """A part of a state: a value that is told whole, but for its logs."""
+
+    __slots__ = ()
+
+    def logs(self) -> tuple[Any, ...]:
+        """Its logs; of a part that was told, their spans."""
+        return ()
+
+    def with_logs(self, *logs: Any) -> Self:
+        """The same with other logs, or with spans."""
+        return self
+
+    @property
+    def size(self) -> int:
+        """How many things it consists of, or one."""
+        return max(1, sum(map(len, self.logs())))
+
+    def news(self) -> Self:
+        """As it is told now."""
+        logs = self.logs()
+        return self.with_logs(*[log.news() for log in logs]) if logs else self
+
+    def received(self, here: Self | None) -> Self:
+        """What was told, as a part again; `here`: what is here of it, which goes on in it."""
+        spans = self.logs()
+        if not spans:
+            return self
+        logs = []
+        for span, log in zip_longest(spans, here.logs() if here is not None else ()):
+            log = Log((), span.begin) if log is None else log
+            log.take_in(span)
+            logs.append(log)
+        return self.with_logs(*logs)
+
+    def piece(self, at: int, most: int) -> Self:
+        """Items of each log from number `at` on."""
+        logs = self.logs()
+        return self.with_logs(*[log.span(at, most) for log in logs]) if logs else self
+
+    @property
+    def end(self) -> int:
+        """The number behind the last item of its logs."""
+        return max((int(log.end) for log in self.logs()), default=0)
+
+
+class Parted:
+    """A state in parts. What `news` and `pieces` give, `take_in` takes in, into a state that was
+    made without arguments if there is none."""
+
+    __slots__ = ()
+
+    def weight(self, most: int) -> int:
+        """How many things it consists of; a number above `most` stands for any above it."""
+        raise NotImplementedError
+
+    def news(self) -> Any | None:
+        """What has changed since this was asked last; None: all of it, nothing else was told."""
+        raise NotImplementedError
+
+    def take_in(self, news: Any) -> None:
+        raise NotImplementedError
+
+    def pieces(self, most: int) -> Iterator[Any]:
+        """All of it, about so many things at a time, as it is when a piece is asked for. Between
+        two pieces it may change, and tell its news."""
+        raise NotImplementedError
+
+
+class Parts(dict[Any, Any], Parted):
+    """Parts by name. Whoever changes one says so (`touch`), if that is to be told."""
+
+    __slots__ = ("_new", "_touched")
+
+    def __init__(self, parts: Iterable[Any] = (), *, new: bool = True) -> None:
+        super().__init__(parts)
+        self._new = new
+        self._touched: set[Any] | None = None
+
+    def touch(self, name: Any) -> None:
+        """A part was changed, came or went."""
+        if self._touched is None:
+            self._touched = {name}
+        else:
+            self._touched.add(name)
+
+    def weight(self, most: int) -> int:
+        if len(self) > most:
+            return len(self)
+        return sum(part.size for part in self.values())
+
+    def news(self) -> Any | None:
+        touched, self._touched = self._touched or (), None
+        if self._new:
+            self._new = False
+            for part in self.values():
+                part.news()
+            return None
+        there = [(name, self[name].news()) for name in touched if name in self]
+        return there, [name for name in touched if name not in self]
+
+    def take_in(self, news: Any) -> None:
+        there, gone = news
+        self._new = False
+        for name, part in there:
+            self[name] = part.received(self.get(name))
+        for name in gone:
+            self.pop(name, None)
+
+    def pieces(self, most: int) -> Iterator[Any]:
+        some: list[Any] = []
+        room = most
+        for name in [*self]:
+            at = 0
+            while (part := self.get(name)) is not None:
+                some.append((name, part.piece(at, room)))
+                at += room
+                room -= min(room, part.size)
+                if not room:
+                    yield some, []
+                    some, room = [], most
+                if at >= part.end:
+                    break
+        yield some, []
+
+
+def in_pieces(rows: Iterable[Any], most: int) -> Iterator[list[Any]]:
+    """Lists of so many, the last one of fewer."""
+    each = iter(rows)
+    while some := [*islice(each, most)]:
+        yield some

@@ -1,13 +1,15 @@
 """Finds the pipeline in a user's file, and says what is wrong there in the user's terms.
 
-The file is imported as a module under its own name (`headlines.py` is `headlines`), with its
-folder on `sys.path`, so that its functions can be found again by name in other processes.
+The file is imported as a module under its own name (`headlines.py` is `headlines`, `head.v2.py` is
+`head_v2`), with its folder on `sys.path`, so that its functions can be found again by name in other
+processes.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib.util
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 
 from anabranch.explaining import explain, line_of_operator
+from anabranch.runtime.begun_threads import BegunThreads, noting_threads, refusal, warning
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.places import check_targets
 
@@ -32,6 +35,9 @@ _NEEDED = {
 }
 _UNUSED = {"antigravity", "idlelib", "test", "this", "turtle", "turtledemo"}
 """Modules of Python which nobody misses when a pipeline has their name."""
+
+
+log = logging.getLogger("anabranch.loading")
 
 
 class LoadError(Exception):
@@ -61,8 +67,9 @@ def load_pipeline(target: str) -> Loaded:
     Raises `LoadError`.
     """
     path, name = split_target(target)
-    found = _pipelines(_import(path))
-    chosen = _named(path, name, found) if name else _only(path, found)
+    module = _import(path)
+    found = _pipelines(module)
+    chosen = _named(path, name, found, module) if name else _only(path, found)
     loaded = Loaded(found[chosen], path, chosen)
     try:
         loaded.pipeline.validate()
@@ -98,7 +105,7 @@ def _similar_file(path: Path) -> str:
 
 
 def _import(path: Path) -> ModuleType:
-    name = path.stem
+    name = _module_name(path)
     if _is_taken(name, path):
         raise LoadError(
             f"{path.name}: Python or Anabranch needs another module named {name!r}; rename the file"
@@ -112,14 +119,34 @@ def _import(path: Path) -> ModuleType:
         sys.path.insert(0, folder)
     sys.modules[name] = module
     try:
-        with _read(path):
+        with _read(path), noting_threads(path) as begun:
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         sys.modules.pop(name, None)
         raise LoadError(explain(error, path)) from None
+    _check_threads(begun)
     return module
+
+
+def _check_threads(begun: BegunThreads) -> None:
+    left = begun.left()
+    if refused := refusal(left):
+        raise LoadError(refused)
+    if told := warning(left):
+        log.warning("anabranch: %s", told)
+
+
+def _module_name(path: Path) -> str:
+    """A dot in the name of a file would make a package of it, in which values of its classes could
+    not be found again."""
+    name = path.stem.replace(".", "_")
+    if name != path.stem and (namesake := path.with_name(f"{name}.py")).exists():
+        raise LoadError(
+            f"{path.name}: its module would have the name of {namesake.name}; rename one of them"
+        )
+    return name
 
 
 def _is_taken(name: str, path: Path) -> bool:
@@ -160,10 +187,9 @@ def _only(path: Path, found: dict[str, Pipeline]) -> str:
     return next(iter(found))
 
 
-def _named(path: Path, name: str, found: dict[str, Pipeline]) -> str:
+def _named(path: Path, name: str, found: dict[str, Pipeline], module: ModuleType) -> str:
     if name in found:
         return name
-    module = sys.modules[path.stem]
     if hasattr(module, name):
         value = getattr(module, name)
         for alias, pipeline in found.items():

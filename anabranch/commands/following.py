@@ -67,12 +67,14 @@ class Interrupts:
 def interrupts(*, keeps: bool = False) -> Iterator[Interrupts]:
     """Ctrl-C, SIGTERM and a closed terminal are noted while this is open.
 
-    Under `nohup` a closed terminal is nothing to note.
+    What the command that starts this one has it ignore stays ignored: a closed terminal under
+    `nohup`, Ctrl-C in the background of a script.
     """
     noted = Interrupts(keeps)
-    signals = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        signals.append(signal.SIGHUP)
+    signals = [signal.SIGTERM]
+    for optional in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(optional) is not signal.SIG_IGN:
+            signals.append(optional)
     before = [(s, signal.signal(s, noted.note)) for s in signals]
     try:
         yield noted

@@ -34,7 +34,8 @@ Examples:
 
 \b
 Ctrl-C ends the input and lets everything read so far come out; a second one stops at once.
-SIGTERM does as the first, with --state as the second: the run is kept.
+SIGTERM does as the first, with --state as the second: the run is kept. A signal that the command
+was started with as ignored stays ignored, as SIGINT in the background of a script (`run … &`).
 Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
 2 wrong usage, 130 stopped at once.
 """

@@ -56,7 +56,7 @@ def run(
     """Carry out a whole run in this, the main, thread. Raises as `start` does.
 
     Ctrl-C ends the input, so that the stream is finished properly; a second one, or SIGTERM,
-    stops everything. `view` gets a snapshot every `view_period_s` and one at the end.
+    stops everything; a signal that this process ignores stays ignored. `view` gets a snapshot every `view_period_s` and one at the end.
     """
     prepared = _prepare(pipeline, options or Options(), entry)
 
@@ -362,6 +362,7 @@ def _take_signals(agent: Agent) -> None:
         else:
             agent.stop()
 
-    loop.add_signal_handler(signal.SIGINT, interrupted)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        loop.add_signal_handler(number, agent.stop)
+    loop.add_signal_handler(signal.SIGTERM, agent.stop)
+    for number, act in ((signal.SIGINT, interrupted), (signal.SIGHUP, agent.stop)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, or in a script's background
+            loop.add_signal_handler(number, act)

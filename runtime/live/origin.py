@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anabranch.runtime.begun_threads import noting_threads, refusal
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.live.control import Load
 from anabranch.runtime.live.warm import Preload
@@ -101,7 +102,11 @@ def load_preload(request: Load) -> Preload:
     _loading = True
     sys.path[:] = map(original, request.sys_path)
     sys.argv[:] = map(original, request.argv)
-    module = load_module(request.module, original(request.file))
+    file = original(request.file)
+    with noting_threads(Path(file)) as begun:
+        module = load_module(request.module, file)
+    if refused := refusal(begun.left()):
+        raise LoadError(refused)
     pipeline = getattr(module, request.variable, None)
     if not isinstance(pipeline, Pipeline):
         raise LoadError(
@@ -144,7 +149,7 @@ def being_loaded() -> bool:
 
 
 def _is_known(name: str) -> bool:
-    """Not if somebody has loaded it by its path, as `anabranch run v1.2.py` does."""
+    """Not if it was loaded by its path under another name, as `anabranch run v1.2.py` does."""
     try:
         return importlib.util.find_spec(name) is not None
     except ImportError:  # of what should be its package

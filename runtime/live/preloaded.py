@@ -243,12 +243,18 @@ def fork_quietly() -> int:
 def become_parent() -> None:
     """Signals and name of a fresh preloaded parent, forked or started with SIGINT blocked."""
     # Ctrl-C reaches the whole foreground group, SIGTERM all processes of a service; ending the run
-    # is the agent's business.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # is the agent's business. Handled, not ignored: what is ignored stays ignored in the programs
+    # that functions start, and these could not be interrupted.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _leave_to_the_agent)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     orphans.set_process_name(NAME)
     _allow_files()
+
+
+def _leave_to_the_agent(_signal: int, _frame: FrameType | None) -> None:
+    return
 
 
 def _allow_files() -> None:

@@ -24,8 +24,9 @@ import msgspec
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live import orphans
 from anabranch.runtime.live.link import receive_blocking
+from anabranch.runtime.live.reseeding import reseed
+from anabranch.runtime.standard_output import STDERR, keep_for_results
 
-STDERR = 2
 CRASHED = 1
 
 InstanceMain = Callable[[socket.socket, dict[str, Any], Pipeline], NoReturn]
@@ -75,7 +76,7 @@ def _settle(inheritance: Inheritance) -> None:
     orphans.set_process_name("ab:idle")
     os.dup2(inheritance.stderr, STDERR)
     os.close(inheritance.stderr)
-    # Prints of user functions go where errors go, so that standard output holds only results.
+    keep_for_results()
     sys.stdout = sys.stderr = io.TextIOWrapper(
         io.FileIO(STDERR, "w", closefd=False),
         encoding="utf-8",
@@ -97,8 +98,9 @@ def _wait_for_assignment(inheritance: Inheritance) -> dict[str, Any] | None:
 
 def _live(inheritance: Inheritance, assign: dict[str, Any], preload: Preload) -> int:
     orphans.watch_lifeline(inheritance.lifeline)
-    orphans.set_process_name(_name_of(assign))
-    _reseed()
+    name = _name_of(assign)
+    orphans.set_process_name(name)
+    reseed(f"{name} {assign.get('life', 1)}", preload.pipeline)
     gc.enable()
     main = preload.service_main if assign["role"] == "service" else preload.instance_main
     try:
@@ -114,12 +116,6 @@ def _name_of(assign: dict[str, Any]) -> str:
     if assign["role"] == "service":
         return f"ab:service{assign['index']}"
     return f"ab:{assign['id'][0]}.{assign['id'][1]}"
-
-
-def _reseed() -> None:
-    """Forked processes would draw the same numbers; Python reseeds its own generator by itself."""
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
 
 
 def _flush() -> None:

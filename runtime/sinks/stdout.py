@@ -19,6 +19,7 @@ from typing import Any
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer, passing
 from anabranch.runtime.patience import Patience
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
+from anabranch.runtime.standard_output import STDOUT, results_fd
 
 _CERTAIN_BYTES = 4096
 """What a pipe that counts as writable takes without blocking (PIPE_BUF on Linux)."""
@@ -29,7 +30,7 @@ class Stdout(Sink):
     """One instance only: lines of several would mix."""
 
     format: str = "text"
-    fd: int = 1
+    fd: int = STDOUT
     scalable = False
 
     def prepare(self) -> None:
@@ -42,7 +43,8 @@ class Stdout(Sink):
 
     def open(self, context: RunContext) -> Writer:
         patience = Patience(context.instance, context.note)
-        return StdoutWriter(self.fd, FORMATS[self.format], patience)
+        fd = results_fd() if self.fd == STDOUT else self.fd
+        return StdoutWriter(fd, FORMATS[self.format], patience)
 
 
 def stdout(*, format: str = "text") -> Stdout:

@@ -1,0 +1,46 @@
+"""Whose standard output is: results are alone there.
+
+What functions of the user print goes where errors go, also what a C library or a program that a
+function starts writes to file 1. `keep_for_results` sees to that in the process of an instance; a
+sink that writes results to standard output asks for `results_fd`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
+
+STDOUT, STDERR = 1, 2
+_results_fd = STDOUT
+
+
+def keep_for_results() -> None:
+    """From now on file 1 of this process is standard error, and only results reach the former."""
+    global _results_fd
+    _results_fd = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+
+
+def results_fd() -> int:
+    return _results_fd
+
+
+@contextmanager
+def kept_apart() -> Iterator[TextIO]:
+    """The standard output, for what is written to the given file only: meanwhile whatever else this
+    process and its children write there goes to standard error."""
+    sys.stdout.flush()
+    kept = os.dup(STDOUT)
+    os.dup2(STDERR, STDOUT)
+    file = open(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # to a full disk: `file` has said so when it was written to
+            sys.stdout.flush()
+        os.dup2(kept, STDOUT)
+        with suppress(OSError):
+            file.close()

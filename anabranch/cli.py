@@ -6,13 +6,15 @@ import difflib
 import io
 import os
 import sys
+import traceback
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from anabranch import __version__
-from anabranch.commands.failing import INTERRUPTED
+from anabranch.commands.failing import INTERRUPTED, OutputLost
+from anabranch.commands.telling import flush_all
 
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
@@ -64,6 +66,16 @@ class Commands(click.Group):
             ctx.fail(f"no command {name!r}; {hint}")
         return super().resolve_command(ctx, args)
 
+    def main(self, *args: Any, **extra: Any) -> Any:
+        try:
+            return super().main(*args, **extra)
+        except OSError as error:
+            if not _is_of_output(error):
+                raise
+            _give_up(OutputLost.by(error))
+        finally:
+            _flush()
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
@@ -92,6 +104,25 @@ def _escape_what_has_no_letters() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+def _flush() -> None:
+    """Such as a help text: without this, Python would fail in its last moment, in its own words."""
+    try:
+        flush_all()
+    except OutputLost as lost:
+        _give_up(lost)
+
+
+def _is_of_output(error: OSError) -> bool:
+    """Whether click has failed to print a text of its own, as of help."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == click.utils.__name__
+
+
+def _give_up(lost: OutputLost) -> NoReturn:
+    lost.show()
+    sys.exit(lost.exit_code)
 
 
 def _fill_closed_streams() -> None:

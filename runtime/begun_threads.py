@@ -68,7 +68,7 @@ def noting_threads(path: Path) -> Iterator[BegunThreads]:
         if threading.get_ident() == reader:
             begun.threads.append(_found(thread, sys._getframe(1), str(path)))
 
-    threading.Thread.start = noted  # type: ignore[method-assign]
+    threading.Thread.start = noted  # type: ignore[method-assign, assignment]
     try:
         yield begun
     finally:

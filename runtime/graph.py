@@ -47,6 +47,17 @@ def check_number(what: str, value: object, *, whole: bool = False) -> None:
         raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
 
 
+def check_dead_max(what: str, value: object) -> None:
+    """Raise `PipelineError` unless it is a whole number or a share."""
+    check_number(what, value)
+    assert isinstance(value, int | float)
+    if value < 0 or (isinstance(value, float) and value > 1):
+        raise PipelineError(
+            f"{what} must be a whole number of dead letters, or a share of the tuples from 0.0 to "
+            f"1.0, got {value!r}"
+        )
+
+
 Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
 DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
 Durable = Literal["process", "power"]
@@ -213,6 +224,9 @@ class Pipeline:
     `durable`: what instances outlive, for all operators or by their names. "process" (where nothing
     is said): the death of any process; journals are written. "power": also of the host; they are on
     the disk before anything leaves an instance, which costs a few milliseconds each time.
+    `dead_max`: a run with more dead letters fails. A whole number: as soon as there are more. A
+    share of the tuples read, below 1.0: at the end, and before it once 1,000 tuples were read. 1.0:
+    never. None: only a run that delivers nothing, since all that it has read became dead letters.
     """
 
     name: str
@@ -221,9 +235,12 @@ class Pipeline:
     groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
     delivery: Delivery = field(default="effectively-once", kw_only=True)
     durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
+    dead_max: int | float | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
+        if self.dead_max is not None:
+            check_dead_max(f"pipeline {self.name!r}: dead_max", self.dead_max)
         check_number(f"pipeline {self.name!r}: groups", self.groups, whole=True)
         if not 1 <= self.groups <= GROUPS_MAX:
             raise PipelineError(

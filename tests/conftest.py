@@ -23,8 +23,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("any machine")
 
-# In the background of a script, in some CI and under `nohup`, signals are ignored, and would be so in
-# the processes that tests start and interrupt.
+# In the background of a script, in some CI and under `nohup`, signals are ignored, and would be so
+# in the processes that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)

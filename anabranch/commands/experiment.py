@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.commands.failing import WrongUsage
+from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
     from anabranch.workloads.belkhiria2019.evaluation import Evaluation
@@ -72,7 +73,7 @@ def belkhiria2019(
     numbers = _numbers(evaluation, further, skipped)
     if out is not None:
         skipped += _write(evaluation, text, numbers, out)
-    click.echo(json.dumps(numbers, indent=2) if as_json else text)
+    say(json.dumps(numbers, indent=2) if as_json else text)
 
 
 @command.command(epilog=EXAMPLES)
@@ -94,7 +95,7 @@ def scale(out: Path | None, as_json: bool, quick: bool) -> None:
         out.mkdir(parents=True, exist_ok=True)
         (out / "scale.md").write_text(text, encoding="utf-8")
         (out / "scale.json").write_text(numbers + "\n", encoding="utf-8")
-    click.echo(numbers if as_json else text)
+    say(numbers if as_json else text)
 
 
 def _progress(done: int, of: int) -> None:

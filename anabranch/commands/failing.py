@@ -1,8 +1,8 @@
-"""How commands say that they were used wrongly."""
+"""How commands say that they were used wrongly, or cannot do their work."""
 
 from __future__ import annotations
 
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import click
 
@@ -10,10 +10,22 @@ DONE, FAILED, WRONG_USAGE, INTERRUPTED = 0, 1, 2, 130
 """Exit codes."""
 
 
-class WrongUsage(click.ClickException):
+class Refusal(click.ClickException):
     """A message for the user; it needs neither a traceback nor the usage line."""
-
-    exit_code = WRONG_USAGE
 
     def show(self, file: IO[Any] | None = None) -> None:
         click.echo(f"anabranch: {self.message}", err=True, file=file)
+
+
+class WrongUsage(Refusal):
+    exit_code = WRONG_USAGE
+
+
+class OutputLost(Refusal):
+    """Standard output, or a file in its place, takes no more."""
+
+    exit_code = FAILED
+
+    @classmethod
+    def by(cls, error: OSError, what: str = "standard output") -> Self:
+        return cls(f"cannot write to {what}: {error.strerror}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from anabranch.commands.failing import WrongUsage
 from anabranch.loading import Loaded, LoadError, load_pipeline
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
+from anabranch.runtime.standard_output import kept_apart
 from anabranch.setting import apply_settings
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: boo
     Raises `WrongUsage`.
     """
     try:
-        with contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext():
+        with kept_apart() if quiet else contextlib.nullcontext():
             loaded = load_pipeline(target)
         apply_settings(loaded.pipeline, settings)
         parsed = None if script is None else load_script(script)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.commands.failing import DONE, FAILED, WrongUsage
+from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.deadly_scene import Crashes
@@ -85,9 +86,9 @@ def command(
     if as_json:
         told_ = {**asdict(outcome), "verdict": outcome.verdict.value, "digest": story.digest}
         everything = {"outcome": told_, "scene": plain(scene), "rows": [asdict(r) for r in rows]}
-        click.echo(json.dumps(everything, indent=2, default=str))
+        say(json.dumps(everything, indent=2, default=str))
     else:
-        click.echo("\n".join([*map(str, rows), "", *_verdict(outcome, story)]))
+        say("\n".join([*map(str, rows), "", *_verdict(outcome, story)]))
     context.exit(FAILED if outcome.verdict is Verdict.INVALID else DONE)
 
 

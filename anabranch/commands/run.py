@@ -5,16 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, WrongUsage
+from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, OutputLost, WrongUsage
 from anabranch.commands.preparing import Plan, plan
+from anabranch.commands.telling import say, telling
+from anabranch.runtime.graph import check_dead_max
+from anabranch.runtime.standard_output import kept_apart
 
 if TYPE_CHECKING:
     from anabranch.runtime.options import Options
@@ -39,6 +41,20 @@ was started with as ignored stays ignored, as SIGINT in the background of a scri
 Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
 2 wrong usage, 130 stopped at once.
 """
+
+
+class DeadMax(click.ParamType[int | float]):
+    name = "number or share"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float:
+        try:
+            limit: int | float = int(value) if str(value).isdecimal() else float(value)
+            check_dead_max("--dead-max", limit)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return limit
 
 
 @click.command(epilog=EXAMPLES)
@@ -89,6 +105,12 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
     help="Go on with the run in --state DIR if there is one, otherwise begin one.",
 )
 @click.option("--fresh", is_flag=True, help="Give up the run in --state DIR and begin anew.")
+@click.option(
+    "--dead-max",
+    type=DeadMax(),
+    metavar="N|SHARE",
+    help="Fail with more dead letters: a number, or a share as 0.01; instead of the pipeline's.",
+)
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
 def command(
@@ -105,35 +127,39 @@ def command(
     resume: bool,
     resume_or_begin: bool,
     fresh: bool,
+    dead_max: int | float | None,
     seed: int | None,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
     _check_state(
         state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
     )
-    planned = plan(target, settings, scale_script, quiet=as_json)
-    if as_json and planned.stdout_sink:
-        raise WrongUsage(
-            f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "
-            "use --report FILE instead"
-        )
-    out = sys.stderr if as_json or planned.stdout_sink else sys.stdout
-    options = planned.options(
-        report=report,
-        duration_s=duration,
-        transport=transport,
-        warm=warm,
-        state=state,
-        resume=resume,
-        resume_or_begin=resume_or_begin,
-        fresh=fresh,
-        seed=seed,
-    )
-    code = _carry_out(planned, options, out, as_json)
+    wishes = {
+        "report": report,
+        "duration_s": duration,
+        "transport": transport,
+        "warm": warm,
+        "state": state,
+        "resume": resume,
+        "resume_or_begin": resume_or_begin,
+        "fresh": fresh,
+        "seed": seed,
+    }
+    with kept_apart() if as_json else contextlib.nullcontext(sys.stdout) as stdout:
+        planned = plan(target, settings, scale_script)
+        if as_json and planned.stdout_sink:
+            raise WrongUsage(
+                f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "
+                "use --report FILE instead"
+            )
+        if dead_max is not None:
+            planned.pipeline.dead_max = dead_max
+        code = _carry_out(planned, planned.options(**wishes), stdout, as_json)
     context.exit(code)
 
 
-def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> int:
+def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -> int:
+    """`stdout`: for the report as JSON; otherwise results may go there, and nothing else then."""
     from anabranch.commands.following import Output, follow, interrupts
     from anabranch.explaining import explain, is_about
     from anabranch.runtime.failure import RunFailed
@@ -141,6 +167,7 @@ def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> i
     from anabranch.spark_bridge.errors import SparkUnavailable
 
     output = Output()
+    out = sys.stderr if as_json or planned.stdout_sink else stdout
     view = _view(out)
     options = replace(options, on_alert=output.tell)
     if sys.stderr.isatty():  # what operators print would tear the table
@@ -160,7 +187,9 @@ def _carry_out(planned: Plan, options: Options, out: TextIO, as_json: bool) -> i
             if not is_about(error, planned.loaded.path):
                 raise
             raise WrongUsage(explain(error, planned.loaded.path)) from None
-    _conclude(report, planned, options, out, as_json)
+    _conclude(report, planned, options, out)
+    if as_json:
+        say(report.to_json().decode(), stdout, nl=False)
     if report.ended == "stopped":
         return INTERRUPTED
     return DONE if report.ok else FAILED
@@ -205,7 +234,7 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-def _conclude(report: Report, planned: Plan, options: Options, out: TextIO, as_json: bool) -> None:
+def _conclude(report: Report, planned: Plan, options: Options, out: TextIO) -> None:
     from anabranch.runtime.live.state_dir import kept_in
     from anabranch.views.summary import summary
 
@@ -214,26 +243,8 @@ def _conclude(report: Report, planned: Plan, options: Options, out: TextIO, as_j
         how = "the same command" if options.resume_or_begin else "--resume"
         lines.append(f"the run is kept in {options.state}: {how} goes on with it")
     try:
-        with _telling(out):
+        with telling(out):
             click.echo("\n".join(lines), file=out)
-    except WrongUsage as lost:  # the results are as good as before
+    except OutputLost as lost:  # the results are as good as before
         with contextlib.suppress(OSError):
             lost.show()
-    if as_json:
-        with _telling(sys.stdout):
-            click.echo(report.to_json(), nl=False)
-
-
-@contextlib.contextmanager
-def _telling(out: TextIO) -> Iterator[None]:
-    """A reader may be gone, as after `| head`: the run is over, nobody wants to hear of it.
-
-    Raises `WrongUsage` if the text is lost for another reason, as on a full disk.
-    """
-    try:
-        yield
-        out.flush()
-    except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())  # for what is still in the buffer
-        if not isinstance(error, BrokenPipeError):
-            raise WrongUsage(f"cannot write to {out.name}: {error.strerror}") from None

@@ -11,6 +11,7 @@ import click
 
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.preparing import plan
+from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
     from anabranch.forecasting import Scenario
@@ -152,9 +153,9 @@ def command(
     if picture is not None:
         _draw(found, picture)
     if as_json:
-        click.echo(json.dumps(view.plain_values(found, costs, load, seconds), indent=1))
+        say(json.dumps(view.plain_values(found, costs, load, seconds), indent=1))
     else:
-        click.echo("\n".join(view.lines_of(found, costs, load, seconds)))
+        say("\n".join(view.lines_of(found, costs, load, seconds)))
 
 
 def _draw(found: list[Scenario], picture: Path) -> None:

@@ -8,6 +8,7 @@ import click
 
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.preparing import plan
+from anabranch.commands.telling import say
 from anabranch.views.graph import lines_of, plain_values
 
 EXAMPLES = """\b
@@ -39,10 +40,10 @@ def command(
         planned = plan(target, settings, scale_script, quiet=as_json)
     except WrongUsage as error:
         if as_json:
-            click.echo(json.dumps({"valid": False, "error": error.message}, indent=2))
+            say(json.dumps({"valid": False, "error": error.message}, indent=2))
         raise
     path = planned.loaded.path
     if as_json:
-        click.echo(json.dumps(plain_values(planned.pipeline, path), indent=2))
+        say(json.dumps(plain_values(planned.pipeline, path), indent=2))
     else:
-        click.echo("\n".join(lines_of(planned.pipeline, path)))
+        say("\n".join(lines_of(planned.pipeline, path)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.commands.failing import FAILED, WrongUsage
+from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
     from anabranch.runtime.explorer.cuts import CutScope
@@ -159,19 +160,19 @@ def _in_words(own: dict[str, str | int | bool | None]) -> str:
 
 def _show(found: Iterable[Summary], svg: Path | None) -> bool:
     """One row for each scope, the story of each fault, and a total."""
-    click.echo(f"{'scope':64} {'states':>12} {'transitions':>13} {'deep':>5} {'seconds':>8}")
+    say(f"{'scope':64} {'states':>12} {'transitions':>13} {'deep':>5} {'seconds':>8}")
     rows = []
     for one in found:
         rows.append(one)
         mark = "" if one.sound else "   FOUND" if one.fault else "   not finished"
         counts = f"{one.states:12,} {one.transitions:13,} {one.depth:5} {one.seconds:8.1f}"
-        click.echo(f"{one.scope:64} {counts}{mark}")
+        say(f"{one.scope:64} {counts}{mark}")
         if one.fault:
-            click.echo(f"\n{one.story}\n")
+            say(f"\n{one.story}\n")
             _save(svg, f"found-{len(rows)}", one)
     states, transitions = sum(r.states for r in rows), sum(r.transitions for r in rows)
     seconds = sum(r.seconds for r in rows)
-    click.echo(
+    say(
         f"{len(rows)} scopes, {states:,} states, {transitions:,} transitions, "
         f"{seconds:,.0f} s of searching, {states / max(seconds, 1e-3):,.0f} states/s: "
         + ("nothing found" if all(r.sound for r in rows) else "NOT as it should be")
@@ -196,11 +197,11 @@ def _show_coverage(found: Iterable[Summary], svg: Path | None, as_json: bool) ->
 
     if as_json:
         rows = list(noted())
-        click.echo(json.dumps(covering.plain_values(every), indent=2))
+        say(json.dumps(covering.plain_values(every), indent=2))
         return all(row.sound for row in rows)
     sound = _show(noted(), svg)
     compared = small if small.cells and small.pairs != every.pairs else None
-    click.echo("\n".join(covering.told(every, compared)))
+    say("\n".join(covering.told(every, compared)))
     return sound
 
 
@@ -208,15 +209,15 @@ def _show_mutants() -> bool:
     """The table: rule, how it is broken, which scope found out, how, after how many states."""
     from anabranch.runtime.explorer.mutants import hunt
 
-    click.echo(f"{'rule':7} {'broken so':80} {'found in':57} {'states':>7} {'steps':>5}  as")
+    say(f"{'rule':7} {'broken so':80} {'found in':57} {'states':>7} {'steps':>5}  as")
     escaped = 0
     for catch in hunt():
-        click.echo(
+        say(
             f"{catch.rule:7} {catch.what:80} {catch.by:57} {catch.states:7,} {catch.steps:5}  "
             f"{catch.fault.split(':')[0] or 'ESCAPED'}"
         )
         escaped += not catch.fault
-    click.echo("every broken rule is found out" if not escaped else f"{escaped} ESCAPED")
+    say("every broken rule is found out" if not escaped else f"{escaped} ESCAPED")
     return not escaped
 
 
@@ -224,14 +225,14 @@ def _show_published(svg: Path | None) -> bool:
     from anabranch.runtime.explorer.scopes import PUBLISHED
     from anabranch.runtime.explorer.survey import survey
 
-    click.echo("The published protocol (Belkhiria & Tedeschi 2019), not ours.\n")
+    say("The published protocol (Belkhiria & Tedeschi 2019), not ours.\n")
     missing = 0
     for case in PUBLISHED:
         found = survey(case.scope, case.machine(), wanted=case.is_it)
         missing += not found.fault
         expected = f"{found.steps} steps, {case.steps} in protocol.md"
-        click.echo(f"{case.name}: {found.machine}; {case.scope}; {expected}")
-        click.echo(f"{found.story or 'NOT FOUND'}\n")
+        say(f"{case.name}: {found.machine}; {case.scope}; {expected}")
+        say(f"{found.story or 'NOT FOUND'}\n")
         _save(svg, case.name, found)
     return not missing
 
@@ -241,4 +242,4 @@ def _save(folder: Path | None, name: str, found: Summary) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{name}.svg"
         path.write_text(found.picture, encoding="utf-8")
-        click.echo(f"  drawn: {path}")
+        say(f"  drawn: {path}")

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.dead_limit import exceeded
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.graph import Pipeline, PipelineError, edges
 from anabranch.runtime.live.agent_journal import Begun, Listens, Sampled
@@ -312,6 +313,7 @@ class Agent:
             self.recorder.forget_all_but({member.text for member in self.roster.living()})
             self._keep_sample()
             self._check_folders()
+            self._check_dead()
             await asyncio.sleep(self.options.limits.status_period_s)
 
     def _check_folders(self) -> None:
@@ -320,6 +322,19 @@ class Agent:
             if not part.is_there:
                 told = "was removed, or something in it, while the run needs it; begin a new run"
                 self.fail(Failure(f"the folder {str(part.path)!r} {told}"))
+
+    def _check_dead(self) -> None:
+        operators = self.pipeline.operators.values()
+        rows = [(o, self.recorder.latest(o.name)) for o in operators]
+        told = exceeded(
+            self.pipeline.dead_max,
+            dead=sum(row.dead for _, row in rows),
+            read=sum(row.tuples_in for o, row in rows if o.source is not None),
+            delivered=sum(row.tuples_out for o, row in rows if o.sink is not None),
+            ended=False,
+        )
+        if told:
+            self.fail(Failure(f"too many tuples died: {told}"))
 
     async def _end_input_after(self, duration_s: float) -> None:
         await asyncio.sleep(self.started_s + duration_s - time.monotonic())

@@ -13,6 +13,7 @@ from types import TracebackType
 
 import msgspec
 
+from anabranch.runtime.dead_limit import exceeded
 from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live.agent import Agent, Outcome
@@ -56,7 +57,8 @@ def run(
     """Carry out a whole run in this, the main, thread. Raises as `start` does.
 
     Ctrl-C ends the input, so that the stream is finished properly; a second one, or SIGTERM,
-    stops everything; a signal that this process ignores stays ignored. `view` gets a snapshot every `view_period_s` and one at the end.
+    stops everything; a signal that this process ignores stays ignored. `view` gets a snapshot
+    every `view_period_s` and one at the end.
     """
     prepared = _prepare(pipeline, options or Options(), entry)
 
@@ -327,7 +329,9 @@ async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: V
 
 def _finish(agent: Agent, outcome: Outcome) -> Report:
     report = report_of(agent, outcome)
-    failure = outcome.failure
+    failure = outcome.failure or _failure_by_deaths(agent.pipeline, report)
+    if failure is not None and report.failure is None:
+        report = msgspec.structs.replace(report, failure=failure.message)
     if agent.options.report is not None:
         try:
             write_report(report, agent.options.report)
@@ -338,6 +342,21 @@ def _finish(agent: Agent, outcome: Outcome) -> Report:
     if failure is not None:
         raise RunFailed(failure, report)
     return report
+
+
+def _failure_by_deaths(pipeline: Pipeline, report: Report) -> Failure | None:
+    """Of a run that came to its end: too many tuples have died."""
+    ledger = report.ledger
+    told = exceeded(
+        pipeline.dead_max,
+        dead=ledger.dead_letters,
+        read=ledger.tuples_in,
+        delivered=ledger.tuples_out,
+        ended=True,
+    )
+    if report.ended != "completed" or not told:
+        return None
+    return Failure(f"too many tuples died: {told}")
 
 
 async def _show_again(view: View, agent: Agent, period_s: float) -> None:

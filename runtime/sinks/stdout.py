@@ -82,8 +82,8 @@ class StdoutWriter(Writer):
             except BlockingIOError:  # somebody else has made it non-blocking
                 await self._writable()
             except OSError as error:
-                if not passing(error):
-                    raise
+                if self._poll is not None or not passing(error):
+                    raise  # /dev/full, say: only a disk can get room again
                 rest = rest[await self._write_patiently(piece, error) :]
         return dead
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         window_time,
     )
     from anabranch.runtime.sinks import discard, foreach, jsonl, parquet, stdout
-    from anabranch.runtime.sources import files, generate, items, stdin
+    from anabranch.runtime.sources import csv, files, generate, items, stdin
 
 __version__ = "0.1.0"
 
@@ -62,6 +62,7 @@ _LAZY = {
     "WindowResult": "anabranch.runtime.keyed.windows",
     "count": "anabranch.runtime.keyed.windows",
     "discard": "anabranch.runtime.sinks",
+    "csv": "anabranch.runtime.sources",
     "files": "anabranch.runtime.sources",
     "foreach": "anabranch.runtime.sinks",
     "generate": "anabranch.runtime.sources",
@@ -127,6 +128,7 @@ __all__ = [
     "WindowResult",
     "__version__",
     "count",
+    "csv",
     "discard",
     "files",
     "filter",

@@ -12,8 +12,8 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split, passing
@@ -22,6 +22,7 @@ from anabranch.runtime.payload import describe
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.patterns import find_files
 from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, beginning_of, is_gzip
+from anabranch.runtime.sources.records import CsvForm, RecordCutter, csv_form
 from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
 
 SPLIT_BYTES = 4 * 2**20
@@ -37,6 +38,8 @@ class Files(Source):
     format: Format = "text"
     encoding: str = "utf_8"
     split_bytes: int = SPLIT_BYTES
+    form: CsvForm | None = None
+    """What the records of CSV are given as; None: as text."""
 
     def prepare(self) -> None:
         for path in find_files(self.patterns):
@@ -64,6 +67,9 @@ class Files(Source):
             yield {**file, "gzip": True, "start": 0, "end": size}
         elif not size:  # or unknown, as that of the files in /proc
             yield {**file, "start": 0, "end": None}
+        elif self.format == "csv":  # in which a line end may be within quotes
+            yield {**file, "start": 0, "end": size}
+            return
         for start in range(0, 0 if packed else size, self.split_bytes):
             yield {**file, "start": start, "end": min(start + self.split_bytes, size)}
 
@@ -85,9 +91,10 @@ def files(
 
     A pattern is a path, a glob (`**` crosses folders) or a folder, which stands for the regular
     files in it whose names do not begin with a dot. A path that exists is no glob. `format`: "text"
-    gives str without the line end; "jsonl" the value of each line, blank ones skipped. Files that
-    begin as gzip files do are unpacked, whatever their names. A UTF-8 byte order mark is not part
-    of the text.
+    gives str without the line end; "jsonl" the value of each line, blank ones skipped; "csv" the
+    text of each record, with the line ends within its quotes (see also `csv`). Files that begin as
+    gzip files do are unpacked, whatever their names. A UTF-8 byte order mark is not part of the
+    text.
     Raises `ValueError` for settings that make no sense.
     """
     if not patterns:
@@ -96,6 +103,23 @@ def files(
         raise ValueError(f"files: split_bytes must be 1 or more, got {split_bytes}")
     names = tuple(os.fspath(p) for p in patterns)
     return Files(names, checked_format(format), checked_encoding(encoding), split_bytes)
+
+
+def csv(
+    *patterns: str | Path,
+    header: bool | Sequence[str] = True,
+    delimiter: str = ",",
+    encoding: str = "utf-8",
+) -> Files:
+    """Records of CSV files, which are found as those of `files` are, as dicts by column name.
+
+    `header`: the names are in the first record of each file, or are these; with False, records are
+    lists. Values are str. A record may go over several lines within quotes; therefore each file is
+    read by one instance. One that has more or fewer fields than there are names is a dead letter.
+    Raises `ValueError` for settings that make no sense.
+    """
+    source = files(*patterns, format="csv", encoding=encoding)
+    return replace(source, form=csv_form(header, delimiter))
 
 
 def _identity(status: os.stat_result) -> list[int]:
@@ -122,24 +146,33 @@ class FileReader(Reader):
         self._path = os.fsdecode(split["path"])
         self._packed = bool(split.get("gzip"))
         start, self._end = split["start"], split["end"]
-        # From within a file, look one byte back: an LF there means that a row begins at `start`.
-        seek_row = start > 0
-        self._cutter = LineCutter(
-            self._path,
-            format=source.format,
-            encoding=source.encoding,
-            limits=context.limits,
-            offset=start - seek_row,
-            line=None if seek_row else 0,
-            end=None if self._packed else self._end,
-            seek_row=seek_row,
-        )
+        self._cutter = self._new_cutter(source, start)
         self._at = self._cutter.offset
         self._told = start
         if "state" in split:
             self._cutter.restore(split["state"])
             self._at, self._told = split["state"]["next"], split["told"]
         self._bytes: PlainBytes | GzipBytes | None = None
+
+    def _new_cutter(self, source: Files, start: int) -> LineCutter:
+        limits, encoding = self._context.limits, source.encoding
+        end = None if self._packed else self._end
+        if source.format == "csv":
+            return RecordCutter(
+                self._path, encoding=encoding, limits=limits, end=end, form=source.form
+            )
+        # From within a file, look one byte back: an LF there means that a row begins at `start`.
+        seek_row = start > 0
+        return LineCutter(
+            self._path,
+            format=source.format,
+            encoding=encoding,
+            limits=limits,
+            offset=start - seek_row,
+            line=None if seek_row else 0,
+            end=end,
+            seek_row=seek_row,
+        )
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
         cutter = self._cutter

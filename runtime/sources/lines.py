@@ -24,8 +24,8 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.sources.wide import refuse_wide_text
 
-Format = Literal["text", "jsonl"]
-FORMATS = ("text", "jsonl")
+Format = Literal["text", "jsonl", "csv"]
+FORMATS = ("text", "jsonl", "csv")
 Cut = tuple[list[Any], list[DeadLetter]]
 
 HEAD_BYTES = 120

@@ -19,6 +19,7 @@ from typing import Any
 from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.open_stdin import Input, identity, open_input
+from anabranch.runtime.sources.records import RecordCutter
 from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
 
 _HELD_BYTES_MAX = 4096
@@ -84,9 +85,14 @@ def stdin(*, format: Format = "text", encoding: str = "utf-8") -> Stdin:
 class StdinReader(Reader):
     def __init__(self, split: Split, source: Stdin, context: RunContext) -> None:
         self._split = split
-        self._cutter = LineCutter(
-            "stdin", format=source.format, encoding=source.encoding, limits=context.limits
-        )
+        limits, encoding = context.limits, source.encoding
+        self._cutter: LineCutter
+        if source.format == "csv":
+            self._cutter = RecordCutter("stdin", encoding=encoding, limits=limits)
+        else:
+            self._cutter = LineCutter(
+                "stdin", format=source.format, encoding=encoding, limits=limits
+            )
         self._at = 0
         if split["stdin"] is not None:
             self._cutter.restore(split["stdin"])

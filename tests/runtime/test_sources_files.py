@@ -390,7 +390,7 @@ def test_a_pipe_is_refused_with_advice(tmp_path: Path) -> None:
     [
         ((), {}, "at least one path"),
         (("x",), {"split_bytes": 0}, "split_bytes"),
-        (("x",), {"format": "csv"}, "text, jsonl"),
+        (("x",), {"format": "tsv"}, "text, jsonl, csv"),
         (("x",), {"encoding": "utf-16"}, "iconv"),
     ],
 )

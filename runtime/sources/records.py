@@ -2,8 +2,8 @@
 
 A quote opens at the beginning of a field and closes before its end; within, two of them stand for
 one. Blank lines are no records. A quote that is not closed would take everything behind it for one
-field: when the file or the limit of a line is reached, the line with it is a dead letter, and the
-next record begins behind that line.
+field: when the end of the file, or the limit of a line, is reached, the line with it is a dead
+letter, and the next record begins behind that line.
 
 A record is its text, or with `CsvForm` its fields: a list, or a dict by the names in the first
 record of the file.
@@ -126,10 +126,10 @@ class RecordCutter(LineCutter):
 
     def _length(self, data: bytes, at: int, found: re.Match[bytes] | None, final: bool) -> int:
         """Of the next record, with its line end; 0 if that is not known yet. What cannot be a
-        record is a line."""
+        record, or is too long for one, is a line."""
         if found is not None:
-            end = found.end()
-            if end < len(data) or final or found[1][-1:] == b"\n":
+            end, is_whole = found.end(), final or found[1][-1:] == b"\n"
+            if (is_whole or end < len(data)) and end - at <= self._limit:
                 return end - at
         if not final and len(data) - at <= self._limit:
             return 0

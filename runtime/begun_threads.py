@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Iterator
@@ -18,12 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from anabranch.runtime.programs import LIBRARIES
+
 END_TIMEOUT_S = 1.0
 """How long a thread that does something short may still take when the file has been read."""
 _END_PERIOD_S = 0.01
-_LIBRARIES = tuple(
-    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _IMPORTS = "<frozen importlib"
 
@@ -80,7 +78,7 @@ def _found(thread: threading.Thread, frame: FrameType | None, path: str) -> Begu
     by_import = False
     while frame is not None and frame.f_code.co_filename != path:
         name = frame.f_code.co_filename
-        if not name.startswith(("<", _OURS, *_LIBRARIES)):
+        if not name.startswith(("<", _OURS, *LIBRARIES)):
             break
         by_import = by_import or name.startswith(_IMPORTS)
         frame = frame.f_back

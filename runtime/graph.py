@@ -13,6 +13,7 @@ import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -227,6 +228,8 @@ class Pipeline:
     `dead_max`: a run with more dead letters fails. A whole number: as soon as there are more. A
     share of the tuples read, below 1.0: at the end, and before it once 1,000 tuples were read. 1.0:
     never. None: only a run that delivers nothing, since all that it has read became dead letters.
+    `requires`: modules that the functions import when they are called, and what to do where one is
+    missing: a run says so before it starts.
     """
 
     name: str
@@ -236,6 +239,7 @@ class Pipeline:
     delivery: Delivery = field(default="effectively-once", kw_only=True)
     durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
     dead_max: int | float | None = field(default=None, kw_only=True)
+    requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
@@ -310,6 +314,12 @@ class Pipeline:
             raise PipelineError(f"pipeline {self.name!r} has no operators: begin with .source(...)")
         for name in () if isinstance(self.durable, str) else self.durable:
             self._known(name)
+        for module, advice in self.requires.items():
+            if find_spec(module) is None:
+                raise PipelineError(
+                    f"pipeline {self.name!r} needs the module {module!r}, which is not installed: "
+                    f"{advice}"
+                )
         used = {u for o in self.operators.values() for u in o.upstream}
         for operator in self.operators.values():
             if operator.sink is None and operator.name not in used:

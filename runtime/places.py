@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.runtime.graph import Operator, Pipeline, PipelineError
+from anabranch.runtime.programs import programs
+
+REPORT_BEGINS = b'"pipeline"'
+"""The first words of a report behind its bracket."""
 
 
 def check_places(pipeline: Pipeline) -> None:
@@ -14,6 +18,7 @@ def check_places(pipeline: Pipeline) -> None:
     be written. Opens and makes nothing."""
     _check_dead_letters(pipeline.dead_letters_path)
     check_targets(pipeline)
+    _check_programs(pipeline)
     _check_overwriting(pipeline)
 
 
@@ -38,6 +43,39 @@ def _is_one_place(a: Path, b: Path) -> bool:
         return False  # such as /dev/null
     real_a, real_b = Path(os.path.realpath(a)), Path(os.path.realpath(b))
     return real_a == real_b or real_a in real_b.parents or real_b in real_a.parents
+
+
+def check_report(pipeline: Pipeline, report: Path) -> None:
+    """Raise `PipelineError` if a report would destroy something: a file that is there and is no
+    report, or one that the run writes as well."""
+    for what, target in _written(pipeline):
+        if _is_one_place(report, target):
+            raise PipelineError(
+                f"the report would go to {str(report)!r}, and {what} writes there; "
+                "write it to another file"
+            )
+    if report.is_file() and report.stat().st_size and not _is_report(report):
+        raise PipelineError(
+            f"the report would overwrite {str(report)!r}, which is no report; "
+            "write it to another file, or remove this one"
+        )
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as file:
+        head = file.read(64).lstrip()
+    return head[:1] == b"{" and head[1:].lstrip().startswith(REPORT_BEGINS)
+
+
+def _check_programs(pipeline: Pipeline) -> None:
+    """Nothing may be written over the pipeline's own file and others of the user's program."""
+    for program in programs():
+        for what, target in _written(pipeline):
+            if _same(program, target):
+                raise PipelineError(
+                    f"{what} would write to {str(target)!r}, which is part of this program; "
+                    "write to another file"
+                )
 
 
 def _check_overwriting(pipeline: Pipeline) -> None:

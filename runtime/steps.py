@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
@@ -16,12 +15,10 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe
 from anabranch.runtime.graph import Operator, Step
 from anabranch.runtime.plain_calls import NoLoop
+from anabranch.runtime.programs import LIBRARIES
 from anabranch.runtime.stages import Failure, Parts, Stage, is_async, make_stage
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_LIBRARIES = tuple(
-    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
 
 
 class StepError(RuntimeError):
@@ -242,7 +239,7 @@ def where_raised(error: BaseException) -> str:
         code = trace.tb_frame.f_code
         if not code.co_filename.startswith(_OURS):
             any_frame = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-            if not code.co_filename.startswith((*_LIBRARIES, "<")):
+            if not code.co_filename.startswith((*LIBRARIES, "<")):
                 theirs = any_frame
         trace = trace.tb_next
     return theirs or any_frame

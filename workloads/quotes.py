@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from importlib.util import find_spec
 from typing import NamedTuple
 
 import numpy as np
@@ -34,10 +33,6 @@ QUOTES_HEADER = "DT,EX,BID,BIDSIZ,OFR,OFRSIZ,SYMBOL"
 TRADES_HEADER = "DT,SYMBOL,PRICE,SIZE"
 
 Floats = NDArray[np.float64]
-
-
-class SciPyMissing(RuntimeError):
-    """The message says how to get it."""
 
 
 class Price(NamedTuple):
@@ -74,11 +69,11 @@ def pipeline(
 ) -> Pipeline:
     """The pipeline from `source` (lines of a file of quotes or trades) to `sink` (`Fit`).
 
-    `scale`: of both operators (default `Scale()`). Raises `SciPyMissing` if there is none.
+    `scale`: of both operators (default `Scale()`).
+    It needs SciPy when it runs.
     """
-    need_scipy()
     scale = scale or Scale()
-    pipeline = Pipeline(name)
+    pipeline = Pipeline(name, requires={"scipy": "pip install 'anabranch[quotes]'"})
     (
         pipeline.source("lines", source)
         .flat_map("prices", prices_in, scale=scale)
@@ -88,14 +83,6 @@ def pipeline(
         .sink("fits", sink)
     )
     return pipeline
-
-
-def need_scipy() -> None:
-    if find_spec("scipy") is None:
-        raise SciPyMissing(
-            "the pipeline `quotes` fits polynomials by SciPy, which is not installed: "
-            "pip install 'anabranch[quotes]'"
-        )
 
 
 def prices_in(line: str) -> list[Price]:

@@ -12,6 +12,7 @@ import click
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.preparing import plan
 from anabranch.commands.telling import say
+from anabranch.workloads.curve_text import EXAMPLES as CURVE_EXAMPLES
 
 if TYPE_CHECKING:
     from anabranch.forecasting import Scenario
@@ -28,7 +29,10 @@ Examples:
 Costs are measured by a run (anabranch run headlines.py --report report.json) or given. What is
 simulated is what runs: the same protocol, meters and policy, in virtual time; only the functions
 of operators are replaced by what they cost.
-"""
+
+\b
+A load is a number, the file of a recorded trace, or one of these with settings of its own:
+""" + "\n".join(f"  {example}" for example in CURVE_EXAMPLES)
 
 
 @click.command(epilog=EXAMPLES)

@@ -10,19 +10,14 @@ time that the instance begins.
 
 from __future__ import annotations
 
-import os
 import random
 import sys
-import sysconfig
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 from anabranch.runtime.graph import Pipeline
-
-_LIBRARIES = tuple(
-    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
+from anabranch.runtime.programs import user_modules
 
 
 def reseed(instance: str, pipeline: Pipeline) -> None:
@@ -54,19 +49,11 @@ def _reseed_numpy(value: Any, instance: str, numpy_random: ModuleType) -> None:
 
 def _values(pipeline: Pipeline) -> Iterator[Any]:
     """Where generators are found."""
-    for module in [*sys.modules.values()]:
-        if _is_of_the_user(module):
-            for value in [*vars(module).values()]:
-                yield value
-                if isinstance(value, type) and value.__module__ == module.__name__:
-                    yield from [*vars(value).values()]
+    for module in user_modules():
+        for value in [*vars(module).values()]:
+            yield value
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                yield from [*vars(value).values()]
     for operator in pipeline.operators.values():
         for step in operator.steps:
             yield from [*getattr(step.fn, "__dict__", {}).values()]
-
-
-def _is_of_the_user(module: Any) -> bool:
-    if not isinstance(module, ModuleType) or module.__name__.partition(".")[0] == "anabranch":
-        return False
-    file = getattr(module, "__file__", None)
-    return isinstance(file, str) and not file.startswith(_LIBRARIES)

@@ -83,3 +83,14 @@ def test_a_flood_of_printed_lines_is_cut_and_says_so() -> None:
     output.put("split.0", "after")
     output.show(view)
     assert view.said[-1] == "split.0: after"
+
+
+def test_a_signal_that_was_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts() as noted:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+            assert not noted.received
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -177,3 +177,15 @@ def test_encodings_are_honoured(tmp_path: Path) -> None:
     path = tmp_path / "headlines.py"
     path.write_bytes("# coding: latin-1\nname = 'é'\nundefined\n".encode("latin-1"))
     assert message(path).startswith("headlines.py:3: name 'undefined'")
+
+
+def test_a_name_with_dots_makes_a_module_whose_values_can_travel(tmp_path: Path) -> None:
+    text = GOOD + "\n    class Point:\n        pass\n"
+    load_pipeline(str(write(tmp_path, text, "pipe.v2.py")))
+    point = sys.modules["pipe_v2"].Point
+    assert pickle.loads(pickle.dumps(point)) is point
+
+
+def test_a_name_with_dots_is_refused_beside_its_namesake(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "pipe_v2.py")
+    assert "would have the name of pipe_v2.py" in message(write(tmp_path, GOOD, "pipe.v2.py"))

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.runtime.ends import Sink
 from anabranch.runtime.graph import Pipeline, PipelineError
-from anabranch.runtime.places import check_places, check_targets
+from anabranch.runtime.places import check_places, check_report, check_targets
 from anabranch.runtime.sinks import discard, jsonl, parquet
 from anabranch.runtime.sources import files, items
 
@@ -109,3 +109,27 @@ def test_a_folder_that_is_read_is_not_written_to(text: Path, tmp_path: Path) -> 
     made.source("in", files(str(text))).sink("out", parquet(tmp_path, append=True))
     with pytest.raises(PipelineError, match=r"source 'in' reads .* sink 'out' would write"):
         check_places(made)
+
+
+def test_the_program_is_not_written_to(text: Path, tmp_path: Path) -> None:
+    for sink, dead in ((Path(__file__), tmp_path / "dead"), (tmp_path / "out", Path(__file__))):
+        with pytest.raises(PipelineError, match="part of this program"):
+            check_places(pipeline(text, sink, dead))
+
+
+def test_a_report_destroys_nothing(text: Path, tmp_path: Path) -> None:
+    made = pipeline(text, tmp_path / "out", tmp_path / "dead")
+    for taken in (tmp_path / "out", tmp_path / "dead"):
+        with pytest.raises(PipelineError, match="writes there"):
+            check_report(made, taken)
+    with pytest.raises(PipelineError, match="which is no report"):
+        check_report(made, text)
+
+
+def test_a_report_replaces_a_report(text: Path, tmp_path: Path) -> None:
+    made = pipeline(text, tmp_path / "out", tmp_path / "dead")
+    report = tmp_path / "report.json"
+    for before in (b"", b'{\n  "pipeline": "p"}'):
+        report.write_bytes(before)
+        check_report(made, report)
+    check_report(made, tmp_path / "new.json")

@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.workloads import quotes
 from anabranch.workloads.quotes import Price
 from tests.workloads.shared_data import lines_of
@@ -127,7 +127,10 @@ def test_stocks_are_fitted_apart_wherever_they_move() -> None:
     assert testing.by_key(h.results("fits")) == expected
 
 
-def test_without_scipy_the_message_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quotes, "find_spec", lambda name: None)
-    with pytest.raises(quotes.SciPyMissing, match=r"pip install 'anabranch\[quotes\]'"):
-        pipeline()
+def test_without_scipy_a_run_is_refused_with_what_to_do_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.graph.find_spec", lambda name: None)
+    built = pipeline()  # a file may hold other pipelines too
+    with pytest.raises(PipelineError, match=r"'scipy'.*pip install 'anabranch\[quotes\]'"):
+        built.validate()

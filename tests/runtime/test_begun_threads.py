@@ -1,0 +1,75 @@
+"""Threads that a pipeline's file begins: which line, and whether the file may run."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.loading import LoadError, load_pipeline
+from anabranch.runtime.live.origin import LoadError as ReadAgainError
+from anabranch.runtime.live.origin import Origin, load_preload, load_request
+from tests.anabranch.files import GOOD, clean_imports, write
+
+THREAD = "threading.Thread(target=threading.Event().wait, daemon=True, name='fresh').start()"
+
+
+@pytest.fixture(autouse=True)
+def _clean() -> Iterator[None]:
+    with clean_imports():
+        yield
+
+
+def beginning(line: str) -> str:
+    return f"    import threading\n    {line}\n{GOOD}"
+
+
+def test_a_file_that_begins_a_thread_is_refused_with_the_line(tmp_path: Path) -> None:
+    path = write(tmp_path, beginning(THREAD))
+    with pytest.raises(LoadError, match=r"headlines.py:2 begins the thread 'fresh'.*__init__"):
+        load_pipeline(str(path))
+
+
+def test_a_pool_that_was_used_is_refused(tmp_path: Path) -> None:
+    pool = "from concurrent.futures import ThreadPoolExecutor as P; p = P(1); p.submit(len, '')"
+    with pytest.raises(LoadError, match=r"headlines\.py:2 begins the thread"):
+        load_pipeline(str(write(tmp_path, beginning(pool))))
+
+
+def test_the_line_is_that_of_the_users_module_that_begins_it(tmp_path: Path) -> None:
+    write(tmp_path, f"import threading\n\n\ndef begin():\n    {THREAD}\n", "my_metrics.py")
+    path = write(tmp_path, beginning("import my_metrics; my_metrics.begin()"))
+    with pytest.raises(LoadError, match=r"my_metrics\.py:5 begins"):
+        load_pipeline(str(path))
+
+
+def test_a_thread_that_ends_is_fine(tmp_path: Path) -> None:
+    short = "t = threading.Thread(target=len, args=('',)); t.start()"
+    assert load_pipeline(str(write(tmp_path, beginning(short)))).name == "pipeline"
+
+
+def test_a_library_that_begins_one_by_itself_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    library = write(tmp_path / "lib", f"import threading\n{THREAD}\n", "a_library.py")
+    monkeypatch.setattr("anabranch.runtime.begun_threads.LIBRARIES", (str(library.parent),))
+    monkeypatch.syspath_prepend(str(library.parent))
+    assert load_pipeline(str(write(tmp_path, beginning("import a_library")))).name == "pipeline"
+    assert "headlines.py:2 begins the thread 'fresh' by importing a library" in caplog.text
+
+
+def test_a_file_that_is_read_again_is_refused_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.runtime.live.origin._loading", False)
+    pipeline = load_pipeline(str(write(tmp_path, GOOD))).pipeline
+    path = write(tmp_path, beginning(THREAD), "again.py")
+    request = load_request(pipeline, Origin("", str(path), "pipeline"), "os:getpid")
+    with pytest.raises(ReadAgainError, match=r"again\.py:2 begins the thread"):
+        load_preload(request)
+
+
+def test_noting_leaves_threads_as_they_were() -> None:
+    assert threading.Thread.start.__module__ == "threading"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TextIO
 
 STDOUT, STDERR = 1, 2
@@ -32,15 +32,23 @@ def results_fd() -> int:
 def kept_apart() -> Iterator[TextIO]:
     """The standard output, for what is written to the given file only: meanwhile whatever else this
     process and its children write there goes to standard error."""
-    sys.stdout.flush()
+    out = sys.stdout
+    out.flush()
     kept = os.dup(STDOUT)
     os.dup2(STDERR, STDOUT)
-    file = open(kept, "w", encoding=sys.stdout.encoding, errors=sys.stdout.errors)  # noqa: SIM115
+    file = open(kept, "w", encoding=out.encoding, errors=out.errors)  # noqa: SIM115
     try:
-        yield file
+        with redirect_stdout(sys.stderr):
+            yield file if _is_standard(out) else out
     finally:
-        with suppress(OSError):  # to a full disk: `file` has said so when it was written to
-            sys.stdout.flush()
         os.dup2(kept, STDOUT)
-        with suppress(OSError):
+        with suppress(OSError):  # of a full disk: `file` has said so when it was written to
             file.close()
+
+
+def _is_standard(out: TextIO) -> bool:
+    """Not where a caller has put another file in the place of `sys.stdout`."""
+    try:
+        return out.fileno() == STDOUT
+    except (OSError, ValueError):
+        return False

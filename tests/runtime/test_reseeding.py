@@ -50,7 +50,7 @@ def program() -> Iterator[Callable[[], tuple[ModuleType, Pipeline]]]:
 
 def drawn(made: tuple[ModuleType, Pipeline]) -> list[float]:
     module, pipeline = made
-    sampler = pipeline.operators["m"].steps[0].fn  # type: ignore[index]
+    sampler: Any = pipeline.operators["m"].steps[0].fn  # type: ignore[index]
     generators = [module.plain, module.Held.rng, module.numpy, module.old, sampler.rng]
     return [float(rng.random()) for rng in generators]
 

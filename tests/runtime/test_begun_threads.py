@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,13 +14,25 @@ from anabranch.runtime.live.origin import LoadError as ReadAgainError
 from anabranch.runtime.live.origin import Origin, load_preload, load_request
 from tests.anabranch.files import GOOD, clean_imports, write
 
-THREAD = "threading.Thread(target=threading.Event().wait, daemon=True, name='fresh').start()"
+ENOUGH = threading.Event()
+"""The threads of these tests end when it is set."""
+THREAD = (
+    f"from {__name__} import ENOUGH; "
+    "threading.Thread(target=ENOUGH.wait, daemon=True, name='fresh').start()"
+)
 
 
 @pytest.fixture(autouse=True)
 def _clean() -> Iterator[None]:
+    before = set(threading.enumerate())
+    ENOUGH.clear()
     with clean_imports():
         yield
+    ENOUGH.set()
+    gc.collect()  # a pool ends its threads when it is gone
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def beginning(line: str) -> str:

@@ -144,7 +144,7 @@ class Instance:
 
     async def _advance(self) -> None:
         if self._keyed is not None and self._gate.value > self._keyed.watermark:
-            self._keyed.advance(self._gate.value)
+            await self._keyed.advance(self._gate.value)
             await self._emit()
         if self._stamper is None:
             await self._state(self._gate.output, idle=self._gate.idle)
@@ -169,7 +169,7 @@ class Instance:
 
     async def fire_due(self) -> None:
         if self._keyed is not None:
-            self._keyed.fire_due(self._flow.wall())
+            await self._keyed.fire_due(self._flow.wall())
             await self._emit()
 
     # -- ownership, and the end ------------------------------------------------------------
@@ -180,7 +180,7 @@ class Instance:
 
     async def end(self) -> None:
         if self._keyed is not None:
-            self._keyed.end()
+            await self._keyed.end()
             await self._emit()
         self.stated = (math.inf, False)
 

@@ -30,12 +30,12 @@ from typing import Any, NamedTuple
 
 from anabranch.runtime.foreign import describe
 from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.firing import Due, Firing
 from anabranch.runtime.keyed.giving import copied, taken
 from anabranch.runtime.keyed.handler import Timer
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
-from anabranch.runtime.keyed.timers import Timers
 from anabranch.runtime.keyed.work import Failed, Worker
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError
@@ -78,6 +78,8 @@ class KeyedProcessor(Keeping):
     ) -> None:
         super().__init__(operator, groups, emit, clock, changed, noted)
         self._worker = Worker(operator, self._held, wall)
+        self._events = Firing(self._store.event, self._may_fire)
+        self._processing = Firing(self._store.processing, self._may_fire)
         self._heat = Heat(groups, self._store.group_of, clock())
         self._turn = turn
         self._slice_s = slice_s
@@ -228,52 +230,62 @@ class KeyedProcessor(Keeping):
 
     # -- time --------------------------------------------------------------------------------
 
-    def advance(self, watermark: float) -> None:
-        """Event time has come to `watermark`: call the timers that are due, by time and key."""
+    async def advance(self, watermark: float) -> None:
+        """Event time has come to `watermark`: call the timers that are due, by time and key, in
+        slices; returns when they have been called."""
         if watermark > self.watermark:
             self._held.watermark = watermark
-            self._fire(self._store.event, watermark, processing=False)
+            await self._fire_events()
+
+    @property
+    def lags(self) -> bool:
+        """Whether timers in event time are due that are not called yet."""
+        return self._events.running > 0
 
     def next_due(self) -> float | None:
         """When the next timer in processing time is due."""
         at = self._store.processing.next_at()
         return None if at == math.inf else at
 
-    def fire_due(self, now: float) -> None:
-        self._fire(self._store.processing, now, processing=True)
+    async def fire_due(self, now: float) -> None:
+        """Call the timers in processing time that are due, unless somebody is at it."""
+        firing = self._processing
+        if not firing.running:
+            await self._fire(firing, lambda: firing.next(now), processing=True)
 
-    def end(self) -> None:
+    async def end(self) -> None:
         """The stream has ended: event time is over, and timers in processing time, which nobody
         will wait for, fire now. Those set by them do not fire."""
-        self.advance(math.inf)
-        part, began = Part(0), self._clock()
-        self._call(self._store.processing.drain(), part, math.inf, processing=True)
-        self._done_if_told(part, began)
+        await self.advance(math.inf)
+        every = self._store.processing.drain()
+        await self._fire(self._processing, lambda: next(every, None), processing=True)
 
-    def _fire(self, timers: Timers, until: float, *, processing: bool) -> None:
-        due = timers.due(until, self._may_fire)
-        part, began = Part(0), self._clock()
-        while not self._call(due, part, began, processing=processing):
-            self._done(part, began)
-            part, began = Part(0), self._clock()
-        self._done_if_told(part, began)
+    async def _fire_events(self) -> None:
+        await self._fire(self._events, lambda: self._events.next(self.watermark), processing=False)
 
-    def _call(
-        self,
-        due: Iterable[tuple[Any, str, float]],
-        part: Part,
-        began: float,
-        *,
-        processing: bool,
-    ) -> bool:
-        """Call timers for a slice of time; whether that were all of them."""
+    async def _fire(
+        self, firing: Firing, following: Callable[[], Due | None], *, processing: bool
+    ) -> None:
+        firing.running += 1
+        try:
+            while self._fire_slice(following, processing):
+                await self._turn()
+                self._turn_at = self._clock()
+        finally:
+            firing.running -= 1
+
+    def _fire_slice(self, following: Callable[[], Due | None], processing: bool) -> bool:
+        """Call some timers; whether more may be due."""
+        part, began = Part(0), self._clock()
         with NoLoop():
-            for key, name, at in due:
+            while (due := following()) is not None:
+                key, name, at = due
                 self._held.notes.touch((key,))
                 self._worker.call(key, Timer(name, at, processing), self.watermark, part)
                 if self._clock() - began > self._slice_s:
-                    return False
-        return True
+                    break
+        self._done_if_told(part, began)
+        return due is not None
 
     # -- moving ------------------------------------------------------------------------------
 
@@ -336,7 +348,7 @@ class KeyedProcessor(Keeping):
             await self._give_turn()
         held.caught_up(group)
         self._store.wake(group)
-        self._fire(self._store.event, self.watermark, processing=False)
+        await self._fire_events()
 
     async def _work_off(self, group: int, kept: deque[Kept]) -> None:
         part, began, done, failed = Part(0), self._clock(), 0, None
@@ -385,6 +397,6 @@ class KeyedProcessor(Keeping):
     async def catch_up(self) -> None:
         """After `resume`, before anything else is processed: fire what was due, and work off what
         was kept for groups of mine."""
-        self._fire(self._store.event, self.watermark, processing=False)
+        await self._fire_events()
         for group in sorted(self._held.behind):
             await self._catch_up(group)

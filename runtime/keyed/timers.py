@@ -168,16 +168,13 @@ class Timers:
                     self.cancel(key, name)
                     yield key, name, at
 
-    def drain(self) -> list[tuple[Any, str, float]]:
-        """All of them, by time; none is set then."""
+    def drain(self) -> Iterator[tuple[Any, str, float]]:
+        """All that are set now, by time; each is no longer set when it is given."""
         every = [(key, name, at) for key, names in self._set.items() for name, at in names.items()]
-        if self._touched is not None:
-            for key, name, _ in every:
-                self._touch(key, name)
-        self._heap.clear()
-        self._set.clear()
-        self._live = 0
-        return sorted(every, key=lambda timer: timer[2])
+        for key, name, at in sorted(every, key=lambda timer: timer[2]):
+            if self._at(key, name) == at:
+                self.cancel(key, name)
+                yield key, name, at
 
     def _at(self, key: Any, name: str) -> float | None:
         names = self._set.get(key)

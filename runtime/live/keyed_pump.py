@@ -219,8 +219,12 @@ class KeyedPump(QueuePump):
         self._pay()
 
     def _freeze_if_due(self) -> None:
+        """What was due before the heir's watermark must have been told, so not while timers are
+        called (W4)."""
         freeze = self._freeze
-        if freeze is None or self.instance.gate.value < freeze.watermark:
+        if freeze is None or self.processor.lags:
+            return
+        if self.instance.gate.value < freeze.watermark:
             return
         self._freeze = None
         self.processor.freeze(freeze.groups)
@@ -265,16 +269,17 @@ class KeyedPump(QueuePump):
             await self._attend()
         due = self.processor.next_due()
         if due is not None and due <= (wall := time.time()):
-            self.processor.fire_due(wall)
+            await self.processor.fire_due(wall)
 
-    def advance(self, watermark: float) -> None:
-        self.processor.advance(watermark)
+    async def advance(self, watermark: float) -> None:
+        await self.processor.advance(watermark)
         self._freeze_if_due()
 
     async def commit(self) -> None:
         if self._must_end:
-            self.processor.end()
+            await self.processor.end()
             self._must_end = False
+            self._freeze_if_due()
             self.send()
 
     async def wait(self) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 now = time.monotonic
 
+ADVANCING = "advancing"
+"""The token by which the gate is held while what is due is told, which may take many turns."""
+
 STAMPS = "stamps"
 """Kind of the pieces of a journal that tell of event time as it was read."""
 
@@ -247,10 +250,14 @@ class QueuePump(Pump):
         if instance.gate.would_rise(said.peer, said.watermark, said.idle or said.left):
             await self.catch_up()
         before = instance.gate.value
+        instance.gate.hold(ADVANCING)
         instance.watermarks.heard(said)
         if instance.gate.value > before:
-            self.advance(instance.gate.value)
+            await self.advance(instance.gate.value)
+        instance.gate.release(ADVANCING)
         instance.watermarks.pass_on()
+        if self.stamper is not None:
+            instance.watermarks.ask(self._state_time)  # it must not before
 
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
@@ -270,7 +277,7 @@ class QueuePump(Pump):
     async def catch_up(self) -> None:
         """Return when nothing is open of what was taken before."""
 
-    def advance(self, watermark: float) -> None:
+    async def advance(self, watermark: float) -> None:
         """No tuple with an earlier event time will come."""
 
     def _bury_unreadable(self, letters: list[DeadLetter]) -> None:

@@ -83,10 +83,10 @@ class Bench:
         await self.all[at].run([k for k, _ in pairs], [t for _, t in pairs], side, "tag")
         return [r for part in self.parts[before:] for r in part.results]
 
-    def since(self, act: Callable[[], object]) -> list[Any]:
+    async def since(self, act: Awaitable[object]) -> list[Any]:
         """The results that `act` makes."""
         before = len(self.parts)
-        act()
+        await act
         return [r for part in self.parts[before:] for r in part.results]
 
     async def move(self, groups: set[int], chunk_bytes: int = 4096) -> list[bytes]:
@@ -157,10 +157,10 @@ class Moves:
 
         return on_turn
 
-    def advance(self, watermark: float) -> None:
+    async def advance(self, watermark: float) -> None:
         self.watermark = max(watermark, self.watermark)
         for processor in self.bench.all:
-            processor.advance(self.watermark)
+            await processor.advance(self.watermark)
 
     def begin(self, group: int, to: int) -> None:
         if group not in self._steps and self.route[group] != to:

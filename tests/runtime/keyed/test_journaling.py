@@ -85,8 +85,8 @@ async def test_time_that_fires_nothing_is_told_in_a_few_bytes() -> None:
     await bench.over(*MANY)
     told = bench.journals[0].changes
     before = len(told)
-    bench.one.advance(5.0)
-    bench.one.advance(4.0)
+    await bench.one.advance(5.0)
+    await bench.one.advance(4.0)
     assert [pickle.loads(change) for change in told[before:]] == [[("time", 5.0)]]
 
 
@@ -96,7 +96,7 @@ async def test_timers_without_results_are_told_too() -> None:
 
     bench = Mortals(lambda keyed: keyed.process("work", quiet, state=list))
     await bench.over(("a", 1.0), ("b", 2.0))
-    bench.one.advance(1.0)
+    await bench.one.advance(1.0)
     assert {*contents(bench.restored(0))["event"]} == {"b"}
 
 
@@ -132,7 +132,7 @@ async def test_a_state_that_cannot_be_written_is_named() -> None:
 async def test_states_are_written_and_read_as_they_were(build: Any) -> None:
     bench = Mortals(build)
     await bench.over(("a", 1.0), ("b", 13.0), ("a", 14.0))
-    bench.one.advance(12.0)
+    await bench.one.advance(12.0)
     states = {key: repr(state) for key, state in bench.one.states().items()}
     after = bench.restored(0).states()
     assert {key: repr(state) for key, state in after.items()} == states
@@ -209,7 +209,7 @@ async def test_timers_that_were_due_at_a_death_fire_in_the_next_life() -> None:
     await bench.over(*[(n, ("set", 1.0)) for n in range(20)])
     told = bench.journals[0].changes
     before = len(told)
-    fired = len(bench.since(lambda: bench.one.advance(1.0)))
+    fired = len(await bench.since(bench.one.advance(1.0)))
     assert fired == 20
     some = told[: before + 2]
     after = bench._processor(0)
@@ -234,7 +234,7 @@ async def test_frozen_groups_lie_at_rest_in_the_next_life() -> None:
     after = bench.restored(0)
     after.resume(frozenset({0}), frozenset({0}))
     await after.catch_up()
-    assert bench.since(lambda: after.advance(50.0)) == []
+    assert await bench.since(after.advance(50.0)) == []
     assert await bench.over(("a", 3)) == []
     assert (after.frozen, after.pended) == (FIRST, 2)
 

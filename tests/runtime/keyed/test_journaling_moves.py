@@ -42,10 +42,10 @@ async def test_timers_go_with_their_group() -> None:
     bench = Mortals(clocked, groups=1, instances=2)
     await bench.over(("a", ("set", 5.0)), ("b", ("wall", 6.0)))
     await bench.move({0})
-    assert bench.since(lambda: bench.one.advance(math.inf)) == []
+    assert await bench.since(bench.one.advance(math.inf)) == []
     assert bench.one.next_due() is None
     assert contents(bench.one)["timers"] == (0, 0)
-    assert [r[2] for r in bench.since(lambda: bench.all[1].advance(5.0))] == [5.0]
+    assert [r[2] for r in await bench.since(bench.all[1].advance(5.0))] == [5.0]
     assert bench.all[1].next_due() == 6.0
 
 
@@ -120,7 +120,7 @@ async def test_pieces_of_a_picture_are_bounded_and_made_one_by_one() -> None:
 async def test_a_picture_holds_what_is_frozen_kept_and_on_its_way() -> None:
     bench = await moving(keys=50)
     await bench.over(("key 1", "more"))
-    bench.all[1].advance(7.0)
+    await bench.all[1].advance(7.0)
     await bench.over(("key 1", "early"), at=1)
     chunks = [*bench.one.export({0}, 100)]
     await install(bench.all[1], chunks[:-1])
@@ -140,7 +140,7 @@ async def test_what_happens_between_two_pieces_counts() -> None:
     journal = bench.journals[0]
     journal.begin_picture(bench.one, 3)
     for n in range(20):
-        bench.one.advance(float(n))
+        await bench.one.advance(float(n))
         await bench.over((n % 7, ("set", 30.0 + n)), (100 + n, ("wall", 1.0)))
         journal.add_piece()
     assert journal.dropped > 0
@@ -164,7 +164,7 @@ async def test_keys_that_are_forgotten_during_a_picture_stay_forgotten() -> None
     journal = bench.journals[0]
     journal.begin_picture(bench.one, 4)
     journal.add_piece()
-    bench.one.advance(10.0)
+    await bench.one.advance(10.0)
     for _ in range(10):
         journal.add_piece()
     assert journal.dropped > 0

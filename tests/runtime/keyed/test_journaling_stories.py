@@ -59,7 +59,7 @@ async def told(bench: Mortals, story: list[Any]) -> Faults:
         elif what == "step":
             await moves.step(*rest)
         elif what == "time":
-            moves.advance(float(rest[0]))
+            await moves.advance(float(rest[0]))
         else:
             await befall(moves, what, *rest)
     await end(moves)
@@ -87,7 +87,7 @@ async def end(moves: Faults) -> None:
     moves.bench.dying.clear()
     for number in range(len(moves.bench.all)):
         await moves.die(number)
-    moves.advance(math.inf)
+    await moves.advance(math.inf)
 
 
 def counting_at_last(keyed: KeyedStream) -> None:
@@ -206,14 +206,14 @@ def test_deaths_change_nothing_that_a_window_tells(
 
 async def windows_told_by_mortals(bench: Mortals, story: list[Any]) -> list[Any]:
     moves, number, watermark = Faults(bench), 0, 0
-    moves.advance(watermark)
+    await moves.advance(watermark)
     for what, *rest in story:
         if what == "send":
             await moves.send(rest[0], (number, watermark + rest[1]))
             number += 1
         elif what == "time":
             watermark += rest[0]
-            moves.advance(watermark)
+            await moves.advance(watermark)
         elif what == "begin":
             moves.begin(0, rest[0])
         elif what == "step":

@@ -55,7 +55,7 @@ async def test_late_tuples_go_where_the_rule_says_and_are_counted(
     rule: Any, windows: Any, lateness_s: float, by_s: float
 ) -> None:
     bench = bench_of(windows, lateness_s=lateness_s, late=rule)
-    bench.one.advance(17.0)
+    await bench.one.advance(17.0)
     made = await send(bench, LATE, ("k", 20.0, 1.0), LATE)
     assert made == ([Late("k", LATE, by_s)] * 2 if rule == "emit" else [])
     reasons = [letter.reason for letter in bench.letters]
@@ -63,12 +63,12 @@ async def test_late_tuples_go_where_the_rule_says_and_are_counted(
     assert [letter.tuple for letter in bench.letters] == [LATE] * len(reasons)
     assert (bench.taken, sum(part.dead for part in bench.parts)) == (3, len(reasons))
     assert bench.one.late == {rule: 2}
-    assert bench.since(lambda: bench.one.advance(math.inf))[0].value == 1.0
+    assert (await bench.since(bench.one.advance(math.inf)))[0].value == 1.0
 
 
 async def test_a_late_tuple_of_an_unknown_key_leaves_nothing_behind() -> None:
     bench = bench_of(tumbling(10))
-    bench.one.advance(17.0)
+    await bench.one.advance(17.0)
     await send(bench, LATE)
     assert bench.one.states() == {}
 
@@ -81,25 +81,25 @@ async def test_a_tuple_that_fails_leaves_no_state_and_no_timer(
     bench = bench_of(windows, lateness_s=lateness_s)
     await send(bench, ("k", 1.0, 0))
     assert bench.one.states() == {}
-    bench.one.advance(30.0)
+    await bench.one.advance(30.0)
     await send(bench, ("k", 31.0, 0))  # in time
     await send(bench, ("k", 1.0, 0))  # late, if it is allowed
     assert bench.one.states() == {}
     kinds = [letter.reason.split(":")[0] for letter in bench.letters]
     assert kinds == ["ZeroDivisionError"] * 2 + ["ZeroDivisionError" if lateness_s else "late"]
-    assert bench.since(lambda: bench.one.advance(math.inf)) == []
+    assert await bench.since(bench.one.advance(math.inf)) == []
 
 
 async def test_a_tuple_that_fails_in_a_window_of_others_leaves_their_window_as_it_was() -> None:
     bench = bench_of(session(gap=5), lateness_s=50.0)
     await send(bench, ("k", 1.0, 1.0), ("k", 5.0, 0), ("k", 9.0, 1.0))
-    assert bench.since(lambda: bench.one.advance(30.0)) == [
+    assert await bench.since(bench.one.advance(30.0)) == [
         WindowResult("k", 1.0, 6.0, 1.0),
         WindowResult("k", 9.0, 14.0, 1.0),
     ]
     assert await send(bench, ("k", 5.0, 0)) == []
     assert await send(bench, ("k", 5.0, 1.0)) == [WindowResult("k", 1.0, 14.0, 3.0, 1)]
-    bench.one.advance(math.inf)
+    await bench.one.advance(math.inf)
     assert bench.one.states() == {}
 
 
@@ -115,9 +115,9 @@ async def test_a_window_that_cannot_be_told_is_buried_and_forgotten(lateness_s: 
 
     bench = Bench(build)
     await send(bench, ("k", 1.0, 1))
-    bench.one.advance(10.0)
+    await bench.one.advance(10.0)
     assert [letter.reason for letter in bench.letters] == ["ValueError: no"]
-    bench.one.advance(60.0)
+    await bench.one.advance(60.0)
     await send(bench, ("other", 61.0, 1))
     assert bench.one.states().keys() == {"other"}
 

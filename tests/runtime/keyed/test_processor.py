@@ -328,22 +328,22 @@ def clocked(keyed: KeyedStream) -> object:
 async def test_timers_fire_by_time_and_key_when_event_time_gets_there() -> None:
     bench = Bench(clocked)
     await bench.over(("b", ("set", 1.0)), ("a", ("set", 2.0)), ("a", ("set", 1.0, "x")))
-    assert bench.since(lambda: bench.one.advance(0.5)) == []
-    fired = bench.since(lambda: bench.one.advance(2.0))
+    assert await bench.since(bench.one.advance(0.5)) == []
+    fired = await bench.since(bench.one.advance(2.0))
     assert [(key, name) for key, name, *_ in fired] == [("a", "x"), ("b", ""), ("a", "")]
     assert {watermark for *_, watermark, _ in fired} == {2.0}
-    assert bench.since(lambda: bench.one.advance(9.0)) == []
+    assert await bench.since(bench.one.advance(9.0)) == []
     assert [p.taken for p in bench.parts] == [3, 0]
     assert bench.parts[-1].tag is None
 
 
 async def test_event_time_never_goes_back() -> None:
     bench = Bench(clocked)
-    bench.one.advance(5.0)
-    bench.one.advance(3.0)
+    await bench.one.advance(5.0)
+    await bench.one.advance(3.0)
     await bench.over(("a", ("set", 4.0)))
     assert bench.one.watermark == 5.0
-    assert [r[2] for r in bench.since(lambda: bench.one.advance(6.0))] == [4.0]
+    assert [r[2] for r in await bench.since(bench.one.advance(6.0))] == [4.0]
 
 
 async def test_timers_of_processing_time_follow_the_clock_alone() -> None:
@@ -351,8 +351,8 @@ async def test_timers_of_processing_time_follow_the_clock_alone() -> None:
     await bench.over(("a", ("wall", 7.0)), ("a", ("set", 8.0)))
     bench.wall.now = 7.5
     assert bench.one.next_due() == 7.0
-    assert bench.since(lambda: bench.one.fire_due(6.9)) == []
-    assert bench.since(lambda: bench.one.fire_due(7.5)) == [("a", "", 7.0, True, -math.inf, 7.5)]
+    assert await bench.since(bench.one.fire_due(6.9)) == []
+    assert await bench.since(bench.one.fire_due(7.5)) == [("a", "", 7.0, True, -math.inf, 7.5)]
     assert bench.one.next_due() is None
 
 
@@ -360,19 +360,19 @@ async def test_a_cancelled_timer_is_silent_and_one_set_again_moves() -> None:
     bench = Bench(clocked)
     await bench.over(("a", ("set", 1.0, "x")), ("a", ("set", 2.0, "y")), ("a", ("cancel", 0, "x")))
     await bench.over(("a", ("set", 3.0, "y")))
-    assert bench.since(lambda: bench.one.advance(2.0)) == []
-    assert [r[1] for r in bench.since(lambda: bench.one.advance(3.0))] == ["y"]
+    assert await bench.since(bench.one.advance(2.0)) == []
+    assert [r[1] for r in await bench.since(bench.one.advance(3.0))] == ["y"]
 
 
 async def test_a_timer_that_fails_is_buried_and_does_nothing() -> None:
     bench = Bench(clocked)
     await bench.over(("a", ("fail", 1.0)), ("b", ("set", 1.0)))
-    assert [r[0] for r in bench.since(lambda: bench.one.advance(50.0))] == ["b"]
+    assert [r[0] for r in await bench.since(bench.one.advance(50.0))] == ["b"]
     (letter,) = bench.letters
     assert letter.reason == "ValueError: a timer"
     assert letter.where.endswith("in on_timer, key 'a', timer 'fail' at 1")
     assert [(p.taken, p.dead) for p in bench.parts] == [(2, 0), (0, 0)]
-    assert bench.since(lambda: bench.one.advance(100.0)) == []
+    assert await bench.since(bench.one.advance(100.0)) == []
 
 
 async def test_a_timer_at_no_time_is_refused() -> None:
@@ -384,8 +384,8 @@ async def test_a_timer_at_no_time_is_refused() -> None:
 async def test_a_timer_that_sets_itself_again_ends_with_the_stream() -> None:
     bench = Bench(clocked)
     await bench.over(("a", ("set", 1.0, "again")))
-    assert len(bench.since(lambda: bench.one.advance(3.0))) == 3
-    assert len(bench.since(lambda: bench.one.advance(math.inf))) == TIMERS_AT_END_MAX
+    assert len(await bench.since(bench.one.advance(3.0))) == 3
+    assert len(await bench.since(bench.one.advance(math.inf))) == TIMERS_AT_END_MAX
     (letter,) = bench.letters
     assert "the stream has ended, and on_timer has set more than 1,000 timers" in letter.reason
 
@@ -394,7 +394,7 @@ async def test_many_timers_come_out_in_slices() -> None:
     bench = Bench(clocked, tick_s=0.002)
     await bench.over(*[(n, ("set", 1.0)) for n in range(20)])
     before = len(bench.parts)
-    bench.one.advance(1.0)
+    await bench.one.advance(1.0)
     assert len(bench.parts) - before > 5
     assert all(p.busy_s < 0.02 for p in bench.parts[before:])
 
@@ -442,7 +442,7 @@ async def test_late_tuples_are_counted_and_go_where_the_operator_says(
     rule: LateRule, results: list[Any], reasons: list[str], dead: int
 ) -> None:
     bench = Bench(hourly(rule))
-    bench.one.advance(5.0)
+    await bench.one.advance(5.0)
     assert await bench.over(("a", 3.0)) == results
     assert [letter.reason for letter in bench.letters] == reasons
     assert bench.one.late == {rule: 1}
@@ -452,9 +452,9 @@ async def test_late_tuples_are_counted_and_go_where_the_operator_says(
 async def test_a_key_is_forgotten_when_nothing_of_it_is_worth_keeping() -> None:
     bench = Bench(hourly())
     await bench.over(("a", 1.0), ("a", 2.0), ("b", 2.0))
-    bench.one.advance(1.0)
+    await bench.one.advance(1.0)
     assert bench.one.states() == {"a": [2.0], "b": [2.0]}
-    bench.one.advance(2.0)
+    await bench.one.advance(2.0)
     await bench.over(("late", 1.0))
     assert bench.one.states() == {}
     assert sum(bench.one.sizes()) == 0
@@ -479,14 +479,14 @@ class Alarm(Hourly):
 async def test_a_key_with_timers_is_not_forgotten_before_they_fire() -> None:
     bench = Bench(lambda keyed: keyed.operator("work", Keyed("alarm", Alarm)))
     await bench.over(("a", 5.0))
-    assert bench.since(lambda: bench.one.advance(5.0)) == ["rang"]
+    assert await bench.since(bench.one.advance(5.0)) == ["rang"]
     assert bench.one.states() == {}
 
 
 async def test_what_a_timer_finds_late_was_no_input_tuple() -> None:
     bench = Bench(lambda keyed: keyed.operator("work", Keyed("alarm", Alarm)))
     await bench.over(("a", 5.0))
-    bench.one.advance(5.0)
+    await bench.one.advance(5.0)
     assert [letter.tuple for letter in bench.letters] == ["something"]
     assert [(p.taken, p.dead) for p in bench.parts] == [(1, 0), (0, 0)]
 

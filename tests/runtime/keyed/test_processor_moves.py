@@ -71,9 +71,9 @@ async def told(bench: Bench, story: list[Any]) -> Moves:
         elif what == "step":
             await moves.step(*rest)
         else:
-            moves.advance(float(rest[0]))
+            await moves.advance(float(rest[0]))
     await moves.finish()
-    moves.advance(math.inf)
+    await moves.advance(math.inf)
     return moves
 
 
@@ -259,22 +259,22 @@ async def test_timers_move_along_and_fire_at_the_new_owner_alone() -> None:
     bench = Bench(alarming, instances=2)
     await bench.over(("a", 1), ("a", 2))
     await bench.move({bench.group("a")})
-    assert bench.since(lambda: bench.one.advance(math.inf)) == []
-    assert bench.since(lambda: bench.all[1].advance(3.0)) == [("a", "rang", 1)]
-    assert bench.since(lambda: bench.all[1].advance(6.0)) == [("a", "rang", 2)]
+    assert await bench.since(bench.one.advance(math.inf)) == []
+    assert await bench.since(bench.all[1].advance(3.0)) == [("a", "rang", 1)]
+    assert await bench.since(bench.all[1].advance(6.0)) == [("a", "rang", 2)]
 
 
 async def test_timers_that_became_due_on_the_way_fire_on_arrival() -> None:
     bench = Bench(alarming, instances=2)
     await bench.over(("a", 1), ("a", 2))
     bench.one.freeze({bench.group("a")})
-    assert bench.since(lambda: bench.one.advance(6.0)) == []
-    bench.all[1].advance(3.0)
+    assert await bench.since(bench.one.advance(6.0)) == []
+    await bench.all[1].advance(3.0)
     before = len(bench.results)
     for chunk in bench.one.export({bench.group("a")}, 1000):
         await bench.all[1].install(chunk)
     assert bench.results[before:] == [("a", "rang", 1)]
-    assert bench.since(lambda: bench.all[1].advance(6.0)) == [("a", "rang", 2)]
+    assert await bench.since(bench.all[1].advance(6.0)) == [("a", "rang", 2)]
 
 
 async def test_timers_of_processing_time_move_along() -> None:

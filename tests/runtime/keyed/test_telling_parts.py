@@ -97,7 +97,7 @@ async def test_windows_that_end_are_told_without_those_that_stay(what: str) -> N
     for held in 10, 3000:
         bench = await holding(HOLDING_WINDOWS[what], held, lambda n: n * GAP)
         before = len(bench.journals[0].changes)
-        bench.one.advance(35.0)
+        await bench.one.advance(35.0)
         bench.one.tell()
         told.append(sum(map(len, bench.journals[0].changes[before:])))
         bench.restored(0)
@@ -135,7 +135,7 @@ async def test_a_large_key_may_change_between_the_pieces_of_a_picture(what: str)
     journal.begin_picture(bench.one, 4)
     for n in range(40):
         await bench.over(("key", 1.0 + n * GAP * 7 % 900))
-        bench.one.advance(n * 5.0)
+        await bench.one.advance(n * 5.0)
         journal.add_piece()
     assert journal.dropped
     bench.restored(0)

@@ -85,7 +85,7 @@ BUILDS = {
 async def told(bench: Bench, story: list[Any], *, moving: bool, sides: int = 1) -> list[Any]:
     """The results of a story, with or without its moves. Sides take turns to get tuples."""
     moves, number, watermark = Moves(bench), 0, 0
-    moves.advance(watermark)
+    await moves.advance(watermark)
     for what, *rest in story:
         if what == "send":
             key, ahead = rest
@@ -93,13 +93,13 @@ async def told(bench: Bench, story: list[Any], *, moving: bool, sides: int = 1) 
             number += 1
         elif what == "time":
             watermark += rest[0]
-            moves.advance(watermark)
+            await moves.advance(watermark)
         elif moving and what == "begin":
             moves.begin(0, rest[0])
         elif moving:
             await moves.step(0)
     await moves.finish()
-    moves.advance(math.inf)
+    await moves.advance(math.inf)
     assert bench.letters == []
     return bench.results
 

@@ -1,8 +1,8 @@
 """The timers of one kind that are due, one at a time, for whoever asks for the next one.
 
 However many are due together, they are called in slices, between which others have their turn:
-more may come due then, a group may be brought to rest, and a group that is opened meanwhile has what
-is due called at once. What was not called yet stays set, so the next life calls it.
+more may come due then, a group may be brought to rest, and one that is opened meanwhile has all
+that is due called at once. What was not called yet stays set, so the next life calls it.
 """
 
 from __future__ import annotations

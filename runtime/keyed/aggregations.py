@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from typing import Any
 
 from anabranch.runtime.keyed.parts import Log
+from anabranch.runtime.keyed.windows import Retraction, WindowResult
 
 Value = Callable[[Any], Any]
 
@@ -37,6 +38,14 @@ class Aggregation(ABC):
     def merge(self, first: Any, second: Any) -> Any:
         """One accumulator for the tuples of two, the first of which may be changed in place;
         sessions that grow together need it."""
+
+    def empty(self) -> Any:
+        """What is told of a window without tuples, which is told only if it had some before: the
+        result of a new accumulator, or None where that raises an error."""
+        try:
+            return self.result(self.new())
+        except Exception:
+            return None
 
     def copy(self, accumulator: Any) -> Any:
         """One that stays as it is, whatever is added to the other. Asked when a late tuple changes
@@ -166,6 +175,51 @@ class Collecting(Aggregation):
 
     def copy(self, accumulator: Log) -> Log:
         return accumulator.copy()
+
+
+NO_TUPLES: Any = object()
+"""The result of a window of which all was taken back."""
+
+
+class OfResults(Collecting):
+    """Another aggregation, over results of windows that may be corrected or retracted: of each of
+    these windows the last result counts, in the place of its first. All of them are kept."""
+
+    def __init__(self, aggregation: Aggregation) -> None:
+        super().__init__(self._aggregated)
+        self._aggregation = aggregation
+
+    def add(self, accumulator: Log, item: Any) -> Log:
+        if not isinstance(item, Retraction):
+            # What cannot count must show it now, not whenever the window is told.
+            self._aggregation.add(self._aggregation.new(), item)
+        return super().add(accumulator, item)
+
+    def empty(self) -> Any:
+        return self._aggregation.empty()
+
+    def _aggregated(self, items: list[Any]) -> Any:
+        latest = latest_of(items)
+        if not latest:
+            return NO_TUPLES
+        accumulator = self._aggregation.new()
+        for one in latest:
+            accumulator = self._aggregation.add(accumulator, one)
+        return self._aggregation.result(accumulator)
+
+
+def latest_of(items: Iterable[Any]) -> list[Any]:
+    """Without the results that others have replaced or retracted."""
+    latest: dict[Any, Any] = {}
+    for number, item in enumerate(items):
+        if not isinstance(item, WindowResult):
+            latest[number] = item
+            continue
+        of_window = item.key, item.start
+        before = latest.get(of_window)
+        if before is None or before.revision <= item.revision:
+            latest[of_window] = item
+    return [item for item in latest.values() if not isinstance(item, Retraction)]
 
 
 class Folded(Aggregation):

@@ -10,6 +10,7 @@ of them is in proportion to what has changed:
 
 What is told of a part states how it is now, and an item of a log is told with its number. So the
 last that is told is right, whatever has been told of the same part before, or is missing there.
+What comes of a pickle counts as told: it was read from a journal, or from a chunk that is in one.
 """
 
 from __future__ import annotations
@@ -46,6 +47,9 @@ class Log:
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._items[self._first : self._stop])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _told_log, ([*self], self.begin)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Log) and (self.begin, [*self]) == (other.begin, [*other])
@@ -112,6 +116,12 @@ class Log:
         self._items[start : start + len(items)] = items
         self._stop = len(self._items)
         self.told = self.end
+
+
+def _told_log(items: list[Any], begin: int) -> Log:
+    log = Log(items, begin)
+    log.told = log.end
+    return log
 
 
 class Part:
@@ -193,6 +203,9 @@ class Parts(dict[Any, Any], Parted):
         self._new = new
         self._touched: set[Any] | None = None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _told_parts, (type(self), dict(self))
+
     def touch(self, name: Any) -> None:
         """A part was changed, came or went."""
         if self._touched is None:
@@ -238,6 +251,10 @@ class Parts(dict[Any, Any], Parted):
                 if at >= part.end:
                     break
         yield some, []
+
+
+def _told_parts(kind: type[Parts], parts: dict[Any, Any]) -> Parts:
+    return kind(parts, new=False)
 
 
 def in_pieces(rows: Iterable[Any], most: int) -> Iterator[list[Any]]:

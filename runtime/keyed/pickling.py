@@ -14,8 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.runtime.keyed.joins import Met
-from anabranch.runtime.keyed.panes import Pane, Panes
-from anabranch.runtime.keyed.parts import Log, Parts
+from anabranch.runtime.keyed.panes import Pane
 from anabranch.runtime.keyed.window_handlers import Tail
 from anabranch.runtime.keyed.windows import Window
 
@@ -38,31 +37,10 @@ def _met(met: Met) -> _Made:
     return Met, (met.window, met.told, met.sides)
 
 
-def _log(log: Log) -> _Made:
-    return _told_log, ([*log], log.begin)
-
-
-def _told_log(items: list[Any], begin: int) -> Log:
-    log = Log(items, begin)
-    log.told = log.end
-    return log
-
-
-def _parts(parts: Parts) -> _Made:
-    return _told_parts, (type(parts), dict(parts))
-
-
-def _told_parts(kind: type[Parts], parts: dict[Any, Any]) -> Parts:
-    return kind(parts, new=False)
-
-
 copyreg.pickle(Window, _window)
 copyreg.pickle(Pane, _pane)
 copyreg.pickle(Tail, _tail)
 copyreg.pickle(Met, _met)
-copyreg.pickle(Log, _log)
-copyreg.pickle(Parts, _parts)
-copyreg.pickle(Panes, _parts)
 
 
 def pickled(value: Any) -> bytes:

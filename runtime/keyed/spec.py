@@ -32,6 +32,8 @@ class Keyed:
     late: LateRule = "bury"
     makes_windows: bool = False
     """Whether its results are `WindowResult`s."""
+    corrects: bool = False
+    """Whether these may be corrected or retracted by later ones."""
     holds_back: bool = True
     """False: all that comes of a tuple comes when it is worked off. Otherwise it may be in results
     of later tuples, of timers, or of the end of a window."""

@@ -11,24 +11,54 @@ import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
-from anabranch.runtime.keyed.aggregations import Aggregation
+from anabranch.runtime.keyed.aggregations import NO_TUPLES, Aggregation, OfResults
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.panes import Grid, Layout, Pane, Panes, Place, Sessions
 from anabranch.runtime.keyed.parts import Log, Part, Parted
-from anabranch.runtime.keyed.windows import Count, Session, Sliding, Window, WindowResult
+from anabranch.runtime.keyed.windows import (
+    Count,
+    Moved,
+    Retraction,
+    Session,
+    Sliding,
+    Window,
+    WindowResult,
+)
 
-Tell = Callable[[Any, Window, Any, int], Iterable[Any]]
-"""(key, window, value, revision) -> results"""
+
+class Tell(Protocol):
+    """What makes results of a window."""
+
+    def __call__(
+        self, key: Any, window: Window, value: Any, revision: int, told_end: float | None = None
+    ) -> Iterable[Any]:
+        """`told_end`: the end of the window when it was told before, if it was."""
+
+    def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
+        """A window that was told is no more."""
+
 
 _FORGET = "forget "
 END_OF_STREAM = sys.float_info.max
 """Event time that only the end of the stream reaches."""
 
 
-def tell_result(key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
-    return (WindowResult(key, window.start, window.end, value, revision),)
+class TellResult:
+    def __call__(
+        self, key: Any, window: Window, value: Any, revision: int, told_end: float | None = None
+    ) -> Iterable[Any]:
+        result = WindowResult(key, window.start, window.end, value, revision)
+        if told_end is None or told_end == window.end:
+            return (result,)
+        return (Moved.of(result, told_end),)
+
+    def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
+        return (Retraction(key, window.start, window.end, value, revision),)
+
+
+tell_result = TellResult()
 
 
 class TellAll:
@@ -37,7 +67,9 @@ class TellAll:
     def __init__(self, fn: Callable[..., Any]) -> None:
         self._fn = fn
 
-    def __call__(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
+    def __call__(
+        self, key: Any, window: Window, value: Any, revision: int, told_end: float | None = None
+    ) -> Iterable[Any]:
         made = self._fn(key, window, value)
         if made is None:
             return ()
@@ -49,6 +81,9 @@ class TellAll:
                 f"got a value of type {type(made).__name__}"
             ) from None
         return list(each)
+
+    def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
+        return ()  # what was made of it is the user's own
 
 
 def event_time(fn: Callable[[Any], float], item: Any) -> float:
@@ -74,6 +109,7 @@ class TimeWindows(Handler):
         self._lateness_s = lateness_s
         self._aggregation = aggregation
         self._tell = tell
+        self._corrects = isinstance(aggregation, OfResults)
 
     def new_state(self, key: Any) -> Panes:
         return Panes()
@@ -86,18 +122,34 @@ class TimeWindows(Handler):
     ) -> tuple[Any, Iterable[Any]]:
         at = event_time(self._time_of, item)
         watermark = time.watermark
-        places = self._layout.places(state, at, watermark - self._lateness_s)
+        over_at = watermark - self._lateness_s
+        places = self._layout.places(state, at, over_at)
         if not places:
             time.late(item, watermark - self._layout.last_end(at) - self._lateness_s)
             return state, ()
         # What may fail comes first, and windows that have ended before those that are changed in
         # place: a tuple that becomes a dead letter leaves no trace.
-        changes = [self._change(key, place, item, watermark) for place in places]
+        changes = []
+        if self._corrects and isinstance(item, Moved):
+            left, taken_back = self._left(state, item, places, over_at)
+            changes = [self._change(key, place, taken_back, watermark) for place in left]
+            places = left + places
+        changes += [self._change(key, place, item, watermark) for place in places[len(changes) :]]
         results: list[Any] = []
         for place, (after, told) in zip(places, changes, strict=True):
             self._settle(state, place, after, time)
             results += told
         return state, results
+
+    def _left(
+        self, state: Panes, item: Moved, places: list[Place], over_at: float
+    ) -> tuple[list[Place], WindowResult]:
+        """The windows that a result was in before it moved, and what takes it back there."""
+        before = Retraction(*item)._replace(end=item.earlier_end)
+        names = {name for place in places for name in (place.name, *place.gone)}
+        at = event_time(self._time_of, before)
+        found = self._layout.places(state, at, over_at)
+        return [place for place in found if place.before and place.name not in names], before
 
     def _change(
         self, key: Any, place: Place, item: Any, watermark: float
@@ -107,20 +159,29 @@ class TimeWindows(Handler):
         for pane in place.over:
             if not pane.ended:
                 # Its timer is on its way, held up by a change of owner: it was due before.
-                results += self._told(key, pane.window, pane.accumulator, pane.revision)
-        revision = 0
+                results += self._told(key, pane.copy(pane.accumulator))
+        after = Pane(place.window, None)
         for pane in place.before:
-            revision = max(revision, pane.revision)
-            if pane.window.end <= watermark and not pane.ended:  # held up, too
-                results += self._told(key, pane.window, pane.accumulator, pane.revision)
-                revision = max(revision, pane.revision + 1)
+            results += self._going_on(key, pane, after, watermark)
         ended = place.window.end <= watermark
-        accumulator = self._gathered(place.before, keep=ended or revision > 0)
-        accumulator = self._aggregation.add(accumulator, item)
+        accumulator = self._gathered(place.before, keep=ended or after.revision > 0)
+        after.accumulator = self._aggregation.add(accumulator, item)
         if ended:
-            results += self._told(key, place.window, accumulator, revision)
-            revision += 1
-        return Pane(place.window, accumulator, revision, ended), results
+            results += self._told(key, after)
+        return after, results
+
+    def _going_on(self, key: Any, pane: Pane, after: Pane, watermark: float) -> Iterable[Any]:
+        """What must be told of a pane before it goes on in another."""
+        results: list[Any] = []
+        if pane.window.end <= watermark and not pane.ended:  # its timer was held up, too
+            pane = pane.copy(pane.accumulator)
+            results += self._told(key, pane)
+        after.revision = max(after.revision, pane.revision)
+        if pane.window.start == after.window.start:
+            after.told_end = pane.told_end
+        elif pane.told_end is not None:
+            results += self._retracted(key, pane.copy(None))
+        return results
 
     def _gathered(self, panes: Sequence[Pane], *, keep: bool) -> Any:
         """One accumulator of several. `keep`: those of the panes stay as they are."""
@@ -160,8 +221,25 @@ class TimeWindows(Handler):
         if self._lateness_s:
             time.set_timer(end + self._lateness_s, _FORGET + repr(name))
 
-    def _told(self, key: Any, window: Window, accumulator: Any, revision: int) -> Iterable[Any]:
-        return self._tell(key, window, self._aggregation.result(accumulator), revision)
+    def _told(self, key: Any, pane: Pane) -> Iterable[Any]:
+        """It has ended, even if telling of it fails."""
+        pane.ended = True
+        value = self._aggregation.result(pane.accumulator)
+        if value is NO_TUPLES:
+            return () if pane.told_end is None else self._retracted(key, pane)
+        results = self._tell(key, pane.window, value, pane.revision, pane.told_end)
+        pane.revision += 1
+        pane.told_end = pane.window.end
+        return results
+
+    def _retracted(self, key: Any, pane: Pane) -> Iterable[Any]:
+        """What was told of it is no longer so."""
+        assert pane.told_end is not None
+        window = Window(pane.window.start, pane.told_end)
+        results = self._tell.retracted(key, window, self._aggregation.empty(), pane.revision)
+        pane.revision += 1
+        pane.told_end = None
+        return results
 
     def on_timer(
         self, key: Any, state: Panes, timer: Timer, time: KeyTime
@@ -173,12 +251,8 @@ class TimeWindows(Handler):
         if forget:
             state.remove(name)
             return state, ()
-        # It has ended, even if telling of it fails.
         pane = state[name] if self._lateness_s else state.remove(name)
-        pane.ended = True
-        results = self._told(key, pane.window, pane.accumulator, pane.revision)
-        pane.revision += 1
-        return state, results
+        return state, self._told(key, pane)
 
 
 @dataclass(slots=True)

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.graph import PipelineError, Retry, Scale, Stream, as_retry
 from anabranch.runtime.keyed.aggregations import (
     Aggregation,
     Collecting,
     Fold,
     Folded,
+    OfResults,
     Reduce,
     Reduced,
 )
@@ -141,9 +143,17 @@ class WindowedStream:
         else:
             time = self.time or _time_of(name, self.keyed)
             lateness_s = float(self.lateness_s)
+            if len(_correcting(self.keyed)) == 1:
+                aggregation = OfResults(aggregation)
             make = partial(TimeWindows, self.windows, time, lateness_s, aggregation, tell)
-        only_windows = tell is tell_result and self.late != "emit"
-        keyed = Keyed(f"{what} {self.windows}", make, late=self.late, makes_windows=only_windows)
+        tells_results = tell is tell_result
+        keyed = Keyed(
+            f"{what} {self.windows}",
+            make,
+            late=self.late,
+            makes_windows=tells_results and self.late != "emit",
+            corrects=tells_results and self.lateness_s > 0,
+        )
         return self.keyed.operator(name, keyed, scale=scale, retry=retry)
 
 
@@ -217,6 +227,25 @@ class EnrichedStream:
         check_function(f"enrich {name!r}", fn)
         keyed = Keyed("enrich", partial(Enriching, fn), holds_back=False)
         return self.left.operator(name, keyed, right=self.side, scale=scale, retry=retry)
+
+
+def _correcting(keyed: KeyedStream) -> set[OperatorName]:
+    """The operators whose window results may come by this stream and be corrected. Results of
+    several of them cannot be told apart: none is taken for a correction of another then."""
+    operators = keyed.stream.pipeline.operators
+    found: set[OperatorName] = set()
+    seen: set[OperatorName] = set()
+    above = [*keyed.stream.operators]
+    while above:
+        operator = operators[above.pop()]
+        if operator.name in seen:
+            continue
+        seen.add(operator.name)
+        if operator.keyed is not None and operator.keyed.corrects:
+            found.add(operator.name)
+        else:
+            above += operator.upstream
+    return found
 
 
 def _time_of(name: str, keyed: KeyedStream) -> TimeOf:

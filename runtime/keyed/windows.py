@@ -30,13 +30,59 @@ class Window(NamedTuple):
 
 class WindowResult(NamedTuple):
     """What was made of a window. `revision`: 0 when it has just ended; more each time that a late
-    tuple has changed it."""
+    tuple has changed it. Of a key and a start, the result that was told last is right.
+
+    `retracted`: there is no such window any more. It was a session, and a late tuple has joined it
+    with the one before it, which begins earlier; or a window over results, all of which were
+    retracted. Its `value` is what the aggregation makes of no tuples at all, such as 0 of
+    `ab.tally()`, or None. Not one of the five fields, so it is in files only if it is put there.
+    """
 
     key: Any
     start: float
     end: float
     value: Any
     revision: int = 0
+
+    @property
+    def retracted(self) -> bool:
+        return False
+
+    @property
+    def earlier_end(self) -> float | None:
+        """The end that this session had in the result told before, if it was another one."""
+        return None
+
+
+class Retraction(WindowResult):
+    """Of a window that was told before and is no more."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{WindowResult(*self)!r}".removesuffix(")") + ", retracted=True)"
+
+    @property
+    def retracted(self) -> bool:
+        return True
+
+
+class Moved(WindowResult):
+    """Of a session that has got another end since it was told."""
+
+    def __repr__(self) -> str:
+        return repr(WindowResult(*self))
+
+    @classmethod
+    def of(cls, result: WindowResult, earlier_end: float) -> Moved:
+        moved = cls(*result)
+        moved.__dict__["earlier_end"] = earlier_end
+        return moved
+
+    @property
+    def earlier_end(self) -> float | None:
+        end: float = self.__dict__["earlier_end"]
+        return end
 
 
 def window_time(result: WindowResult) -> float:

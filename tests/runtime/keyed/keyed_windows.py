@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.aggregations import Aggregation, Collecting
 from anabranch.runtime.keyed.window_handlers import CountWindows, Tell, TimeWindows, tell_result
-from anabranch.runtime.keyed.windows import Session, Sliding, WindowResult, count
+from anabranch.runtime.keyed.windows import Retraction, Session, Sliding, WindowResult, count
 from tests.runtime.keyed.keyed_time import Keeper
 
 Timed = tuple[float, Any]
@@ -35,6 +35,10 @@ def windows(
 
 def told(start: float, end: float, value: Any, revision: int = 0) -> WindowResult:
     return WindowResult("k", start, end, value, revision)
+
+
+def taken_back(start: float, end: float, value: Any, revision: int) -> Retraction:
+    return Retraction("k", start, end, value, revision)
 
 
 arrivals = st.lists(

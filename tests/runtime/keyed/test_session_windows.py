@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.aggregations import Collecting, tally
 from anabranch.runtime.keyed.windows import WindowResult, session
-from tests.runtime.keyed.keyed_windows import arrivals, told, windows
+from tests.runtime.keyed.keyed_windows import arrivals, taken_back, told, windows
 
 
 def test_a_session_ends_a_gap_after_its_last_tuple() -> None:
@@ -80,7 +80,8 @@ def test_two_sessions_that_were_told_become_one_with_a_revision_beyond_both(
     keeper.put((1.0, ""), (15.0, ""))
     keeper.advance(100.0)
     assert [r.revision for r in keeper.put((told_again, ""))] == [1]
-    assert keeper.put((8.0, "")) == [told(1, 25, 4, 2)]
+    second = 1 + (told_again == 15.0)
+    assert keeper.put((8.0, "")) == [taken_back(15, 25, 0, second), told(1, 25, 4, 2)]
     assert keeper.advance(math.inf) == []
     assert keeper.forgotten
 
@@ -113,9 +114,11 @@ def test_sessions_of_tuples_that_are_all_allowed_end_up_as_if_none_were_late(
         watermark += step
         results += keeper.advance(watermark)
     results += keeper.advance(math.inf)
-    last = {(r.start, r.end): [at for at, _ in r.value] for r in results}
-    for own in between_gaps([at for at, _ in arrivals], gap):
-        assert last[own[0], own[-1] + gap] == own
+    last = {r.start: r for r in results}
+    assert [([at for at, _ in r.value], r.end) for _, r in sorted(last.items()) if r.value] == [
+        (own, own[-1] + gap) for own in between_gaps([at for at, _ in arrivals], gap)
+    ]
+    assert all(r.retracted == (r.value == []) for r in results)
     assert keeper.time.late_ones == []
     assert keeper.forgotten
 
@@ -138,7 +141,7 @@ def test_timers_of_a_session_that_is_over_do_not_tell_of_the_one_that_began_ther
     keeper.put((0.0, "a"))
     keeper.time.watermark = 31.0
     assert keeper.put((2.0, "b")) == [told(0, 10, ["a"]), told(2, 12, ["b"])]
-    assert keeper.put((0.0, "c")) == [told(0, 12, ["b", "c"], 1)]
+    assert keeper.put((0.0, "c")) == [taken_back(2, 12, [], 1), told(0, 12, ["b", "c"], 1)]
     assert keeper.advance(math.inf) == []
     assert keeper.forgotten
 
@@ -149,6 +152,6 @@ def test_a_session_that_was_told_and_is_over_is_not_told_again_then() -> None:
     keeper.advance(10.0)
     keeper.time.watermark = 31.0  # the timer by which it is forgotten is held up
     assert keeper.put((2.0, "b")) == [told(2, 12, ["b"])]
-    assert keeper.put((0.0, "c")) == [told(0, 12, ["b", "c"], 1)]
+    assert keeper.put((0.0, "c")) == [taken_back(2, 12, [], 1), told(0, 12, ["b", "c"], 1)]
     assert keeper.advance(math.inf) == []
     assert keeper.forgotten

@@ -145,6 +145,7 @@ class TimeWindows(Handler):
         self, state: Panes, item: Moved, places: list[Place], over_at: float
     ) -> tuple[list[Place], WindowResult]:
         """The windows that a result was in before it moved, and what takes it back there."""
+        assert item.earlier_end is not None
         before = Retraction(*item)._replace(end=item.earlier_end)
         names = {name for place in places for name in (place.name, *place.gone)}
         at = event_time(self._time_of, before)

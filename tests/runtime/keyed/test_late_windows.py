@@ -11,7 +11,7 @@ import pytest
 from anabranch.runtime.keyed import aggregations
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.keyed.windows import WindowResult, count, session, sliding, tumbling
+from anabranch.runtime.keyed.windows import Retraction, WindowResult, count, session, sliding, tumbling
 from tests.runtime.keyed.bench import Bench
 
 Event = tuple[str, float, Any]
@@ -98,7 +98,10 @@ async def test_a_tuple_that_fails_in_a_window_of_others_leaves_their_window_as_i
         WindowResult("k", 9.0, 14.0, 1.0),
     ]
     assert await send(bench, ("k", 5.0, 0)) == []
-    assert await send(bench, ("k", 5.0, 1.0)) == [WindowResult("k", 1.0, 14.0, 3.0, 1)]
+    assert await send(bench, ("k", 5.0, 1.0)) == [
+        Retraction("k", 9.0, 14.0, 0, 1),
+        WindowResult("k", 1.0, 14.0, 3.0, 1),
+    ]
     await bench.one.advance(math.inf)
     assert bench.one.states() == {}
 

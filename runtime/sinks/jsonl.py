@@ -79,7 +79,10 @@ def jsonl(path: str | Path, *, append: bool = False, durable: bool = False) -> J
 
     Nobody else should write to it meanwhile, though what others append is left alone.
     `durable`: put on the disk before results count as delivered, which takes milliseconds each
-    time. See `anabranch.runtime.sinks.encoding` for what becomes of values that JSON lacks.
+    time. `datetime`, `Decimal` and `UUID` are written as strings, bytes as base64, sets and tuples
+    as lists, enums by their values, scalars and arrays of NumPy as numbers and lists. NaN and
+    infinity, dicts with two keys that are the same text (1 and "1"), and what has no form in JSON
+    are dead letters.
     """
     return JsonLines(Path(path), append, durable)
 

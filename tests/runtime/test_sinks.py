@@ -101,8 +101,6 @@ class Point:
 @pytest.mark.parametrize(
     ("value", "line"),
     [
-        (math.nan, "null"),
-        (math.inf, "null"),
         (b"ab", '"YWI="'),
         ({2}, "[2]"),
         (Text("s"), '"s"'),
@@ -117,12 +115,39 @@ class Point:
         (numpy.float64(0.5), "0.5"),
         ([numpy.int64(3), numpy.arange(2)], "[3,[0,1]]"),
     ],
-    ids=range(15),
+    ids=range(13),
 )
 def test_what_json_lacks_is_written_as_documented(value: Any, line: str) -> None:
     data, dead = json_lines([value])
     assert data.decode() == line + "\n"
     assert dead == []
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (math.nan, "JSON has neither NaN nor infinity"),
+        ([None, {"a": -math.inf}], "JSON has neither NaN nor infinity"),
+        (numpy.float64("nan"), "JSON has neither NaN nor infinity"),
+        (numpy.array([1.0, math.inf]), "JSON has neither NaN nor infinity"),
+        ([b"bytes", math.nan], "JSON has neither NaN nor infinity"),
+        ({1: "a", "1": "b"}, "a dict has two keys that are '1' in JSON"),
+        ([{"deep": {-1.5: "a", "-1.5": "b"}}], "two keys that are '-1.5'"),
+        ({None: 1, "null": 2}, "two keys that are 'null'"),
+        ({True: 1, "true": 2}, "two keys that are 'true'"),
+        ({datetime.date(2026, 1, 2): 1, "2026-01-02": 2}, "two keys that are '2026-01-02'"),
+        (numpy.datetime64(1, "ns"), "datetime64 has no form in JSON"),
+        (numpy.datetime64("NaT"), "datetime64 has no form in JSON"),
+        (numpy.timedelta64(1, "ns"), "timedelta64 has no form in JSON"),
+        (numpy.longdouble(1), "longdouble has no form in JSON"),
+    ],
+    ids=str,
+)
+def test_what_would_be_read_as_something_else_is_a_dead_letter(value: Any, reason: str) -> None:
+    data, dead = json_lines([None, value, {"a": None, "1": 2}])
+    assert data == b'null\n{"a":null,"1":2}\n'
+    assert len(dead) == 1
+    assert reason in dead[0].reason or "not JSON serializable" in dead[0].reason
 
 
 @given(st.lists(st.none() | st.booleans() | st.integers() | st.text(st.characters())))

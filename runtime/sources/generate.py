@@ -9,6 +9,7 @@ Time counts from the beginning of the run.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,10 @@ _SLICES_PER_PULL_MAX = 20
 _STEP_S = 0.01
 _WAIT_S_MIN = 0.002
 _WORK_S_MAX = 0.005
+
+
+class RateError(ValueError):
+    """A rate that is a function fails, or gives what is none. The message says for which time."""
 
 
 @runtime_checkable
@@ -110,7 +115,9 @@ def generate(
     """`fn(0)`, `fn(1)`, … : `count` tuples, or for `duration_s` seconds, or without an end.
 
     `rate`: tuples per second, a number or a function of the seconds since the beginning; None
-    gives them as fast as they are taken. `seed`: if given, `fn(i, rng)` is called with a
+    gives them as fast as they are taken. A rate that fails, or gives less than 0 or no number, ends
+    the run, or does not let it begin. A number for which `fn` fails is a dead letter. `seed`: if
+    given, `fn(i, rng)` is called with a
     `random.Random` that depends on `seed` and `i` only, so that every run makes the same tuples.
     Raises `ValueError` for settings that make no sense.
     """
@@ -118,8 +125,8 @@ def generate(
         raise ValueError(f"generate: expected a function of a number, got {fn!r}")
     if rate is not None and not isinstance(rate, (int, float, Integral)) and not callable(rate):
         raise ValueError(f"generate: rate must be a number or a function, got {rate!r}")
-    if isinstance(rate, (int, float)) and not rate > 0:
-        raise ValueError(f"generate: rate must be above 0, got {rate}")
+    if isinstance(rate, (int, float)) and not 0 < rate < math.inf:
+        raise ValueError(f"generate: rate must be above 0, and finite, got {rate}")
     if count is not None and not (isinstance(count, int) and count >= 0):
         raise ValueError(f"generate: count must be a whole number, 0 or more, got {count!r}")
     if duration_s is not None and not duration_s > 0:
@@ -128,9 +135,10 @@ def generate(
 
 
 def due_by(rate: Rate) -> Callable[[float], float]:
-    """How many tuples are due by a time; to be asked for times that do not go back."""
+    """How many tuples are due by a time; to be asked for times that do not go back. Raises
+    `RateError` if the rate fails, or is no rate."""
     if isinstance(rate, Integral):
-        return rate.due
+        return lambda t_s: _sound("rate.due", rate.due, t_s)
     if isinstance(rate, (int, float)):
         return lambda t_s: rate * t_s
     at, total = 0.0, 0.0
@@ -139,11 +147,27 @@ def due_by(rate: Rate) -> Callable[[float], float]:
         nonlocal at, total
         while at < t_s - 1e-12:
             step = min(_STEP_S, t_s - at)
-            total += step * max(0.0, float(rate(at + step / 2)))
+            total += step * _sound("rate", rate, at + step / 2)
             at += step
         return total
 
     return due
+
+
+def _sound(what: str, fn: Callable[[float], float], t_s: float) -> float:
+    """What a function of the user's says of a time, if that is a number, 0 or more."""
+    try:
+        value = float(fn(t_s))
+    except Exception as error:
+        where = where_raised(error)
+        raise RateError(
+            f"generate: {what}({t_s:g}) raised {describe(error)}{f' ({where})' if where else ''}"
+        ) from None
+    if not 0 <= value < math.inf:
+        raise RateError(
+            f"generate: {what}({t_s:g}) gave {value:g}; expected tuples per second, 0 or more"
+        )
+    return value
 
 
 class GenerateReader(Reader):

@@ -13,7 +13,7 @@ import pytest
 from anabranch.runtime.board import Board
 from anabranch.runtime.ends import Reader, Source, Split
 from anabranch.runtime.sources import generate, items
-from anabranch.runtime.sources.generate import Generate
+from anabranch.runtime.sources.generate import Generate, RateError
 from tests.runtime.reading import Reading, context
 
 
@@ -148,6 +148,32 @@ def test_whether_it_is_bounded_follows_from_its_settings() -> None:
     assert generate(int, rate=10, count=7, duration_s=3).size() == 7.0
 
 
+class Broken:
+    def due(self, t_s: float) -> float:
+        return math.nan
+
+
+@pytest.mark.parametrize(
+    ("rate", "message"),
+    [
+        (lambda t: math.nan, r"generate: rate\(0.005\) gave nan; expected tuples per second"),
+        (lambda t: math.inf, "gave inf"),
+        (lambda t: -1, "gave -1"),
+        (lambda t: None, r"generate: rate\(0.005\) raised TypeError"),
+        (
+            lambda t: 1 / (t > 0.5),
+            r"rate\(0.005\) raised ZeroDivisionError.*test_sources_generate.py",
+        ),
+        (Broken(), r"generate: rate.due\(1\) gave nan"),
+    ],
+)
+def test_a_rate_that_is_none_is_an_error_and_not_silence(rate: Any, message: str) -> None:
+    with pytest.raises(RateError, match=message):
+        generate(int, rate=rate, duration_s=1).size()
+    with pytest.raises(RateError):
+        next(generate(int, rate=rate).splits())
+
+
 def test_without_a_rate_the_time_ends_it() -> None:
     now = 0.0
     source = Generate(int, duration_s=2.0, clock=lambda: now)
@@ -234,7 +260,9 @@ async def test_a_slow_function_is_called_for_a_few_numbers_at_a_time() -> None:
     assert max(sizes) < 300
 
 
-@pytest.mark.parametrize("wrong", [{"rate": "5"}, {"count": 1.5}, {"count": -1}, {"rate": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"rate": "5"}, {"count": 1.5}, {"count": -1}, {"rate": 0}, {"rate": float("inf")}]
+)
 def test_settings_that_make_no_sense_are_refused_when_written(wrong: dict[str, Any]) -> None:
     (name,) = wrong
     with pytest.raises(ValueError, match=f"generate: {name} must be"):

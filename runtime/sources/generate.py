@@ -117,8 +117,8 @@ def generate(
     `rate`: tuples per second, a number or a function of the seconds since the beginning; None
     gives them as fast as they are taken. A rate that fails, or gives less than 0 or no number, ends
     the run, or does not let it begin. A number for which `fn` fails is a dead letter. `seed`: if
-    given, `fn(i, rng)` is called with a
-    `random.Random` that depends on `seed` and `i` only, so that every run makes the same tuples.
+    given, `fn(i, rng)` is called with a `random.Random` that depends on `seed` and `i` only, so
+    that every run makes the same tuples.
     Raises `ValueError` for settings that make no sense.
     """
     if not callable(fn):

@@ -15,6 +15,7 @@ dates are days, maps are lists of pairs.
 from __future__ import annotations
 
 import datetime as dt
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -31,10 +32,11 @@ _UNIFORM: dict[str, frozenset[type]] = {
     "binary": frozenset({bytes}),
     "boolean": frozenset({bool}),
     "double": frozenset({float}),
-    "float": frozenset({float}),  # Arrow rounds to the nearest, beyond the largest to infinity
     **{name: frozenset({int}) for name in _INT_BITS},
 }
 _NONE = frozenset({type(None)})
+_FLOAT = frozenset({float})
+_SHORT = struct.Struct("<f")
 
 Converter = Callable[[Any], Any]
 Columns = list[list[Any]]
@@ -160,7 +162,20 @@ def _column_plain(values: list[Any], column: Column, convert: Converter) -> list
         if kind in _INT_BITS:
             _check_range([v for v in values if v is not None], _INT_BITS[kind])
         return values
+    if kind == "float" and kinds - _NONE <= _FLOAT:
+        _check_short([v for v in values if v is not None])
+        return values
     return [None if v is None else convert(v) for v in values]
+
+
+def _check_short(values: list[float]) -> None:
+    """Raise where a float would become infinity, or 0."""
+    form = struct.Struct(f"<{len(values)}f")
+    shorts = form.unpack(form.pack(*values))
+    if 0.0 in shorts and any(
+        value and not short for value, short in zip(values, shorts, strict=True)
+    ):
+        raise Unfit("too small")
 
 
 def _check_range(values: list[int], bits: int) -> None:
@@ -219,9 +234,24 @@ def _double(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Unfit(f"expected double, got {_shown(value)}")
     try:
-        return float(value)
+        number = float(value)
     except OverflowError:
         raise Unfit(f"{_shown(value)} is out of range of double") from None
+    if number != value and value == value:
+        raise Unfit(f"{_shown(value)} is no double: the nearest is {number!r}")
+    return number
+
+
+def _float(value: Any) -> float:
+    """The nearest one is meant, but neither infinity nor 0 for what is neither."""
+    number = _double(value)
+    try:
+        short: float = _SHORT.unpack(_SHORT.pack(number))[0]
+    except OverflowError:
+        raise Unfit(f"{_shown(value)} is out of range of float") from None
+    if number and not short:
+        raise Unfit(f"{_shown(value)} is too small for float")
+    return number
 
 
 def _string(value: Any) -> str:
@@ -231,7 +261,7 @@ def _string(value: Any) -> str:
         value.encode()
     except UnicodeEncodeError as error:
         raise Unfit(f"no text that UTF-8 can hold: {error.reason} at {error.start}") from None
-    return str(value)
+    return str.__str__(value)
 
 
 def _boolean(value: Any) -> bool:
@@ -250,6 +280,8 @@ def _binary(value: Any) -> bytes:
 def _timestamp(value: Any) -> int:
     if not isinstance(value, dt.datetime):
         raise Unfit(f"expected timestamp (a datetime), got {_shown(value)}")
+    if getattr(value, "nanosecond", 0):  # of pandas
+        raise Unfit(f"{_shown(value)} is finer than a microsecond")
     zoned = value if value.tzinfo is not None else value.replace(tzinfo=dt.UTC)
     return (zoned - _EPOCH) // dt.timedelta(microseconds=1)
 
@@ -263,7 +295,7 @@ def _date(value: Any) -> int:
 _SCALAR_CONVERTERS: dict[str, Converter] = {
     "string": _string,
     "double": _double,
-    "float": _double,
+    "float": _float,
     "boolean": _boolean,
     "binary": _binary,
     "timestamp": _timestamp,

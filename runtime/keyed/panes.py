@@ -156,10 +156,10 @@ class Sessions:
     a key overlap: one that is over, whose timer was held up, goes when another one comes there."""
 
     def __init__(self, windows: Session) -> None:
-        self._gap_s = windows.gap_s
+        self._end_of = windows.end_of
 
     def places(self, panes: Panes, at: float, over_at: float) -> list[Place]:
-        alone = Window(at, at + self._gap_s)
+        alone = Window(at, self._end_of(at))
         joined: list[float] = []
         over: list[float] = []
         for name in self._met(panes, alone):
@@ -181,4 +181,4 @@ class Sessions:
         ]
 
     def last_end(self, at: float) -> float:
-        return at + self._gap_s
+        return self._end_of(at)

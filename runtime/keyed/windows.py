@@ -147,6 +147,14 @@ class Session:
 
     gap_s: float
 
+    def end_of(self, at: float) -> float:
+        """`gap_s` after a time; where that is no whole number, the float next to what their
+        decimals sum up to: 0.3 for 0.1 after 0.2."""
+        end = at + self.gap_s
+        if self.gap_s % 1 == 0 or not math.isfinite(end):
+            return end
+        return round(end, math.floor(-math.log10(4 * math.ulp(end))))
+
     def __str__(self) -> str:
         return f"session(gap={self.gap_s:g})"
 

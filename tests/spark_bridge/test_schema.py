@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
+import math
+from enum import Enum
 from typing import Any, NamedTuple
 
 import msgpack
@@ -133,6 +135,10 @@ def test_every_type_arrives_as_it_was() -> None:
         ("x long", 1.0, "expected long, got float 1.0"),
         ("x double", "1", "expected double"),
         ("x double", 10**400, "out of range of double"),
+        ("x double", 2**53 + 1, "is no double: the nearest is 9007199254740992.0"),
+        ("x float", 1e300, "out of range of float"),
+        ("x float", -1e300, "out of range of float"),
+        ("x float", 1e-300, "too small for float"),
         ("x timestamp", 0, "expected timestamp"),
         ("x date", dt.datetime(2020, 1, 1), "expected date"),
         ("x array<int>", [1, "2"], "expected int, got str '2'"),
@@ -164,6 +170,20 @@ def test_an_object_that_misbehaves_is_dead() -> None:
     bad = Bad(a="x", b=1)
     rows, dead = fitted("a string, b long", bad)
     assert (rows, [d[1] for d in dead]) == ([], ["never"])
+
+
+def test_a_float_among_others_is_not_made_infinite() -> None:
+    rows, dead = fitted("x float", 0.5, 1e300, None, 0.0, 1e-300, math.inf)
+    assert [row["x"] for row in rows] == [0.5, None, 0.0, math.inf]
+    assert [one for one, _ in dead] == [1e300, 1e-300]
+
+
+def test_members_of_enums_are_their_texts() -> None:
+    class Mood(str, Enum):  # noqa: UP042 - whose str() is another text
+        GOOD = "good"
+
+    rows, dead = fitted("x string", Mood.GOOD, "bad")
+    assert ([row["x"] for row in rows], dead) == (["good", "bad"], [])
 
 
 def test_whole_numbers_fit_doubles_and_numpy_scalars_fit_theirs() -> None:

@@ -11,7 +11,14 @@ import pytest
 from anabranch.runtime.keyed import aggregations
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.keyed.windows import Retraction, WindowResult, count, session, sliding, tumbling
+from anabranch.runtime.keyed.windows import (
+    Retraction,
+    WindowResult,
+    count,
+    session,
+    sliding,
+    tumbling,
+)
 from tests.runtime.keyed.bench import Bench
 
 Event = tuple[str, float, Any]

@@ -106,6 +106,14 @@ def test_windows_of_decimals_are_those_of_plain_arithmetic(every: int, more: int
     assert sliding(size / 1000, every=every / 1000).windows_of(at / 1000) == exact
 
 
+@given(st.integers(1, 10**6), st.integers(0, 4 * 10**12))
+@example(100, 200)
+@example(100, 1_700_000_000_100)
+def test_a_session_ends_where_plain_arithmetic_says(gap: int, at: int) -> None:
+    """In thousandths of a second."""
+    assert session(gap / 1000).end_of(at / 1000) == (at + gap) / 1000
+
+
 @pytest.mark.parametrize("parts", [3, 7, 9])
 def test_a_part_of_a_second_that_has_no_decimal_is_that_part(parts: int) -> None:
     (window,) = tumbling(1 / parts).windows_of(1_700_000_000.0)

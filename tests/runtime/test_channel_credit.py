@@ -120,6 +120,7 @@ async def test_a_later_life_states_the_bytes_that_were_settled_by_the_earlier_on
     later.restore(row, [])
     tuples, size = later.grant.totals
     assert (tuples, size) == (16 + later.grant.tuples_window, 12 * len(LARGE))
+    assert later.row == row, "and so does the life after it"
     earlier.say_bye("the test is over")
 
 
@@ -131,3 +132,4 @@ async def test_a_sender_of_a_later_life_knows_what_it_has_sent() -> None:
     later.restore(earlier.row, [pieces for _, pieces in earlier.kept()])
     assert (later.allowance.tuples_sent, later.allowance.bytes_sent) == (3, len(LARGE))
     assert later.tuples_sent == 3
+    assert later.row == earlier.row

@@ -4,14 +4,16 @@ Keys that are equal belong to one group, as they are one key of a dictionary: 1,
 named tuple and a plain one; a member of a `StrEnum` and its text. Python's own `hash` will not do:
 it differs from process to process.
 
-NumPy's scalars are the plain keys that they equal. Other types are no keys, even if they equal some
-(`Decimal(1)`): the dictionaries in which keys are looked up would find a plain one by them, but
-only once that has come. So types are looked at before (`plain_keys`), and what becomes of a tuple
-depends on nothing but its own key.
+NumPy's scalars and numbers of other types, such as `Decimal(1)`, are the plain keys that they
+equal; those that equal none are no keys, and nothing else is that equals one. The dictionaries in
+which keys are looked up would find a plain one by it, but only once that has come. So types are
+looked at before (`plain_keys`), and what becomes of a tuple depends on nothing but its own key.
 """
 
 from __future__ import annotations
 
+import math
+import numbers
 import zlib
 from itertools import chain
 from typing import Any
@@ -26,6 +28,7 @@ _PLAIN_OR_TUPLE = _PLAIN | {tuple}
 _BASES: tuple[type, ...] = (str, bytes, int, float)
 _NUMPY_KINDS = frozenset("biufSU")
 """Of NumPy's scalars, those that are numbers, str or bytes; not times, which have units."""
+_TIMES_OF_NUMPY = frozenset("mM")
 
 
 class KeyTypeError(TypeError):
@@ -62,7 +65,8 @@ def plain_keys(keys: list[Any]) -> list[Any]:
 
 
 def plain_key(key: Any) -> Any:
-    """The key itself, or the plain one of a NumPy scalar. Raises `KeyTypeError` for what is no key.
+    """The key itself, or the plain one that a scalar or number of another type equals. Raises
+    `KeyTypeError` for what is no key.
 
     A subclass of a plain type that compares as that does stays as it is, as members of an `IntEnum`
     and named tuples do.
@@ -74,13 +78,29 @@ def plain_key(key: Any) -> Any:
         return _plain_tuple(key)
     if any(isinstance(key, base) and _compares_as(base, kind) for base in _BASES):
         return key
-    if getattr(getattr(key, "dtype", None), "kind", None) in _NUMPY_KINDS:
-        plain = key.item()
-        if type(plain) in _PLAIN:
-            return plain
+    of_numpy = getattr(getattr(key, "dtype", None), "kind", None)
+    if of_numpy in _NUMPY_KINDS and type(plain := key.item()) in _PLAIN:
+        return plain
+    if isinstance(key, numbers.Number) and of_numpy not in _TIMES_OF_NUMPY:
+        return _equal_number(key)
     raise KeyTypeError(
         f"{kind.__name__} cannot be a key; expected None, bool, int, float, str, bytes "
         "or a tuple of these"
+    )
+
+
+def _equal_number(key: Any) -> int | float:
+    """The int or float that equals a number of another type."""
+    try:
+        near = float(key)  # first, for a `Decimal` may say a whole number of a billion digits
+        plain = int(key) if math.isfinite(near) and near.is_integer() else near
+        if plain == key and hash(plain) == hash(key):
+            return plain
+    except (TypeError, ValueError, ArithmeticError):
+        pass
+    raise KeyTypeError(
+        f"{type(key).__name__} {key!r} cannot be a key: no int or float equals it; take "
+        "str(key), or round it"
     )
 
 

@@ -122,14 +122,15 @@ def test_keys_that_look_alike_but_differ_have_groups_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        (Decimal(1), "Decimal cannot be a key; expected None, bool, int, float, str, bytes or a"),
+        (Decimal("0.1"), "Decimal Decimal\\('0.1'\\) cannot be a key: no int or float equals it"),
+        (Decimal("1e999999999"), "Decimal"),
         (frozenset([1]), "frozenset cannot be a key"),
-        ((1, Decimal(1)), "Decimal cannot be a key"),
-        (Fraction(1), "Fraction cannot be a key"),
-        (1 + 0j, "complex cannot be a key"),
+        ((1, Decimal("0.1")), "Decimal"),
+        (Fraction(1, 3), "Fraction"),
+        (1j, "complex"),
         (np.datetime64(1, "ns"), "datetime64 cannot be a key"),
         (np.timedelta64(1, "ns"), "timedelta64 cannot be a key"),
-        (np.longdouble(1), "longdouble cannot be a key"),
+        (np.longdouble("0.1"), "longdouble"),
         (AnyCase("a"), "AnyCase cannot be a key"),
         (math.nan, "NaN"),
         ((0, math.nan), "NaN"),
@@ -196,24 +197,23 @@ def test_the_memory_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found == [group_of(n, 16) for n in range(100)]
 
 
-@pytest.mark.parametrize(
-    "foreign", [Decimal(1), AnyCase("a"), (Decimal(1), "a"), ((AnyCase("a"),),)]
-)
+@pytest.mark.parametrize("foreign", [AnyCase("a"), (AnyCase("a"), 1), ((AnyCase("a"),),)])
 def test_what_equals_a_key_is_no_key_whatever_has_come_before(foreign: Any) -> None:
     cache = GroupCache(16)
-    for known in (1, "a", (1, "a"), (("a",),)):
+    for known in ("a", ("a", 1), (("a",),)):
         cache[known]
     assert foreign in cache
     with pytest.raises(KeyTypeError, match="cannot be a key"):
         plain_keys([1, foreign])
 
 
-def test_scalars_of_numpy_become_the_keys_that_they_equal() -> None:
+def test_scalars_and_numbers_become_the_keys_that_they_equal() -> None:
     scalars = [np.int64(1), np.float32(0.1), np.True_, np.str_("a"), (np.int8(2), "b")]
-    plain = plain_keys(scalars)
-    assert plain == scalars
-    assert [type(key) for key in plain] == [int, float, bool, str, tuple]
-    assert type(plain[-1][0]) is int
+    keys = [*scalars, Decimal(1), Decimal("0.5"), Fraction(1, 2), Decimal(2**60 + 1)]
+    plain = plain_keys(keys)
+    assert plain == keys
+    assert [type(key) for key in plain] == [int, float, bool, str, tuple, int, float, float, int]
+    assert type(plain[4][0]) is int
 
 
 def test_members_of_enums_and_named_tuples_stay_what_they_are() -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from anabranch.runtime.graph import Operator, Pipeline, PipelineError
 from anabranch.runtime.report import Report, read_report
 from anabranch.runtime.simulation.forecast import (
+    KEYS,
     Cost,
     Course,
     Forecast,
@@ -115,10 +116,12 @@ def costs_of(
     report: Path | None,
     capacities: Mapping[str, float],
     selectivities: Mapping[str, float],
+    keys: Mapping[str, float] | None = None,
 ) -> dict[str, Costed]:
     """What each operator costs: as given, or as measured in a run, or as its scale says. Ends of
     the pipeline are free unless something else is known. Raises `ForecastError`."""
-    for name in (*capacities, *selectivities):
+    keys = keys or {}
+    for name in (*capacities, *selectivities, *keys):
         if name not in pipeline.operators:
             raise ForecastError(f"no operator {name!r}{_hint(name, pipeline.operators)}")
     run = None if report is None else _read(report)
@@ -127,7 +130,11 @@ def costs_of(
         name = str(operator.name)
         capacity, origin = _capacity(operator, capacities.get(name), run)
         selectivity = selectivities.get(name, _selectivity(name, run))
-        found[name] = Costed(Cost(capacity=capacity, selectivity=selectivity), origin)
+        kept = int(keys.get(name, KEYS))
+        if name in keys and not operator.keyed:
+            raise ForecastError(f"--keys {name}: operator {name!r} keeps no state by key")
+        cost = Cost(capacity=capacity, selectivity=selectivity, keys=kept)
+        found[name] = Costed(cost, origin)
     return found
 
 

@@ -27,9 +27,9 @@ class EventKind(StrEnum):
     DECIDED = "decided"
     VETO = "veto"
     REFUSED = "refused"
+    """No newcomer can be started; without a detail: no neighbour takes over what was offered."""
     LIMITED = "limited"
-    """Fewer instances than were asked for, or none: there are as many as `max_instances`; or one
-    that wanted to leave stays: there are as few as `min_instances`."""
+    """Fewer instances are started than were asked for: more would exceed `max_instances`."""
     SKIPPED = "skipped"
     """No instance could do what the script says."""
     SPAWN_FAILED = "spawn_failed"

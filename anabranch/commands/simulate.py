@@ -86,6 +86,12 @@ A load is a number, the file of a recorded trace, or one of these with settings 
     metavar="OPERATOR=N",
     help="Results per tuple.",
 )
+@click.option(
+    "--keys",
+    multiple=True,
+    metavar="OPERATOR=N",
+    help="Keys of which a keyed operator keeps state. [default: 10000]",
+)
 @click.option("--duration", type=click.FloatRange(1), metavar="S", help="Seconds of virtual time.")
 @click.option(
     "--cores", type=click.FloatRange(0.1), metavar="N", help="Processors. [default: enough]"
@@ -114,6 +120,7 @@ def command(
     report: Path | None,
     capacities: tuple[str, ...],
     selectivities: tuple[str, ...],
+    keys: tuple[str, ...],
     duration: float | None,
     cores: float | None,
     start_s: float,
@@ -138,6 +145,7 @@ def command(
             report=report,
             capacities=f.pairs("--capacity", capacities),
             selectivities=f.pairs("--selectivity", selectivities),
+            keys=f.pairs("--keys", keys),
         )
         variants = f.variants_of(pipeline, compare)
     except (f.ForecastError, PipelineError) as error:

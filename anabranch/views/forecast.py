@@ -21,7 +21,7 @@ def lines_of(
     first = scenarios[0]
     seeds = plural(len(first.forecasts), "seed")
     lines = [f"{first.pipeline.name} under {load} for {duration(seconds)}, simulated, {seeds}", ""]
-    lines += [*_costs(first, costs), "", *_summary(scenarios)]
+    lines += [*_costs(first, costs), *_keyed(first, costs), "", *_summary(scenarios)]
     for scenario in scenarios:
         title = ["", scenario.name] if len(scenarios) > 1 else [""]
         lines += [*title, *_over_time(scenario)]
@@ -64,6 +64,21 @@ def _scale(operator: Operator) -> str:
     return f"{scale.min_instances} to {scale.max_instances} instances, target {scale.target:g}"
 
 
+def _keyed(scenario: Scenario, costs: Mapping[str, Costed]) -> list[str]:
+    """What is modelled of state by key."""
+    pipeline = scenario.pipeline
+    lines = [
+        f"{o.name}: by key, {pipeline.groups} key groups, "
+        f"{count(costs[o.name].cost.keys)} keys in all"
+        for o in pipeline.operators.values()
+        if o.keyed
+    ]
+    if not lines:
+        return []
+    told = "modelled: groups move with each join and leave, and their state takes time to arrive;"
+    return ["", *lines, told, "not modelled: keys that are more frequent than others, event time"]
+
+
 def _summary(scenarios: Sequence[Scenario]) -> list[str]:
     head = ["operator", "settings", "instances", "most", "load", "most waiting", "joins", "leaves"]
     rows = [[*head, "messages"]]
@@ -78,7 +93,7 @@ def _summary(scenarios: Sequence[Scenario]) -> list[str]:
     for name in sinks(scenarios[0]):
         for i, scenario in enumerate(scenarios):
             p50, p99 = (_middle(scenario, name, f) for f in ("p50_ms", "p99_ms"))
-            delivered = count(round(median(f.delivered for f in scenario.forecasts)))
+            delivered = count(round(median(f.delivered[name] for f in scenario.forecasts)))
             row = [delivered, milliseconds(p50), milliseconds(p99)]
             rows_latency.append([name if not i else "", scenario.name, *row])
     if len(scenarios) == 1:
@@ -166,11 +181,13 @@ def _plain_cost(costed: Costed) -> dict[str, Any]:
 
 def _plain_scenario(scenario: Scenario) -> dict[str, Any]:
     figures = ("instances", "load", "rate_in", "waiting", "messages", "p50_ms", "p99_ms")
-    operators = {}
+    operators: dict[str, dict[str, Any]] = {}
     for name in map(str, scenario.pipeline.operators):
         bands = {f: _plain_band(scenario.band(name, f)) for f in figures}
         operators[name] = {"summary": summary_of(scenario, name), **bands}
-    delivered = median(f.delivered for f in scenario.forecasts)
+    for name in sinks(scenario):
+        operators[name]["delivered"] = median(f.delivered[name] for f in scenario.forecasts)
+    delivered = median(sum(f.delivered.values()) for f in scenario.forecasts)
     return {"name": scenario.name, "delivered": delivered, "operators": operators}
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 URGENT = frozenset(
     {
         EventKind.LIMITED,
+        EventKind.REFUSED,
         EventKind.START_FAILED,
         EventKind.DIES_OFTEN,
         EventKind.BURIED,
@@ -42,7 +43,7 @@ class Alerts:
         self._left_out: dict[tuple[str, EventKind], int] = {}
 
     def hear(self, event: Event) -> None:
-        if event.kind not in URGENT:
+        if event.kind not in URGENT or not event.detail:
             return
         whose = event.instance if event.kind is EventKind.HANGS else event.operator
         which = whose, event.kind

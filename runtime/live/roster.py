@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.graph import Operator, Pipeline
 from anabranch.runtime.kinds import Ending
 from anabranch.runtime.live.agent_journal import Active, Keeper, Made, Over, Record, Told
 from anabranch.runtime.live.deaths import Deaths
 from anabranch.runtime.live.messages import Failed, Genesis
 from anabranch.runtime.live.process import Process
+from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.status import id_to_wire
 
 
@@ -117,11 +118,10 @@ class Roster:
         operator = self._operators[creator.operator]
         if not operator.can_scale:
             return [], f"operator {operator.name!r} cannot have several instances"
-        most = instances_max(operator)
-        room = max(0, most - len(self.living(operator.name)))
-        ids = [self._new_id(operator.name, creator.number) for _ in range(min(n, room))]
-        members = [self._add(i, False, heritage) for i in ids]
-        return members, "" if len(members) == n else f"at most {most} instances of {operator.name}"
+        living = len(self.living(operator.name))
+        granted, reason = places(n, living, operator.name, operator.scale)
+        ids = [self._new_id(operator.name, creator.number) for _ in range(granted)]
+        return [self._add(i, False, heritage) for i in ids], reason
 
     def get(self, instance: InstanceId) -> Member | None:
         """None if it does not live (any more)."""
@@ -198,8 +198,3 @@ class Roster:
         self._living[instance.operator].append(member)
         self._log(Made(id=id_to_wire(instance), founder=founder, heritage=heritage))
         return member
-
-
-def instances_max(operator: Operator) -> int:
-    """An operator without a scale is never changed by itself; a script may still do so."""
-    return (operator.scale or Scale()).max_instances

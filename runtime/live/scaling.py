@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
@@ -140,9 +139,7 @@ class Scaling:
             meter.cpu_wait(waited)
         state = instance.core.state
         keeper = isinstance(state, Active) and state.keeper
-        reading = meter.reading(now(), keeper=keeper)
-        rank = self._rank if self._rank is not None and self._rank < reading.instances else None
-        return replace(reading, rank=rank)
+        return meter.reading(now(), keeper=keeper).with_rank(self._rank)
 
     def _decide(self, reading: Reading) -> None:
         if self._policy is None or not isinstance(self._instance.core.state, Active):

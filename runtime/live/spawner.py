@@ -27,6 +27,9 @@ class Spawner:
         """Places are taken at once, so that siblings which ask together do not exceed the limit."""
         n = max(0, min(request.n, CHILDREN_MAX))
         children, reason = self._agent.roster.reserve(creator.id, n, request.heritage)
+        if children and reason:
+            told = f"{reason}: {len(children)} of {n} are started"
+            self._agent.news.of(creator, EventKind.LIMITED, told)
         work = self._bring_up(creator, request.request, children, reason)
         self._agent.tasks.start(f"spawn for {creator.text}", work)
 

@@ -7,7 +7,7 @@ was measured before says nothing about the load now (`protocol.md` 2.5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SERVICE_TIMES = 4.0
 """A rate means something only after several tuples: windows last at least so many service times.
@@ -49,3 +49,8 @@ class Reading:
     blocked_by: str | None = None
     cpu_wait: float = 0.0
     demand_per_s: float | None = None
+
+    def with_rank(self, told: int | None) -> Reading:
+        """The same by an instance that was told its rank last so; one that does not fit the number
+        of instances is older than that, and says nothing."""
+        return replace(self, rank=told if told is not None and told < self.instances else None)

@@ -29,7 +29,7 @@ BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET = range(9)
 (BATCH, number, tuples, siblings, held, born_s, items)
 (MESSAGE, number, message, cause, watermark)   (WATERMARK, number, watermark)
 (CHUNK, number, chunk): a part of the state of key groups
-(STATE, safe, tuples, bytes, siblings, done)   (WELCOME, expected, safe, tuples, bytes)
+(STATE, safe, tuples, bytes, siblings, rank, done)   (WELCOME, expected, safe, tuples, bytes)
 (RESUME, expected, safe)   (BYE, safe)   (RESET,): the process at the other end is no more
 
 `safe`: frames below it are acknowledged, those from `expected` on are to be sent.
@@ -77,6 +77,7 @@ class Channel:
         "offset",
         "owner",
         "peer",
+        "rank_told",
         "received",
         "released",
         "retry_s",
@@ -114,6 +115,7 @@ class Channel:
         self.tuples_received = 0
         self.messages_sent = 0
         self.siblings_told = 0
+        self.rank_told: int | None = None
         self.held_told = 0
         self.ended = False
         self.sent: list[int] = []
@@ -241,9 +243,9 @@ class Channel:
         self._state_due = False
         if self.lane is None or self.ended:
             return
-        siblings = self.owner.siblings_of[self.peer.operator]
+        siblings, rank = self.owner.siblings_seen_by(self.peer)
         done = self.grant.tuples_done
-        self.lane.write((STATE, self._acknowledged(), *self.grant.state(), siblings, done))
+        self.lane.write((STATE, self._acknowledged(), *self.grant.state(), siblings, rank, done))
 
     def state_soon(self) -> None:
         """What the peer should know has changed."""
@@ -281,10 +283,11 @@ class Channel:
             else:
                 self._take_other(frame)
         elif kind == STATE:
-            _, safe, tuples, size, siblings, done = frame
+            _, safe, tuples, size, siblings, rank, done = frame
             self.session.acknowledge(safe)
             self.allowance.note_done(done)
-            self.siblings_told = siblings or self.siblings_told
+            if siblings:
+                self.siblings_told, self.rank_told = siblings, rank
             self._allow(tuples, size)
         elif kind == WELCOME:
             _, expected, safe, tuples, size = frame

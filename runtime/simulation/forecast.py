@@ -19,7 +19,7 @@ from anabranch.runtime.policies import policy
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
-from anabranch.runtime.simulation.models import Model
+from anabranch.runtime.simulation.models import Keys, Model
 from anabranch.runtime.simulation.settings import Births, Knobs, Net
 from anabranch.runtime.simulation.world import World
 
@@ -36,15 +36,19 @@ SPREAD = 0.1
 START_S = 0.1
 """From asking for a process to having it: a fork of a warm one that imports nothing any more."""
 EVENTS_MAX = 200_000_000
+KEYS = 10_000
+"""Of how many a keyed operator keeps state, unless that is given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """Of one operator. `capacity`: tuples per second of one instance that is always busy, infinite
-    for what costs nothing. `selectivity`: results per tuple."""
+    for what costs nothing. `selectivity`: results per tuple. `keys`: where it is
+    keyed, of how many it keeps state."""
 
     capacity: float = math.inf
     selectivity: float = 1.0
+    keys: int = KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Course:
 @dataclass(slots=True)
 class Forecast:
     """One seed. `t`: when the samples were taken, in seconds. `offered`: tuples per second that
-    came to all sources. `joins`, `leaves` by operator."""
+    came to all sources. `joins`, `leaves` by operator, `delivered` tuples by sink."""
 
     seed: int
     seconds: float
@@ -97,7 +101,7 @@ class Forecast:
     courses: dict[str, Course]
     joins: dict[str, int]
     leaves: dict[str, int]
-    delivered: int
+    delivered: dict[str, int]
 
 
 def forecast(
@@ -144,6 +148,7 @@ def outline_of(pipeline: Pipeline, costs: Mapping[str, Cost]) -> Outline:
             selectivity=costs[o.name].selectivity,
             scale=o.scale if o.can_scale else None,
             spread=SPREAD,
+            keyed=Keys(groups=pipeline.groups, keys=costs[o.name].keys) if o.keyed else None,
         )
         for o in operators
     )
@@ -158,7 +163,7 @@ class Looks:
         self._world = world
         self._every_s = max(SAMPLE_S_MIN, seconds / SAMPLES)
         self._courses = {str(name): Course() for name in world.models}
-        self._found = Forecast(seed, seconds, [], [], self._courses, {}, {}, 0)
+        self._found = Forecast(seed, seconds, [], [], self._courses, {}, {}, {})
         self._taken: Counter[str] = Counter()
         world.clock.at(self._every_s, self._look)
 
@@ -205,7 +210,8 @@ class Looks:
             own: list[Instance] = [i for i in instances if i.me.operator == name]
             found.joins[name] = sum(i.joins for i in own)
             found.leaves[name] = sum(i.leaves for i in own)
-        found.delivered = self._world.tuples_delivered.total()
+        downstream, taken = self._world.downstream, self._world.tuples_delivered
+        found.delivered = {str(n): taken[n] for n, below in downstream.items() if not below}
         return found
 
 

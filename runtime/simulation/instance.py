@@ -7,9 +7,11 @@ is an `await` there is something that becomes due here.
 from __future__ import annotations
 
 import math
-from collections import Counter, deque
+from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, assert_never
 
 from anabranch.protocol import effects, events, messages
@@ -21,13 +23,13 @@ from anabranch.protocol.messages import NONE, Ids, Message
 from anabranch.protocol.ownership import Routes
 from anabranch.protocol.states import Active, waiting_for
 from anabranch.runtime.simulation.channel import Channel, Items
+from anabranch.runtime.simulation.counted_keys import CountedKeyedSinkWork, CountedKeyedWork
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.journal import Journal
 from anabranch.runtime.simulation.keyed_state import Chunk
 from anabranch.runtime.simulation.keyed_work import KeyedSinkWork, KeyedWork
 from anabranch.runtime.simulation.life import LifeClock
 from anabranch.runtime.simulation.lineage import Taken
-from anabranch.runtime.simulation.models import Keys
 from anabranch.runtime.simulation.neighbours import Neighbours
 from anabranch.runtime.simulation.outbox import Outbox
 from anabranch.runtime.simulation.progress import FREEZING, Progress
@@ -61,8 +63,8 @@ class Instance:
         self.core = Core(me, world.topology, trace_rows_max=world.trace_rows, table=world.table)
         self.succs: Ids = NONE
         self.preds: Ids = NONE
-        self.siblings_of: Counter[str] = Counter()
-        """Neighbours by operator: what each of them is told about its siblings."""
+        self._known_of: dict[str, list[InstanceId]] = {}
+        """Neighbours by operator, in order: what each of them is told about its siblings."""
         self.began = self.ended = self.exited = False
         self.counted = False
         """Among the active ones of its operator."""
@@ -81,7 +83,7 @@ class Instance:
         """The watermark when this instance last announced children."""
         self.told: dict[InstanceId, float] = {}
         """Heirs, and how far they were when they accepted."""
-        self.work: Work = _kind(bool(self.upstream), bool(downstream), self.model.keyed)(self)
+        self.work: Work = self._kind(bool(downstream))(self)
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
 
@@ -139,22 +141,28 @@ class Instance:
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the tuples are: batch_came, send_batch
             case effects.FreezeGroups(groups=groups, heir=heir):
-                self.keyed.freeze(groups, heir)
+                self.by_key.freeze(groups, heir)
             case effects.TransferGroups(to=to, groups=groups):
-                self.keyed.transfer(to, groups)
+                self.by_key.transfer(to, groups)
             case effects.OwnGroups(groups=groups):
-                self.keyed.own(groups)
+                self.by_key.own(groups)
             case effects.ResumeGroups(owned=owned, frozen=frozen):
-                self.keyed.resume(owned, frozen)
+                self.by_key.resume(owned, frozen)
             case effects.ExpectState(sender=sender):
-                self.keyed.expect(sender)
+                self.by_key.expect(sender)
             case effects.StateComplete(sender=sender, groups=groups):
-                self.keyed.complete(sender, groups)
+                self.by_key.complete(sender, groups)
             case _:
                 assert_never(effect)
 
     @property
+    def by_key(self) -> KeyedWork | CountedKeyedWork:
+        assert isinstance(self.work, KeyedWork | CountedKeyedWork), f"{self.me} has no key groups"
+        return self.work
+
+    @property
     def keyed(self) -> KeyedWork:
+        """Where tuples are numbered."""
         assert isinstance(self.work, KeyedWork), f"{self.me} has no key groups"
         return self.work
 
@@ -169,20 +177,21 @@ class Instance:
 
     def _change_view(self, succs: Ids, preds: Ids, routes: Routes) -> None:
         channel_to = self.neighbours.channel_to
-        known = {c.peer for b in self.outbox.branches for c in b.channels}
+        present = {c.peer for b in self.outbox.branches for c in b.channels}
         self.outbox.change_view([channel_to(s) for s in sorted(succs)], routes)
         if self.progress is not None:
-            for new in sorted(succs - known):
+            for new in sorted(succs - present):
                 self.progress.state_to(channel_to(new))
         if routes and self.outbox.held:
             # Whoever owns a group now may have credit already, so no news of it will come.
             self.clock.after(0.0, self._send_again)
         for pred in sorted(preds):
             channel_to(pred)
-        before, counts = self.siblings_of, Counter[str](x.operator for x in succs | preds)
-        self.siblings_of = counts
-        for neighbour in sorted(succs | preds):
-            if counts[neighbour.operator] != before[neighbour.operator]:
+        before, neighbours = self._known_of, sorted(succs | preds)
+        self._known_of = {o: [*same] for o, same in groupby(neighbours, lambda x: x.operator)}
+        for neighbour in neighbours:
+            known = self._known_of[neighbour.operator]
+            if len(known) != len(before.get(neighbour.operator, ())):
                 channel_to(neighbour).state_soon()
 
     def _send_again(self, _: None) -> None:
@@ -369,6 +378,11 @@ class Instance:
             self.awaits_drained = False
             self.feed(events.Drained())
 
+    def siblings_seen_by(self, peer: InstanceId) -> tuple[int, int]:
+        """How many instances of the peer's operator I count, and the peer's place among them."""
+        known = self._known_of.get(peer.operator, [])
+        return len(known), bisect_left(known, peer)
+
     def senders(self) -> list[Channel]:
         """Channels of the present predecessors, as far as they have dialled."""
         accepted = self.neighbours.accepted
@@ -394,10 +408,11 @@ class Instance:
             leaves=self.leaves,
         )
 
-
-def _kind(takes: bool, gives: bool, keyed: Keys | None) -> type[Work]:
-    if not takes:
-        return SourceWork
-    if keyed is None:
-        return QueueWork if gives else SinkWork
-    return KeyedWork if gives else KeyedSinkWork
+    def _kind(self, gives: bool) -> type[Work]:
+        if not self.upstream:
+            return SourceWork
+        if self.model.keyed is None:
+            return QueueWork if gives else SinkWork
+        if self.world.lineage is None:
+            return CountedKeyedWork if gives else CountedKeyedSinkWork
+        return KeyedWork if gives else KeyedSinkWork

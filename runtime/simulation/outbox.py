@@ -12,79 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Routes
-from anabranch.runtime.flow import RATE_SHARE, held_tuples_max, least_waiting
+from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
+from anabranch.runtime.simulation.branch import Branch, Sending
 from anabranch.runtime.simulation.channel import Channel, Items
+from anabranch.runtime.simulation.counted_keys import CountedKeyedBranch
 from anabranch.runtime.simulation.fault import Fault
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
-
-Lot = tuple[int, float, Items]
-"""Tuples that were read at the same time: how many, when, and which."""
-Sending = tuple[Channel, int, float, Items]
-"""To whom a batch goes; the rest as in a lot."""
-
-
-class Branch:
-    """The way to one downstream operator, any of whose instances will do. `made`: results so far;
-    `gone`: the first so many of them have been sent."""
-
-    __slots__ = ("_lots", "channels", "held", "made", "operator")
-
-    def __init__(self, operator: OperatorName) -> None:
-        self.operator = operator
-        self.channels: tuple[Channel, ...] = ()
-        self.held = 0
-        self.made = 0
-        self._lots: deque[Lot] = deque()
-
-    @property
-    def gone(self) -> int:
-        return self.made - self.held
-
-    def change_view(self, channels: Sequence[Channel], routes: Routes) -> None:
-        self.channels = tuple(channels)
-
-    def hold(self, tuples: int, born_s: float, items: Items) -> None:
-        self.held += tuples
-        self.made += tuples
-        self._lots.append((tuples, born_s, items))
-
-    def next(self, most: int, rng: random.Random) -> Sending | None:
-        """The next batch, if anybody has credit for it."""
-        if not self.held:
-            return None
-        channel = least_waiting(self.channels, rng)
-        if channel is None:
-            return None
-        n = min(most, channel.allowance.tuples_left, self.held)
-        return channel, n, *self.take(n)
-
-    def picture(self) -> tuple[Any, ...]:
-        """What a commit keeps: results that are made and not sent."""
-        return self.held, self.made, tuple(self._lots)
-
-    def restore(self, picture: tuple[Any, ...]) -> None:
-        self.held, self.made, lots = picture
-        self._lots.extend(lots)
-
-    def take(self, n: int) -> tuple[float, Items]:
-        """The first `n` held tuples, and when the oldest of them was read."""
-        self.held -= n
-        lots = self._lots
-        oldest_s, numbered = lots[0][1], lots[0][2] is not None
-        taken: list[int] = []
-        while n:
-            tuples, born_s, items = lots[0]
-            if tuples > n:
-                lots[0] = (tuples - n, born_s, items and items[n:])
-                taken += items[:n] if items else ()
-                break
-            lots.popleft()
-            taken += items or ()
-            n -= tuples
-        return oldest_s, taken if numbered else None
-
 
 Held = tuple[int, float, int, int]
 """One result: its number, when its tuple was read, which, and its key group."""
@@ -252,6 +187,7 @@ def _branch(me: Instance, operator: OperatorName) -> Branch:
     world, maker = me.world, me.me.operator
     if world.models[operator].keyed is None:
         return Branch(operator)
-    assert world.lineage is not None
+    if world.lineage is None:
+        return CountedKeyedBranch(operator, world.rng)
     lineage = world.lineage
     return KeyedBranch(operator, lambda item: lineage.group(operator, maker, item))

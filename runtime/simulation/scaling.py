@@ -30,6 +30,7 @@ class Scaling:
         founded = me.me.creator < 0
         self.siblings = int(me.world.founders[me.me.operator] if founded else heritage[SIBLINGS])
         """Active instances of this operator, this one included, as neighbours tell it."""
+        self._rank: int | None = None
         self._cpu_wait_s = 0.0
         self.meter = self._new_meter()
 
@@ -62,6 +63,8 @@ class Scaling:
 
     def heard(self, channel: Channel) -> None:
         """The newest word about the number of siblings holds (`protocol.md` 2.5)."""
+        if channel.rank_told is not None:
+            self._rank = channel.rank_told
         told = channel.siblings_told
         if told and told != self.siblings:
             self.siblings = told
@@ -102,7 +105,8 @@ class Scaling:
         meter.queue(me.work.queued, held)
         meter.cpu_wait(self._cpu_wait_s)
         state = me.core.state
-        return meter.reading(me.clock.now, keeper=isinstance(state, Active) and state.keeper)
+        keeper = isinstance(state, Active) and state.keeper
+        return meter.reading(me.clock.now, keeper=keeper).with_rank(self._rank)
 
     def _adapt(self, reading: Reading) -> None:
         """Let no more lie here than is worked off soon, which behind slow successors is theirs."""
@@ -127,6 +131,8 @@ class Scaling:
         match decision:
             case Duplicate(n=n):
                 me.decide(events.DuplicateDecided(n), decision.text)
+            case Leave() if me.model.keyed is not None and any(c.held_told for c in me.senders()):
+                me.world.note(me, "veto", "a sibling's keys hold up the predecessors")
             case Leave():
                 me.decide(self._leave(), decision.text)
             case Hold():

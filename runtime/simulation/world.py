@@ -9,7 +9,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.protocol import events, invariants
 from anabranch.protocol.effects import Effect
@@ -30,6 +30,7 @@ from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.latency import LatencyCounts
 from anabranch.runtime.policies import Policy
+from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.clock import Clock
@@ -45,7 +46,15 @@ Table = Mapping[tuple[type[State], type], Cell]
 Watch = Callable[[Instance, Event, State, tuple[Effect, ...], str], None]
 Note = Callable[[Instance, str, str], None]
 Remark = Callable[[str], None]
-Birth = tuple[Instance, int, str, dict[str, float]]
+
+
+class Birth(NamedTuple):
+    """`ready`: so many processes come up for `creator`; `reason`: why not all it has asked for."""
+
+    creator: Instance
+    ready: int
+    reason: str
+    heritage: dict[str, float]
 
 
 class World:
@@ -86,7 +95,7 @@ class World:
         self.boards = boards
         self.policy = policy
         self.lineage = Lineage(self.models, timing) if timing is not None else None
-        """Of worlds with event time; a keyed operator needs it."""
+        """Of worlds with event time; without it a keyed operator counts its tuples."""
         self.table = table
         self.tracing = watch is not None
         self.trace_rows = 0
@@ -109,6 +118,7 @@ class World:
         self.tuples_delivered: Counter[str] = Counter()
         self.latency: dict[str, LatencyCounts] = defaultdict(LatencyCounts)
         self._numbers: Counter[str] = Counter()
+        self._births: list[Birth] = []
         self._paths: dict[tuple[int, int], Path] = {}
         self._watch = watch
         self._note = note
@@ -153,19 +163,37 @@ class World:
     def spawn(self, creator: Instance, n: int) -> None:
         """`createNode()`: processes that come up in a while, all of them, fewer, or none."""
         births, chance = self.births, self.rng.random()
+        operator = creator.me.operator
+        scale = self.models[operator].scale
+        granted, bound = n, ""
+        if scale is not None:
+            granted, bound = places(n, self._living(operator), operator, scale)
         delay_s = births.ready_s * (1 + self.rng.random())
         if self.rng.random() < births.slow:
             delay_s = births.slow_s
-        ready, reason = n, ""
+        ready, reason = granted, bound
         if chance < births.failing:
             ready, reason = 0, "not ready within the deadline"
         elif chance < births.failing + births.few:
-            ready, reason = n // 2, "not all were ready within the deadline"
-        birth = (creator, ready, reason, creator.scaling.heritage(n))
+            ready, reason = granted // 2, "not all were ready within the deadline"
+        if not granted:
+            delay_s = 0.0  # refused at once
+        if bound:
+            self.note(creator, "limited", bound)
+        birth = Birth(creator, ready, reason, creator.scaling.heritage(n))
+        self._births.append(birth)
         creator.clock.after(delay_s, self._born, birth)
+
+    def _living(self, operator: OperatorName) -> int:
+        """Those that have not left yet and those under way. What a life that has died has asked
+        for will not come."""
+        self._births = [b for b in self._births if b.creator is self.instances.get(b.creator.me)]
+        coming = (b.ready for b in self._births if b.creator.me.operator == operator)
+        return len(self.of[operator]) + sum(coming)
 
     def _born(self, birth: Birth) -> None:
         creator, n, reason, heritage = birth
+        self._births.remove(birth)
         n = min(n, self.births.instances_max - self.living)
         if n <= 0:
             creator.feed(events.SpawnFailed(reason or "no room"))
@@ -186,6 +214,8 @@ class World:
         self, creator: Instance, groups: frozenset[Group], receivers: int
     ) -> list[set[Group]]:
         """By what the groups have seen, in one of two ways; some world moves the most it can."""
+        if self.lineage is None:
+            return balanced(dict.fromkeys(sorted(groups), 1.0), receivers)
         states = creator.keyed.states
         loads = {g: float(len(states[g].folded)) if g in states else 0.0 for g in sorted(groups)}
         match self.rng.randrange(3):

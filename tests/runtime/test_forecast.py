@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from statistics import median
 
 import pytest
 
 from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.policies.decision import Decision, Duplicate, Explanation, Policy, Why
+from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.probabilistic import PROBABILISTIC
+from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.simulation import forecast as forecast_module
 from anabranch.runtime.simulation.forecast import (
     Cost,
     Forecast,
@@ -53,15 +59,18 @@ def after(found: Forecast, begin_s: float, name: str, figure: str) -> list[float
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_350_per_second_at_100_each_and_a_target_of_07_need_five(seed: int) -> None:
+def test_350_per_second_at_100_each_and_a_target_of_07_need_five_or_one_in_reserve(
+    seed: int,
+) -> None:
     found = foretold(pipeline(), steady(350, 60), 60, seed=seed)
     late = after(found, 40, "work", "instances")
-    assert median(late) == 5
+    assert median(late) in (5, 6)
     assert max(late) - min(late) <= 1
-    assert median(after(found, 40, "work", "load")) == pytest.approx(0.7, abs=0.03)
+    load = median(after(found, 40, "work", "load"))
+    assert load == pytest.approx(3.5 / median(late), abs=0.03)
     # One tuple takes 10 ms; with 70 % of the instances busy hardly any waits for another two.
     assert median(after(found, 40, "out", "p99_ms")) < 60
-    assert found.delivered == pytest.approx(350 * 60, rel=0.01)
+    assert found.delivered["out"] == pytest.approx(350 * 60, rel=0.01)
 
 
 def test_a_step_up_and_down_is_followed() -> None:
@@ -70,8 +79,8 @@ def test_a_step_up_and_down_is_followed() -> None:
 
     found = foretold(pipeline(), load(due, 70, 350), 70)
     assert set(after(found, 5, "work", "instances")[:10]) == {1}
-    assert median(n for t, n in zip(found.t, found.courses["work"].instances, strict=True)
-                  if 30 < t < 40) == 5  # fmt: skip
+    high = [n for t, n in zip(found.t, found.courses["work"].instances, strict=True) if 30 < t < 40]
+    assert median(high) in (5, 6)
     assert after(found, 65, "work", "instances")[-1] <= 2
     assert found.joins["work"] >= 4
     assert found.leaves["work"] >= 3
@@ -79,24 +88,24 @@ def test_a_step_up_and_down_is_followed() -> None:
 
 def test_what_eight_instances_cannot_do_waits() -> None:
     found = foretold(pipeline(), steady(1000, 30), 30)
-    assert max(found.courses["work"].instances) <= 9
+    assert max(found.courses["work"].instances) == 8
     late = after(found, 25, "work", "rate_in")
     assert median(late) == pytest.approx(800, rel=0.05)
     waiting = sum(c.waiting[-1] for c in found.courses.values())
-    assert waiting + found.delivered == pytest.approx(30_000, rel=0.01)
+    assert waiting + found.delivered["out"] == pytest.approx(30_000, rel=0.01)
 
 
 def test_without_a_scale_there_is_one_instance_and_no_message() -> None:
     found = foretold(pipeline(scale=None), steady(350, 10), 10)
     assert set(found.courses["work"].instances) == {1}
     assert found.courses["work"].messages[-1] == 0
-    assert found.delivered == pytest.approx(1000, rel=0.05)
+    assert found.delivered["out"] == pytest.approx(1000, rel=0.05)
 
 
 def test_without_load_nothing_happens() -> None:
     found = foretold(pipeline(), steady(0, 10), 10)
     assert set(found.courses["work"].instances) == {1}
-    assert found.delivered == 0
+    assert found.delivered["out"] == 0
     assert set(found.courses["out"].p99_ms) == {None}
 
 
@@ -127,3 +136,85 @@ def test_a_seed_foretells_the_same_and_another_one_something_else() -> None:
     one, again, other = (foretold(pipeline(), steady(350, 10), 10, seed=s) for s in (1, 1, 2))
     assert asdict(one) == asdict(again)
     assert one.courses != other.courses
+
+
+def test_each_sink_gets_its_own_tuples() -> None:
+    made = Pipeline("two")
+    work = made.source("lines", items([1])).map("work", str)
+    work.filter("few", bool).sink("rare", discard())
+    work.sink("all", discard())
+    costs = {name: Cost() for name in map(str, made.operators)}
+    costs["few"] = Cost(capacity=1e4, selectivity=0.1)
+    found = forecast(outline_of(made, costs), steady(100, 20), seed=0, seconds=20)
+    assert found.delivered == {"rare": pytest.approx(200, abs=5), "all": pytest.approx(2000, abs=9)}
+
+
+def greedy(
+    reading: Reading, _settings: Scale, memory: None, _rng: random.Random
+) -> tuple[Decision, None]:
+    """Whatever there is already."""
+    return Duplicate(3, Explanation(why=Why.OVERLOADED, instances=reading.instances)), memory
+
+
+@pytest.mark.parametrize("most", [1, 2, 7])
+def test_siblings_that_all_want_more_in_the_same_moment_never_exceed_the_bound(
+    most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    always = Policy("greedy", None, greedy, lambda *_: None, lambda *_: {})
+    monkeypatch.setattr(forecast_module, "policy", lambda: always)
+    made = pipeline(Scale(max_instances=most))
+    found = foretold(made, steady(50, 5), 5)
+    assert max(found.courses["work"].instances) == most
+
+
+def test_siblings_take_turns_in_a_forecast_as_they_do_in_a_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranks: list[int | None] = []
+
+    def watched(
+        reading: Reading, settings: Scale, memory: Memory, rng: random.Random
+    ) -> tuple[Decision, Memory]:
+        ranks.append(reading.rank)
+        return PROBABILISTIC.decide(reading, settings, memory, rng)
+
+    looked = replace(PROBABILISTIC, decide=watched)
+    monkeypatch.setattr(forecast_module, "policy", lambda: looked)
+    foretold(pipeline(), steady(350, 30), 30)
+    late = ranks[len(ranks) // 2 :]
+    assert set(range(5)) <= set(late) <= set(range(6))
+
+
+def test_key_groups_of_a_keyed_operator_move_and_cost_messages_and_time() -> None:
+    def pipeline_of(*, keyed: bool) -> Pipeline:
+        made = Pipeline("made")
+        lines = made.source("lines", items([1]))
+        if keyed:
+            work = lines.key_by(str).fold("work", 0, lambda n, _: n + 1, scale=SCALE)
+        else:
+            work = lines.map("work", str, scale=SCALE)
+        work.sink("out", discard())
+        return made
+
+    plain, keyed = (foretold(pipeline_of(keyed=k), steady(250, 30), 30) for k in (False, True))
+    for found in (plain, keyed):
+        waiting = sum(c.waiting[-1] for c in found.courses.values())
+        assert waiting + found.delivered["out"] == pytest.approx(250 * 30, abs=30)
+    per_change = [
+        found.courses["work"].messages[-1] / (found.joins["work"] + found.leaves["work"])
+        for found in (plain, keyed)
+    ]
+    assert per_change[1] > per_change[0]
+
+
+def test_the_more_keys_there_are_the_longer_newcomers_wait_for_their_state() -> None:
+    made = Pipeline("made")
+    lines = made.source("lines", items([1]))
+    lines.key_by(str).fold("work", 0, lambda n, _: n + 1, scale=SCALE).sink("out", discard())
+
+    def most_waiting(keys: int) -> int:
+        costs = {"lines": Cost(), "work": Cost(capacity=100.0, keys=keys), "out": Cost()}
+        found = forecast(outline_of(made, costs), steady(150, 20), seed=0, seconds=20)
+        return max(found.courses["work"].waiting)
+
+    assert most_waiting(20_000_000) > most_waiting(1_000) + 300

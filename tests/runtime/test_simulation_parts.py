@@ -17,6 +17,7 @@ from anabranch.protocol.ownership import Route
 from anabranch.protocol.states import Active, Spawning
 from anabranch.runtime import wording
 from anabranch.runtime.simulation.board import Board
+from anabranch.runtime.simulation.branch import Branch
 from anabranch.runtime.simulation.clock import Clock
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
@@ -25,7 +26,7 @@ from anabranch.runtime.simulation.life import LifeClock
 from anabranch.runtime.simulation.lineage import Lineage
 from anabranch.runtime.simulation.links import Lane, Path
 from anabranch.runtime.simulation.models import BASE, Keys, Model, Timing, expand
-from anabranch.runtime.simulation.outbox import Branch, KeyedBranch
+from anabranch.runtime.simulation.outbox import KeyedBranch
 from anabranch.runtime.simulation.repeats import Repeats
 
 

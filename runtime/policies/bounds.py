@@ -1,0 +1,22 @@
+"""The bounds of an operator as a gate: whatever its instances decide, each alone and several in the
+same moment, there are never more of them than `max_instances`.
+
+What makes processes holds the gate: it counts every instance that lives, is under way or has not
+left yet, so no two can take the last place. That refusals are rare is the policies' work.
+"""
+
+from __future__ import annotations
+
+from anabranch.runtime.graph import Scale
+
+
+def places(wanted: int, living: int, operator: str, scale: Scale | None) -> tuple[int, str]:
+    """How many of `wanted` newcomers may come beside `living` instances, and why not all.
+
+    `living`: those under way and those that have not left yet included. There may be more than the
+    bound allows, if it was lower when they came: then nothing comes. `scale`: None for an operator
+    that never scales by itself; a script may scale it up to the usual bound.
+    """
+    most = (scale or Scale()).max_instances
+    granted = max(0, min(wanted, most - living))
+    return granted, "" if granted == wanted else f"at most {most} instances of {operator}"

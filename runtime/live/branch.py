@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,7 +14,9 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import least_waiting
+from anabranch.runtime.line import Line
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.held import Written
 from anabranch.runtime.payload import Batch, Encoder
 
 Act = Callable[["Branch"], None]
@@ -106,12 +108,20 @@ class Taken(NamedTuple):
     born: float
 
 
-class Held(NamedTuple):
-    """What waits for a branch, as a journal has it. `dead`: why some of it cannot go anywhere."""
+class HeldLine:
+    """Results that leave in their order. `over`: gets the numbers of their pieces in the journal
+    that are not needed any more."""
 
-    born: float
-    batches: list[Batch]
-    dead: list[str]
+    def __init__(self, over: list[int]) -> None:
+        self.tuples: Line[Any] = Line()
+        self.segments = Segments()
+        self.written = Written(over)
+
+    def take(self, n: int) -> tuple[list[Any], float]:
+        """The first `n` of them, and when the oldest was read."""
+        taken = self.tuples.take(n)
+        self.written.took(len(taken))
+        return taken, self.segments.take(len(taken))
 
 
 class Branch(ABC):
@@ -119,8 +129,8 @@ class Branch(ABC):
 
     def __init__(self, operator: OperatorName, limits: Limits) -> None:
         self.operator = operator
-        self._plain = Encoder(limits)
-        self._remembered: Held | None = None
+        self.over: list[int] = []
+        """Numbers of pieces in the journal that are sent."""
         self.channels: tuple[Channel, ...] = ()
         self.epochs = Epochs()
 
@@ -137,19 +147,8 @@ class Branch(ABC):
         """Keep results; returns those that have no way to go."""
 
     @abstractmethod
-    def everything(self) -> tuple[list[Any], float]:
-        """All that is held, those of one key in their order, and when the oldest was read."""
-
-    def memory(self) -> Held | None:
-        """What is held, encoded for the next life; None if nothing is."""
-        if not self.held:
-            return None
-        if self._remembered is None:
-            tuples, born = self.everything()
-            batches, dead = self._plain.encode_batches(tuples)
-            reasons = [letter.reason for letter in dead]
-            self._remembered = Held(born, batches, reasons)
-        return self._remembered
+    def lines(self) -> Iterable[HeldLine]:
+        """All that is held; those of one key are in one of them, in their order."""
 
     @abstractmethod
     def next_channel(self, rng: random.Random) -> Channel | None:
@@ -165,36 +164,28 @@ class SharedBranch(Branch):
 
     def __init__(self, operator: OperatorName, limits: Limits) -> None:
         super().__init__(operator, limits)
-        self._held: list[Any] = []
-        self._segments = Segments()
+        self._line = HeldLine(self.over)
         self._encoder = Encoder(limits)
 
     @property
     def held(self) -> int:
-        return len(self._held)
+        return len(self._line.tuples)
 
     def change_view(self, channels: tuple[Channel, ...], routes: Routes) -> None:
         self.channels = channels
 
-    def everything(self) -> tuple[list[Any], float]:
-        return self._held, self._segments.born
+    def lines(self) -> Iterable[HeldLine]:
+        return (self._line,)
 
     def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
-        self._remembered = None
-        self._held += tuples
-        self._segments.add(len(tuples), born, self.epochs.present)
+        self._line.tuples.extend(tuples)
+        self._line.segments.add(len(tuples), born, self.epochs.present)
         return []
 
     def next_channel(self, rng: random.Random) -> Channel | None:
-        return least_waiting(self.channels, rng) if self._held else None
+        return least_waiting(self.channels, rng) if self.held else None
 
     def take(self, channel: Channel, n: int) -> Taken:
-        self._remembered = None
-        if n >= len(self._held):
-            taken, self._held = self._held, []
-        else:
-            taken = self._held[:n]
-            del self._held[:n]
-        born = self._segments.take(len(taken))
+        taken, born = self._line.take(n)
         batches, dead = self._encoder.encode_batches(taken)
         return Taken(len(taken), batches, dead, born)

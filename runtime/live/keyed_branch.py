@@ -7,7 +7,7 @@ to the end of the new owner's queue, where nothing of that group lies yet: so it
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,18 +18,18 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.groups import GroupCache
 from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs
-from anabranch.runtime.live.branch import Branch, Epoch, Segments, Taken
+from anabranch.runtime.line import Line
+from anabranch.runtime.live.branch import Branch, Epoch, HeldLine, Segments, Taken
 from anabranch.runtime.live.channel import Channel
 
 
-class OwnerQueue:
+class OwnerQueue(HeldLine):
     """What is held for one owner: keys and tuples side by side. `channel` is None until the owner
     is in the view."""
 
-    def __init__(self) -> None:
-        self.keys: list[Any] = []
-        self.tuples: list[Any] = []
-        self.segments = Segments()
+    def __init__(self, over: list[int]) -> None:
+        super().__init__(over)
+        self.keys: Line[Any] = Line()
         self.channel: Channel | None = None
         self.noted = 0
         """How many of the tuples are in `segments`."""
@@ -40,12 +40,17 @@ class OwnerQueue:
             self.segments.add(n, born, epoch)
             self.noted += n
 
-    def take(self, n: int) -> tuple[Pairs, float]:
-        pairs = Pairs(self.keys[:n], self.tuples[:n])
-        del self.keys[:n]
-        del self.tuples[:n]
-        self.noted -= len(pairs)
-        return pairs, self.segments.take(len(pairs))
+    def take_pairs(self, n: int) -> tuple[Pairs, float]:
+        tuples, born = self.take(n)
+        self.noted -= len(tuples)
+        return Pairs(self.keys.take(n), tuples), born
+
+    def empty(self) -> tuple[list[Any], list[Any], Segments]:
+        """Keys, tuples and segments, which are not here any more."""
+        was = self.keys.take(len(self.keys)), self.tuples.take(len(self.tuples)), self.segments
+        self.segments, self.noted = Segments(), 0
+        self.written.forget()
+        return was
 
 
 class KeyedBranch(Branch):
@@ -56,7 +61,7 @@ class KeyedBranch(Branch):
         self._key = key
         self._group_of = GroupCache(groups)
         self._queues: dict[InstanceId, OwnerQueue] = {}
-        self._by_group: list[OwnerQueue] = [OwnerQueue()] * groups
+        self._by_group: list[OwnerQueue] = [OwnerQueue(self.over)] * groups
         self._sole: OwnerQueue | None = None
         """The queue of all groups, if there is one."""
         self._routes: Routes = ()
@@ -68,17 +73,14 @@ class KeyedBranch(Branch):
     def held(self) -> int:
         return self._held
 
-    def everything(self) -> tuple[list[Any], float]:
-        queues = [queue for queue in self._queues.values() if queue.tuples]
-        tuples = [one for queue in queues for one in queue.tuples]
-        return tuples, min(queue.segments.born for queue in queues)
+    def lines(self) -> Iterable[HeldLine]:
+        return self._queues.values()
 
     def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
-        self._remembered = None
         tuples, keys, groups, dead = with_keys(self.operator, self._key, self._group_of, tuples)
         if self._sole is not None:
-            self._sole.keys += keys
-            self._sole.tuples += tuples
+            self._sole.keys.extend(keys)
+            self._sole.tuples.extend(tuples)
         else:
             queues = map(self._by_group.__getitem__, groups)
             for key, one, queue in zip(keys, tuples, queues, strict=True):
@@ -104,7 +106,7 @@ class KeyedBranch(Branch):
         self._routes = routes
         old = self._queues
         owners = {route.owner for route in routes}
-        self._queues = {o: old.get(o) or OwnerQueue() for o in sorted(owners)}
+        self._queues = {o: old.get(o) or OwnerQueue(self.over) for o in sorted(owners)}
         for route in routes:
             self._by_group[route.group] = self._queues[route.owner]
         first = self._by_group[0]
@@ -115,11 +117,10 @@ class KeyedBranch(Branch):
     def _sort_out(self, queue: OwnerQueue) -> None:
         """Move what is held of other owners' groups to them, keeping its epoch."""
         group_of, by_group = self._group_of, self._by_group
-        groups = [group_of[key] for key in queue.keys]
+        groups = [group_of[key] for key in queue.keys.part()]
         if all(by_group[g] is queue for g in groups):
             return
-        keys, tuples, segments = queue.keys, queue.tuples, queue.segments
-        queue.keys, queue.tuples, queue.segments, queue.noted = [], [], Segments(), 0
+        keys, tuples, segments = queue.empty()
         at = 0
         for tuples_of_it, born, epoch in segments.parts():
             epoch.held -= tuples_of_it
@@ -144,8 +145,7 @@ class KeyedBranch(Branch):
         return None
 
     def take(self, channel: Channel, n: int) -> Taken:
-        self._remembered = None
-        pairs, born = self._queues[channel.peer].take(n)
+        pairs, born = self._queues[channel.peer].take_pairs(n)
         self._held -= len(pairs)
         batches, dead = self._encoder.encode_batches(pairs)
         dead = [replace(letter, tuple=letter.tuple[1]) for letter in dead]

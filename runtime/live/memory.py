@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.runtime.keyed.watermarks import RESTORED
+from anabranch.runtime.live.held import HELD
 from anabranch.runtime.live.journal import Entry, Journal
 from anabranch.runtime.live.messages import Resumed
 from anabranch.runtime.live.recovery import Past, read_past
@@ -44,7 +45,7 @@ class Memory:
             keeps_batches=instance.promise.exact,
             standing=self._standing,
             pictures=lambda: instance.pump.pictures(PICTURE_KEYS),
-            ending=lambda: instance.pump.tell(self.turns),
+            ending=self._tell,
         )
 
     # -- what is kept --------------------------------------------------------------------------
@@ -60,11 +61,15 @@ class Memory:
         part("heir", lambda: (instance.heir_watermark, instance.counted_from))
         part("marks", instance.repeats.memory)
         part("children", lambda: tuple(instance.announced))
-        if instance.promise.exact:
-            part("held", instance.outbox.memory)
         part(WARY, instance.pump.wary.memory)
         part("pump", instance.pump.memory)
         self.turns.begin()
+
+    def _tell(self) -> None:
+        """At the end of a turn: what is told by changes."""
+        self._instance.pump.tell(self.turns)
+        if self._instance.promise.exact:
+            self._instance.outbox.memory.tell(self.turns)
 
     def _standing(self) -> Iterator[Entry]:
         neighbourhood = self._instance.neighbourhood
@@ -118,7 +123,7 @@ class Memory:
         for channel in instance.neighbourhood.channels:
             channel.mind_the_gap()
         if instance.promise.exact:
-            instance.outbox.remember(past.parts["held"])
+            instance.outbox.remember(past.lasting.get(HELD, {}))
         instance.pump.hold_again()
         instance.gate.release(RESTORED)
         instance.watermarks.say_again()

@@ -18,8 +18,9 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
-from anabranch.runtime.live.branch import Branch, Held
+from anabranch.runtime.live.branch import Branch
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.held import HeldMemory, remembered
 from anabranch.runtime.payload import Batch
 from anabranch.runtime.salvage import decode_batch
 
@@ -42,6 +43,7 @@ class Outbox:
         dead: Callable[[OperatorName, list[DeadLetter]], None],
     ) -> None:
         self.branches = tuple(branches)
+        self.memory = HeldMemory(self.branches, limits)
         self._limits = limits
         self._rng = rng
         self._send = send
@@ -92,18 +94,16 @@ class Outbox:
                 if dead := branch.hold(tuples, born):
                     self._dead(branch.operator, dead)
 
-    def memory(self) -> tuple[Held | None, ...]:
-        """What is held for each branch, for the next life."""
-        return tuple(branch.memory() for branch in self.branches)
+    def remember(self, pieces: dict[int, bytes]) -> None:
+        """What an earlier life has held."""
 
-    def remember(self, memory: Iterable[Held | None]) -> None:
-        for branch, held in zip(self.branches, memory, strict=True):
-            if held is not None:
-                for batch in held.batches:
-                    self._hold_again(branch, batch, held.born)
-                if held.dead:
-                    letters = [DeadLetter(reason, None) for reason in held.dead]
-                    self._dead(branch.operator, letters)
+        def hold(at: int, batch: Batch, born: float) -> None:
+            self._hold_again(self.branches[at], batch, born)
+
+        def bury(at: int, reason: str) -> None:
+            self._dead(self.branches[at].operator, [DeadLetter(reason, None)])
+
+        remembered(pieces, hold, bury)
         self.waiting = not self.empty  # no work may come that would send it
 
     def hold_again(self, batch: Batch, born: float) -> None:

@@ -70,7 +70,7 @@ async def test_held_results_that_have_no_key_any_more_are_dead_letters(tmp_path:
     await network.until(lambda: worker.outbox.held > 20)
     assert worker.turns is not None
     await worker.turns.committed()
-    held, _ = worker.outbox.branches[0].everything()
+    held = [one for line in worker.outbox.branches[0].lines() for one in line.tuples.part()]
     keyless.update(held[-5:])
     network.kill(worker.me)
     await network.revive(worker.me)

@@ -197,37 +197,3 @@ def test_the_writer_says_how_much_makes_a_file(tmp_path: Path) -> None:
     assert isinstance(writer, ExactWriter)
     assert writer.gather == (7, 2.5)
     assert sink.exact
-
-
-async def test_a_file_gets_its_name_when_it_is_on_the_disk_and_counts_when_the_name_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With power lost between two of these, a reader would see half a file, or none."""
-    done: list[tuple[str, str]] = []
-    real = {name: getattr(os, name) for name in ("write", "fsync", "replace")}
-
-    def noted(name: str, argument: int) -> str:
-        return Path(os.readlink(f"/proc/self/fd/{argument}")).name
-
-    def write(fd: int, data: Any) -> int:
-        done.append(("write", noted("write", fd)))
-        return int(real["write"](fd, data))
-
-    def fsync(fd: int) -> None:
-        done.append(("fsync", noted("fsync", fd)))
-        real["fsync"](fd)
-
-    def replace(source: Path, target: Path) -> None:
-        done.append(("replace", Path(target).name))
-        real["replace"](source, target)
-
-    writer = opened(tmp_path)
-    data, _ = writer.stage([{"n": 1}])
-    for call in (write, fsync, replace):
-        monkeypatch.setattr(os, call.__name__, call)
-    await writer.put(1, data)
-    monkeypatch.undo()
-    (name,) = os.listdir(tmp_path / "rows")
-    draft = f".{name.removesuffix('.parquet')}.draft"
-    synced = [("write", draft), ("fsync", draft), ("replace", name), ("fsync", "rows")]
-    assert done == synced

@@ -8,9 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow.parquet as pq
+import pytest
+
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import DeadLetter, RunContext, Writer
+from anabranch.runtime.graph import Delivery
 from anabranch.runtime.ledger import settle
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.intake import Intake, Queued
@@ -42,6 +47,67 @@ async def test_lines_that_a_source_cannot_read_are_counted_with_their_reasons(
     assert sum(source.dead_reasons.values()) == 2
     ledger = settle(network.final, pipeline.topology.edges, list(pipeline.operators))
     assert ledger.dead_letters == 2
+
+
+class Refusing(Sink):
+    """It takes even numbers only."""
+
+    def open(self, context: RunContext) -> Writer:
+        return RefusingWriter(self)
+
+
+class RefusingWriter(Writer):
+    def __init__(self, sink: Refusing) -> None:
+        self.sink = sink
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        self.sink.tuples += [n for n in tuples if not n % 2]
+        return [DeadLetter("ValueError: odd", n) for n in tuples if n % 2]
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+@pytest.mark.parametrize("delivery", ["at-most-once", "effectively-once"])
+async def test_what_a_sink_refuses_is_dead_there_and_not_among_its_results(
+    tmp_path: Path, by_key: bool, delivery: Delivery
+) -> None:
+    pipeline, sink = ab.Pipeline("odd", delivery=delivery), Refusing()
+    numbers = pipeline.source("numbers", ab.items(range(11)))
+    (numbers.key_by(lambda n: n) if by_key else numbers).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    await network.finish()
+    (out,) = (f for f in network.final if f.operator == "out")
+    assert sorted(sink.tuples) == [0, 2, 4, 6, 8, 10]
+    assert (out.tuples_in, out.processed, out.tuples_out, out.dead) == (11, 6, 6, 5)
+    assert out.dead_reasons == {"ValueError": 5}
+    ledger = settle(network.final, pipeline.topology.edges, list(pipeline.operators))
+    assert (ledger.dead_letters, ledger.lost, ledger.duplicated) == (5, 0, 0)
+
+
+async def test_an_exact_sink_counts_what_it_refuses_in_the_turn_that_has_the_results(
+    tmp_path: Path,
+) -> None:
+    pipeline, path = ab.Pipeline("mixed"), tmp_path / "out.jsonl"
+    pipeline.source("values", ab.items([1, 2, {3: complex(1, 1)}])).sink("out", ab.jsonl(path))
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    await network.finish()
+    (out,) = (f for f in network.final if f.operator == "out")
+    assert path.read_text() == "1\n2\n"
+    assert (out.tuples_in, out.processed, out.tuples_out, out.dead) == (3, 2, 2, 1)
+
+
+async def test_what_a_sink_has_gathered_is_written_before_the_stream_ends(tmp_path: Path) -> None:
+    pipeline, folder = ab.Pipeline("rows"), tmp_path / "rows"
+    folder.mkdir()
+    sink = ab.parquet(folder, rows=10**6, every_s=10**6)
+    rows = ab.items([{"n": n} for n in range(100)])
+    pipeline.source("numbers", rows).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start()
+    await network.finish()
+    found = [row["n"] for file in folder.glob("*") for row in pq.read_table(file).to_pylist()]
+    assert sorted(found) == [*range(100)]
 
 
 async def test_state_is_handed_over_only_after_what_the_intake_holds_has_been_looked_into() -> None:

@@ -1,0 +1,98 @@
+"""Pieces on their way to a target: recorded first, then put, then forgotten; in their order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from anabranch.runtime.live import puts as puts_module
+from anabranch.runtime.live.journal import JournalError
+from anabranch.runtime.live.puts import Puts
+from anabranch.runtime.patience import Patience
+
+
+class Story:
+    """A journal, and a target, that write down what is asked of them."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+        self.at_target: list[tuple[int, bytes]] = []
+
+    def keep(self, kind: str, number: int, data: bytes) -> None:
+        self.told.append(("keep", number))
+
+    def drop(self, kind: str, number: int) -> None:
+        self.told.append(("drop", number))
+
+    async def committed(self) -> None:
+        self.told.append(("committed",))
+
+    async def put(self, number: int, data: bytes) -> None:
+        self.told.append(("put", number))
+        self.at_target.append((number, data))
+
+
+class NoPatience:
+    async def outlast(self, work: Any, error: OSError | None = None) -> Any:
+        return await work()
+
+
+def made(story: Story) -> Puts:
+    return Puts("letters", cast(Any, story), story.put, cast(Patience, NoPatience()))
+
+
+async def test_a_piece_is_put_when_it_is_recorded_and_forgotten_when_it_is_put() -> None:
+    story = Story()
+    puts = made(story)
+    puts.add(b"a")
+    puts.add(b"")  # nothing to say is no piece
+    puts.add(b"b")
+    assert (puts.number, puts.done, puts.waiting) == (2, 0, True)
+    await puts.all_done()
+    assert story.told == [
+        ("keep", 1),
+        ("keep", 2),
+        ("committed",),
+        ("put", 1),
+        ("drop", 1),
+        ("put", 2),
+        ("drop", 2),
+    ]
+    assert (puts.number, puts.done, puts.waiting) == (2, 2, False)
+
+
+async def test_what_is_put_makes_room_again_byte_by_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(puts_module, "WAITING_BYTES_MAX", 10)
+    story = Story()
+    puts = made(story)
+    for _ in range(20):
+        puts.add(bytes(10))
+        assert puts.has_room
+        puts.add(b"x")
+        assert not puts.has_room
+        waiting = asyncio.ensure_future(puts.room())
+        await puts.all_done()
+        await asyncio.wait_for(waiting, 10)
+
+
+async def test_the_next_life_puts_what_was_recorded_and_goes_on_with_the_numbers() -> None:
+    story = Story()
+    puts = made(story)
+    puts.remember(7, {7: b"seven", 6: b"six"}, last_put=6)
+    assert (puts.number, puts.done, puts.waiting) == (7, 5, True)
+    puts.add(b"eight")
+    await puts.all_done()
+    assert story.at_target == [(6, b"six"), (7, b"seven"), (8, b"eight")]
+    assert puts.done == 8
+
+
+@pytest.mark.parametrize(("last_put", "refused"), [(7, False), (8, True)])
+def test_a_target_that_is_ahead_of_the_journal_is_refused(last_put: int, refused: bool) -> None:
+    puts = made(Story())
+    if not refused:
+        puts.remember(7, {}, last_put)
+        return
+    with pytest.raises(JournalError, match="has piece 8 of this instance"):
+        puts.remember(7, {}, last_put)

@@ -65,6 +65,11 @@ class Result:
             met = spread(values).median >= target
             self.rows.append(Row(name, "x", values, f">= {target:g}", met))
 
+    def at_most(self, name: str, values: list[float], most: float) -> None:
+        """A ratio, and what its median should not exceed."""
+        if values:
+            self.rows.append(Row(name, "x", values, f"<= {most:g}", spread(values).median <= most))
+
     def as_json(self) -> dict[str, Any]:
         return {
             "bench": self.bench,

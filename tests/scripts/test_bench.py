@@ -15,6 +15,8 @@ from benches import durable
 from benches.chain import STAGES
 from benches.contestants import ContestantFailed, compete
 from benches.delivery import SHAPES
+from benches.growth import SHAPES as SHAPES_THAT_GROW
+from benches.growth import ratio_of, sizes_of
 from benches.move import judged
 from benches.move_load import GROUPS, Rows
 from benches.recovery import Kill, Recovery, describe, draw, recoveries
@@ -64,6 +66,23 @@ def test_the_chain_gives_every_contestant_its_turn_in_every_round() -> None:
         assert notes[first + 1 + processes + 1].split()[0] == "all"
     stages = dict(zip(STAGES, notes[tables[0] + 7].split()[1:], strict=False))
     assert all(float(spent) > 0 for spent in stages.values()), stages
+
+
+def test_growth_is_one_where_each_of_many_costs_the_same() -> None:
+    assert sizes_of(160) == [10, 40, 160]
+    assert ratio_of([1.1, 1.4, 2.6]) == pytest.approx(1.0)
+    assert ratio_of([1.0, 1.0, 1.0]) is None
+    squared = ratio_of([1 + 0.01 * n * n for n in (10, 40, 160)])
+    assert squared is not None
+    assert squared > 3
+
+
+def test_everything_that_may_grow_is_run_with_three_sizes() -> None:
+    result = bench("growth", "--lines", "32")["growth"]
+    assert not result["faults"]
+    figures = rows(result)
+    for shape in SHAPES_THAT_GROW:
+        assert all(figures[f"{shape.name}: {size}"][0] > 0 for size in (2, 8, 32))
 
 
 def test_newcomers_are_timed_with_a_warm_and_with_a_cold_pool() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -69,16 +70,19 @@ class Instance:
 
     # -- tuples ----------------------------------------------------------------------------
 
-    async def take(self, tuples: list[Any]) -> None:
+    async def take(self, tuples: list[Any], read: Callable[[], list[Any]]) -> None:
+        """`read` makes the tuples anew."""
         if self._processor is None:
             self._flow.delivered[self.id.operator] += tuples
             return
-        await self._processor.run(tuples)
+        await self._processor.run(tuples, None, read)
         await self._processor.drain()
         await self._emit()
 
-    async def take_keyed(self, keys: list[Any], tuples: list[Any], side: int) -> None:
-        await self.keyed.run(keys, tuples, side)
+    async def take_keyed(
+        self, keys: list[Any], tuples: list[Any], side: int, read: Callable[[], list[Any]]
+    ) -> None:
+        await self.keyed.run(keys, tuples, side, None, read)
         await self._emit()
 
     async def _emit(self) -> None:
@@ -208,15 +212,15 @@ class Line:
         edge = self._edge
         if edge is None:
             for count, data in self._encoded(tuples):
-                read, letters = decode_batch(data, count)
-                self._flow.bury(self._node.operator.name, letters)
                 for receiver in self._node.instances:
-                    await receiver.take(read)
+                    tuples, letters = decode_batch(data, count)
+                    self._flow.bury(self._node.operator.name, letters)
+                    await receiver.take(tuples, partial(_read, data, count))
             return
         for count, data in self._encoded(self._with_keys(tuples, edge)):
-            keys, read, letters = decode_keyed(data, count)
+            keys, tuples, letters = decode_keyed(data, count)
             self._flow.bury(self._node.operator.name, letters)
-            await self._to_owners(keys, read, edge.side)
+            await self._to_owners(keys, tuples, edge.side, partial(_read_keyed, data, count))
 
     def _encoded(self, tuples: list[Any]) -> list[Batch]:
         batches, letters = self._encoder.encode_batches(tuples)
@@ -231,18 +235,33 @@ class Line:
         self._flow.bury(self._sender.operator, dead)
         return [*zip(keys, tuples, strict=True)]
 
-    async def _to_owners(self, keys: list[Any], tuples: list[Any], side: int) -> None:
+    async def _to_owners(
+        self, keys: list[Any], tuples: list[Any], side: int, read: Callable[[], list[Any]]
+    ) -> None:
         """In the order of the tuples, whoever owns their keys."""
         node = self._node
         if len(node.instances) == 1:
-            await node.instances[0].take_keyed(keys, tuples, side)
+            await node.instances[0].take_keyed(keys, tuples, side, read)
             return
         owners = [node.owner_of[self._flow.group_of[key]] for key in keys]
         at = 0
         for owner, same in groupby(owners):
             end = at + sum(1 for _ in same)
-            await node.instances[owner].take_keyed(keys[at:end], tuples[at:end], side)
+            part = partial(_part, read, at, end)
+            await node.instances[owner].take_keyed(keys[at:end], tuples[at:end], side, part)
             at = end
+
+
+def _read(data: bytes, count: int) -> list[Any]:
+    return decode_batch(data, count)[0]
+
+
+def _read_keyed(data: bytes, count: int) -> list[Any]:
+    return decode_keyed(data, count)[1]
+
+
+def _part(read: Callable[[], list[Any]], start: int, end: int) -> list[Any]:
+    return read()[start:end]
 
 
 def _telling_late_tuples(operator: Operator) -> Operator:

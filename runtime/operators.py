@@ -15,6 +15,7 @@ A `Processor` takes batches and hands out `Part`s, in the order of the tuples:
 - **Failure**: a tuple whose function raises is tried again as `Retry` says (the pause doubles each
   time) and then becomes a dead letter; the others go on. A function with `batch=True` is tried
   again with its whole batch first; then the batch is halved until the guilty tuples are alone.
+  A new attempt gets the tuple as it has come, and so does the dead letter.
 - **Cancelling** `run` or `drain` loses nothing: what has not been emitted is still inside, and the
   next `run` or `drain` goes on with it. Functions may be called again for a slice in work.
 - **Wary** (`before` is set): one tuple at a time, also of functions with `batch=True`. `before` is
@@ -35,6 +36,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from anabranch.runtime.graph import Operator
+from anabranch.runtime.own import Came
 from anabranch.runtime.steps import Chain, Part, StepCount
 
 __all__ = ["AsyncProcessor", "Part", "Processor", "SyncProcessor", "make_processor"]
@@ -66,8 +68,11 @@ class Processor(ABC):
         return self._chain.counts
 
     @abstractmethod
-    async def run(self, tuples: list[Any], tag: Any = None) -> None:
-        """Take a batch; see the module."""
+    async def run(
+        self, tuples: list[Any], tag: Any = None, read: Callable[[], list[Any]] | None = None
+    ) -> None:
+        """Take a batch; see the module. `read` makes the tuples anew, as they have come (and
+        perhaps others before them); without it they are saved before functions get them."""
 
     @abstractmethod
     async def drain(self) -> None: ...
@@ -96,19 +101,21 @@ class SyncProcessor(Processor):
         super().__init__(chain, emit, clock)
         self._slice_s = slice_s
         self._turn = turn
-        self._pending: deque[tuple[list[Any], Any]] = deque()
+        self._pending: deque[tuple[list[Any], Any, Came | None]] = deque()
         self._slice_tuples = BATCH_TUPLES_FIRST if chain.has_batches else SLICE_TUPLES_FIRST
         self._turn_at = clock()
 
-    async def run(self, tuples: list[Any], tag: Any = None) -> None:
-        self._pending.append((tuples, tag))
+    async def run(
+        self, tuples: list[Any], tag: Any = None, read: Callable[[], list[Any]] | None = None
+    ) -> None:
+        self._pending.append((tuples, tag, Came(read, len(tuples)) if read else None))
         self.open += len(tuples)
         await self.drain()
 
     async def drain(self) -> None:
         pending = self._pending
         while pending:
-            tuples, tag = pending[0]
+            tuples, tag, came = pending[0]
             n, refused = self._slice_tuples, ""
             if self.before is not None and tuples:
                 n, refused = 1, await self.before(tag)
@@ -116,11 +123,12 @@ class SyncProcessor(Processor):
             if refused:
                 part = self._chain.refuse(tuples[0], refused)
             else:
-                part = await self._chain.apply(tuples if len(tuples) <= n else tuples[:n])
+                part = await self._chain.apply(tuples if len(tuples) <= n else tuples[:n], came)
             if len(tuples) <= n:
                 pending.popleft()
             else:
-                pending[0] = (tuples[n:], tag)
+                rest = tuples[n:]
+                pending[0] = (rest, tag, came.last(len(rest)) if came else None)
             ended = self._clock()
             busy_s = ended - began - part.waited_s
             self._adapt(part.taken, busy_s)
@@ -149,7 +157,7 @@ class AsyncProcessor(Processor):
         """The task that has called last; with it ends what is open here."""
         self._closing = False
         self._name = f"{chain.operator.name} call"
-        self._waiting: deque[tuple[list[Any], Any, bool]] = deque()
+        self._waiting: deque[tuple[list[Any], Any, bool, Came | None]] = deque()
         self._tasks: deque[tuple[asyncio.Task[Part], Any, bool]] = deque()
         self._moved = asyncio.Event()
         self._broken: BaseException | None = None
@@ -161,12 +169,18 @@ class AsyncProcessor(Processor):
         driver = self._driver
         return self._closing or (driver is not None and (driver.done() or driver.cancelling() > 0))
 
-    async def run(self, tuples: list[Any], tag: Any = None) -> None:
-        last = len(tuples) - 1
-        if last < 0 or (self._chain.takes_batches and self.before is None):
-            self._waiting.append((tuples, tag, True))
+    async def run(
+        self, tuples: list[Any], tag: Any = None, read: Callable[[], list[Any]] | None = None
+    ) -> None:
+        n = len(tuples)
+        came = Came(read, n) if read else None
+        if not n or (self._chain.takes_batches and self.before is None):
+            self._waiting.append((tuples, tag, True, came))
         else:
-            self._waiting.extend(([one], tag, i == last) for i, one in enumerate(tuples))
+            self._waiting.extend(
+                ([one], tag, i == n - 1, came.last(n - i) if came else None)
+                for i, one in enumerate(tuples)
+            )
         self.open += len(tuples)
         await self._one_by_one()
         self._start()
@@ -199,7 +213,7 @@ class AsyncProcessor(Processor):
         """Wary: return when all that waits has been started, each behind the end of the last."""
         while self._waiting and self.before is not None:
             await self._until(lambda: not self._tasks)
-            unit, tag, last = self._waiting[0]
+            unit, tag, last, _ = self._waiting[0]
             refused = await self.before(tag) if unit else ""
             if refused:
                 self._waiting.popleft()
@@ -215,8 +229,9 @@ class AsyncProcessor(Processor):
                 self._open_next()
 
     def _open_next(self) -> None:
-        unit, tag, last = self._waiting.popleft()
-        task = asyncio.get_running_loop().create_task(self._chain.apply(unit), name=self._name)
+        unit, tag, last, came = self._waiting.popleft()
+        work = self._chain.apply(unit, came)
+        task = asyncio.get_running_loop().create_task(work, name=self._name)
         self._tasks.append((task, tag, last))
         task.add_done_callback(self._ended)
 

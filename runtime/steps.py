@@ -14,6 +14,7 @@ from typing import Any
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe
 from anabranch.runtime.graph import Operator, Step
+from anabranch.runtime.own import Came, Saver
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.programs import LIBRARIES
 from anabranch.runtime.stages import Failure, Parts, Stage, is_async, make_stage
@@ -80,6 +81,7 @@ class Chain:
     def __init__(self, operator: Operator, drops: bool = False) -> None:
         self.operator = operator
         self._made: list[tuple[Step, Any]] = []
+        self._saver = Saver()
         self._stages = [make_stage(step, self._function(step), drops) for step in operator.steps]
         self.counts = [StepCount(step.name) for step in operator.steps]
         kinds = [step.kind for step in operator.steps]
@@ -104,16 +106,19 @@ class Chain:
         """Whether all asynchronous steps want batches; else the unit of work is one tuple."""
         return all(stage.is_batch for stage in self._stages if is_async(stage.fn))
 
-    async def apply(self, tuples: list[Any]) -> Part:
-        """All tuples through all steps. Raises only what is not the tuples' fault."""
+    async def apply(self, tuples: list[Any], came: Came | None = None) -> Part:
+        """All tuples through all steps. `came`: the tuples, for those who must see them as they
+        were. Raises only what is not the tuples' fault."""
         part = Part(len(tuples))
         for number, stage in enumerate(self._stages):
             if not tuples:
                 break
+            if came is None or number:
+                came = self._saver.save(tuples)
             results, parts = await stage.run(tuples)
             dead = len(part.letters)
             if parts is not None:
-                results = await self._mend(stage, tuples, parts, part)
+                results = await self._mend(stage, len(tuples), came, parts, part)
             dead = len(part.letters) - dead
             if number <= self._expands_at:
                 part.dead += dead
@@ -175,44 +180,44 @@ class Chain:
         self._made.append((step, made))
         return made
 
-    async def _mend(self, stage: Stage, tuples: list[Any], parts: Parts, part: Part) -> list[Any]:
+    async def _mend(self, stage: Stage, n: int, came: Came, parts: Parts, part: Part) -> list[Any]:
         """Try the failed tuples again, all of them once per pause; the rest are dead."""
         if stage.is_batch:
-            return await self._mend_batch(stage, tuples, parts, part)
+            return await self._mend_batch(stage, range(n), came, parts, part)
         failed = [i for i, entry in enumerate(parts) if isinstance(entry, Failure)]
         for attempt in range(self.operator.retry.attempts):
             await self._pause(attempt, part)
             for i in failed:
-                results, again = await stage.run([tuples[i]])
+                results, again = await stage.run([came.again(i)])
                 parts[i] = again[0] if again else results
             failed = [i for i in failed if isinstance(parts[i], Failure)]
             if not failed:
                 break
         for i in failed:
-            self._bury(stage, tuples[i], parts[i], part)
+            self._bury(stage, came[i], parts[i], part)
             parts[i] = []
         return list(chain.from_iterable(parts))  # type: ignore[arg-type]
 
     async def _mend_batch(
-        self, stage: Stage, tuples: list[Any], parts: Parts, part: Part, whole: bool = True
+        self, stage: Stage, which: range, came: Came, parts: Parts, part: Part, whole: bool = True
     ) -> list[Any]:
         """The whole batch again as often as configured, then its halves, then single tuples."""
-        if whole or len(tuples) == 1:
+        if whole or len(which) == 1:
             for attempt in range(self.operator.retry.attempts):
                 await self._pause(attempt, part)
-                results, again = await stage.run(tuples)
+                results, again = await stage.run([came.again(i) for i in which])
                 if again is None:
                     return results
                 parts = again
-        if len(tuples) == 1:
-            self._bury(stage, tuples[0], parts[0], part)
+        if len(which) == 1:
+            self._bury(stage, came[which[0]], parts[0], part)
             return []
         mended: list[Any] = []
-        middle = len(tuples) // 2
-        for half in (tuples[:middle], tuples[middle:]):
-            results, again = await stage.run(half)
+        middle = len(which) // 2
+        for half in (which[:middle], which[middle:]):
+            results, again = await stage.run([came.again(i) for i in half])
             if again is not None:
-                results = await self._mend_batch(stage, half, again, part, whole=False)
+                results = await self._mend_batch(stage, half, came, again, part, whole=False)
             mended += results
         return mended
 

@@ -9,18 +9,23 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from copy import deepcopy
 from typing import Any
 
 from anabranch.runtime.keyed.parts import Log
 from anabranch.runtime.keyed.windows import Retraction, WindowResult
+from anabranch.runtime.own import copied, copied_all
 
 Value = Callable[[Any], Any]
 
 
 class Aggregation(ABC):
     """Write one of your own with these four. If `add` raises, the tuple becomes a dead letter, and
-    the accumulator must be what it was."""
+    the accumulator is what it was."""
+
+    changes = True
+    """Whether an accumulator may be changed in place, by `add` or by `result`."""
+    collects = False
+    """Whether tuples are kept as they are, and no function sees them before `result`."""
 
     @abstractmethod
     def new(self) -> Any:
@@ -50,7 +55,11 @@ class Aggregation(ABC):
     def copy(self, accumulator: Any) -> Any:
         """One that stays as it is, whatever is added to the other. Asked when a late tuple changes
         a window of which a result was told already."""
-        return deepcopy(accumulator)
+        return copied(accumulator)
+
+    def handed(self, accumulator: Any) -> Any:
+        """What `result` may be given of an accumulator that is still needed."""
+        return copied(accumulator) if self.changes else accumulator
 
 
 def _itself(item: Any) -> Any:
@@ -58,6 +67,8 @@ def _itself(item: Any) -> Any:
 
 
 class _Total(Aggregation):
+    changes = False
+
     def __init__(self, value: Value) -> None:
         self._value = value
 
@@ -89,6 +100,8 @@ class _Mean(Aggregation):
     """Sums with the rounding errors kept apart (Neumaier 1974), so that the mean of many does not
     depend on their order by more than the last digit."""
 
+    changes = False
+
     def __init__(self, value: Value) -> None:
         self._value = value
 
@@ -119,6 +132,8 @@ def _added(total: float, error: float, value: float) -> tuple[float, float]:
 
 
 class _Extreme(Aggregation):
+    changes = False
+
     def __init__(self, value: Value, better: Callable[[Any, Any], bool]) -> None:
         self._value = value
         self._better = better
@@ -156,6 +171,8 @@ class Collecting(Aggregation):
     """All tuples, in the order in which they came (of sessions that grew together: one session
     after the other); `finish` makes a value of them."""
 
+    collects = True
+
     def __init__(self, finish: Callable[[list[Any]], Any]) -> None:
         self._finish = finish
 
@@ -176,6 +193,9 @@ class Collecting(Aggregation):
     def copy(self, accumulator: Log) -> Log:
         return accumulator.copy()
 
+    def handed(self, accumulator: Log) -> Any:
+        return copied_all([*accumulator])
+
 
 NO_TUPLES: Any = object()
 """The result of a window of which all was taken back."""
@@ -192,7 +212,7 @@ class OfResults(Collecting):
     def add(self, accumulator: Log, item: Any) -> Log:
         if not isinstance(item, Retraction):
             # What cannot count must show it now, not whenever the window is told.
-            self._aggregation.add(self._aggregation.new(), item)
+            self._aggregation.add(copied(self._aggregation.new()), copied(item))
         return super().add(accumulator, item)
 
     def empty(self) -> Any:
@@ -202,7 +222,7 @@ class OfResults(Collecting):
         latest = latest_of(items)
         if not latest:
             return NO_TUPLES
-        accumulator = self._aggregation.new()
+        accumulator = copied(self._aggregation.new())
         for one in latest:
             accumulator = self._aggregation.add(accumulator, one)
         return self._aggregation.result(accumulator)
@@ -230,13 +250,14 @@ class Folded(Aggregation):
         self._fn = fn
 
     def new(self) -> Any:
-        return self._initial() if callable(self._initial) else deepcopy(self._initial)
+        # A function may give the same value for all windows.
+        return copied(self._initial() if callable(self._initial) else self._initial)
 
     def add(self, accumulator: Any, item: Any) -> Any:
         return self._fn(accumulator, item)
 
     def result(self, accumulator: Any) -> Any:
-        return deepcopy(accumulator)
+        return accumulator
 
     def merge(self, first: Any, second: Any) -> Any:
         raise TypeError("two values of a fold cannot be made one; sessions keep their tuples")
@@ -250,10 +271,10 @@ class Reduced(Folded):
         super().__init__(None, fn)
 
     def add(self, accumulator: Any, item: Any) -> Any:
-        return (deepcopy(item) if accumulator is None else self._fn(accumulator[0], item),)
+        return (copied(item) if accumulator is None else self._fn(accumulator[0], item),)
 
     def result(self, accumulator: Any) -> Any:
-        return deepcopy(accumulator[0])
+        return accumulator[0]
 
 
 class Fold:
@@ -264,7 +285,7 @@ class Fold:
         self._fn = fn
 
     def __call__(self, tuples: list[Any]) -> Any:
-        value = self._initial() if callable(self._initial) else deepcopy(self._initial)
+        value = copied(self._initial() if callable(self._initial) else self._initial)
         for one in tuples:
             value = self._fn(value, one)
         return value
@@ -277,7 +298,7 @@ class Reduce:
         self._fn = fn
 
     def __call__(self, tuples: list[Any]) -> Any:
-        value = deepcopy(tuples[0])
+        value = copied(tuples[0])
         for one in tuples[1:]:
             value = self._fn(value, one)
         return value

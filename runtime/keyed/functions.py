@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer, ValueHandler
+from anabranch.runtime.own import copied
 
 TIMERS_AT_END_MAX = 1000
 
@@ -26,7 +26,8 @@ class Folding(ValueHandler):
 
     def first(self, item: Any) -> Any:
         initial = self.initial
-        state = initial() if callable(initial) else copy.deepcopy(initial)
+        # A function may give the same value to all keys.
+        state = copied(initial() if callable(initial) else initial)
         return self.following(state, item)
 
 
@@ -44,10 +45,11 @@ class Processing(Handler):
     """`process`: functions of the key, its state and the tuple, and of the time if they ask for
     it; or an object with `on_tuple` and `on_timer`.
 
-    If a function raises, what it has changed in the state until then stays changed; its results
-    and timers are lost, and the tuple is tried again or becomes a dead letter.
+    If a function raises, its results and timers are lost and the state is what it was; the tuple is
+    tried again or becomes a dead letter.
     """
 
+    undone = True
     timers_at_end_max = TIMERS_AT_END_MAX
 
     def __init__(self, fn: Any, state: Callable[[], Any] | Mapping[str, Callable[[], Any]]) -> None:
@@ -60,8 +62,8 @@ class Processing(Handler):
 
     def new_state(self, key: Any) -> Any:
         if isinstance(self._new, Mapping):
-            return SimpleNamespace(**{name: make() for name, make in self._new.items()})
-        return self._new()
+            return SimpleNamespace(**{name: copied(make()) for name, make in self._new.items()})
+        return copied(self._new())
 
     def on_tuple(
         self, key: Any, state: Any, item: Any, side: int, time: KeyTime
@@ -98,7 +100,8 @@ def _results(returned: Any) -> Iterable[Any]:
     if returned is None:
         return ()
     try:
-        results: Iterable[Any] = returned if isinstance(returned, list) else iter(returned)
+        # Copies: a function may give its state, or what it keeps, and change that later.
+        results: Iterable[Any] = map(copied, iter(returned))
     except TypeError:
         kind = type(returned).__name__
         raise TypeError(

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from copy import deepcopy
+from functools import cached_property
 from typing import Any, NamedTuple
+
+from anabranch.runtime.own import Undo, copied
 
 NOTHING: Any = object()
 """Stands for the state of a key that has none."""
@@ -54,9 +56,16 @@ class Handler(ABC):
     """Whether a state in parts has to say which of them change."""
     keeps_state = True
     """False: tuples pass as they are, and nothing is kept for their keys."""
+    undone = False
+    """Whether a call that fails may have changed the state in place, which is to be undone then.
+    Other handlers see to it themselves, with their `undo`."""
     timers_at_end_max: int | None = None
     """How many timers `on_timer` may set for a key at the end of the stream, where each fires at
     once; None: any number."""
+
+    @cached_property
+    def undo(self) -> Undo:
+        return Undo()
 
     @abstractmethod
     def new_state(self, key: Any) -> Any:
@@ -90,6 +99,7 @@ class ValueHandler(Handler):
     `on_tuple`: the state is the value.
     """
 
+    undone = True
     following: Callable[[Any, Any], Any]
     """(value, tuple) -> value"""
 
@@ -104,4 +114,4 @@ class ValueHandler(Handler):
         self, key: Any, state: Any, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         value = self.first(item) if state is NOTHING else self.following(state, item)
-        return value, ((key, deepcopy(value)),)
+        return value, ((key, copied(value)),)

@@ -14,6 +14,7 @@ from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.parts import Log, Part, Parts
 from anabranch.runtime.keyed.window_handlers import event_time
 from anabranch.runtime.keyed.windows import Sliding, Window
+from anabranch.runtime.own import copied
 
 
 @dataclass(slots=True)
@@ -74,7 +75,7 @@ class Joining(Handler):
             if met is not None and met.told:
                 others = met.sides[1 - side]
                 pairs = product([item], others) if side == 0 else product(others, [item])
-                results += [self._fn(key, left, right) for left, right in pairs]
+                results += [self._pair(key, left, right) for left, right in pairs]
         for window in open_:
             met = state.get(window.start)
             if met is None:
@@ -104,7 +105,11 @@ class Joining(Handler):
         # It is over, even if telling of it fails.
         met = state[start] if self._lateness_s else state.pop(start)
         met.told = True
-        return state, [self._fn(key, left, right) for left, right in product(*met.sides)]
+        return state, [self._pair(key, left, right) for left, right in product(*met.sides)]
+
+    def _pair(self, key: Any, left: Any, right: Any) -> Any:
+        """Copies: both tuples may meet others, in this window or in the next."""
+        return copied(self._fn(key, copied(left), copied(right)))
 
 
 class Enriching(Handler):
@@ -124,4 +129,5 @@ class Enriching(Handler):
     ) -> tuple[Any, Iterable[Any]]:
         if side == 1:
             return (item,), ()
-        return state, (self._fn(key, item, None if state is None else state[0]),)
+        latest = None if state is None else copied(state[0])
+        return state, (copied(self._fn(key, item, latest)),)

@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from anabranch.runtime import own
 from anabranch.runtime.foreign import describe
 from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.firing import Due, Firing
@@ -37,6 +38,7 @@ from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
 from anabranch.runtime.keyed.work import Failed, Worker
+from anabranch.runtime.own import Came, Saver
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError
 
@@ -81,12 +83,15 @@ class KeyedProcessor(Keeping):
         self._events = Firing(self._store.event, self._may_fire)
         self._processing = Firing(self._store.processing, self._may_fire)
         self._heat = Heat(groups, self._store.group_of, clock())
+        self._saver = Saver()
         self._turn = turn
         self._slice_s = slice_s
         self._slice_tuples = SLICE_TUPLES_FIRST
         self._turn_at = clock()
         self.before: Callable[[Any], Awaitable[str]] | None = None
         self._batches: deque[tuple[list[Any], list[Any], int, Any]] = deque()
+        self._came: deque[Came] = deque()
+        """The tuples of each batch as they have come."""
 
     def heat(self) -> list[float]:
         """Tuples per group of late, estimated from samples."""
@@ -121,9 +126,18 @@ class KeyedProcessor(Keeping):
 
     # -- tuples ------------------------------------------------------------------------------
 
-    async def run(self, keys: list[Any], tuples: list[Any], side: int, tag: Any = None) -> None:
-        """Take a batch: process or keep all of it."""
+    async def run(
+        self,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        tag: Any = None,
+        read: Callable[[], list[Any]] | None = None,
+    ) -> None:
+        """Take a batch: process or keep all of it. `read` makes the tuples anew, as they have come
+        (and perhaps others before them); without it they are saved before functions get them."""
         self._batches.append((keys, tuples, side, tag))
+        self._came.append(Came(read, len(tuples)) if read else self._saver.save(tuples))
         await self.drain()
 
     async def drain(self) -> None:
@@ -156,14 +170,19 @@ class KeyedProcessor(Keeping):
         if self._held.shut and tuples:
             ready = self._sort_out(ready, side)
         self._held.notes.touch(ready.keys)
+        came, at = self._came[0].last(len(tuples) + len(later)), ready.at
         try:
-            failed = self._worker.work(ready.keys, ready.tuples, side, self.watermark, part)
+            failed = self._worker.work(
+                ready.keys, ready.tuples, side, self.watermark, part, lambda n: came[at[n]]
+            )
         finally:
             done = part.taken + part.pended
             done = ready.at[done] if done < len(ready.at) else len(tuples)
             part.pended += self._keep(ready.aside, done)
             if done < len(tuples):
                 later_keys, later = keys[done:] + later_keys, tuples[done:] + later
+                if failed is not None:
+                    later[0] = own.copied(failed.kept.item)
             self._go_on_with(later_keys, later, side, tag)
             if failed is None or part.taken or part.pended:
                 self._done_of_batch(part, began, tag, last=not later)
@@ -189,6 +208,7 @@ class KeyedProcessor(Keeping):
             self._batches[0] = keys, tuples, side, tag
         else:
             self._batches.popleft()
+            self._came.popleft()
 
     def _done_of_batch(self, part: Part, began: float, tag: Any, *, last: bool) -> None:
         part.tag, part.last = tag, last

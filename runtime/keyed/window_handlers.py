@@ -8,9 +8,11 @@ windows are forgotten is late.
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol
 
 from anabranch.runtime.keyed.aggregations import NO_TUPLES, Aggregation, OfResults
@@ -26,6 +28,7 @@ from anabranch.runtime.keyed.windows import (
     Window,
     WindowResult,
 )
+from anabranch.runtime.own import copied, copied_all
 
 
 class Tell(Protocol):
@@ -49,13 +52,13 @@ class TellResult:
     def __call__(
         self, key: Any, window: Window, value: Any, revision: int, told_end: float | None = None
     ) -> Iterable[Any]:
-        result = WindowResult(key, window.start, window.end, value, revision)
+        result = WindowResult(key, window.start, window.end, copied(value), revision)
         if told_end is None or told_end == window.end:
             return (result,)
         return (Moved.of(result, told_end),)
 
     def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
-        return (Retraction(key, window.start, window.end, value, revision),)
+        return (Retraction(key, window.start, window.end, copied(value), revision),)
 
 
 tell_result = TellResult()
@@ -80,7 +83,12 @@ class TellAll:
                 "apply expects a list or another iterable back, or None, "
                 f"got a value of type {type(made).__name__}"
             ) from None
-        return list(each)
+        return list(map(copied, each))
+
+
+def _new(aggregation: Aggregation) -> Any:
+    """An accumulator of its own; a function may give the same one to all."""
+    return aggregation.new() if aggregation.collects else copied(aggregation.new())
 
     def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
         return ()  # what was made of it is the user's own
@@ -110,6 +118,7 @@ class TimeWindows(Handler):
         self._aggregation = aggregation
         self._tell = tell
         self._corrects = isinstance(aggregation, OfResults)
+        self._windows_overlap = isinstance(windows, Sliding) and windows.every_s < windows.size_s
 
     def new_state(self, key: Any) -> Panes:
         return Panes()
@@ -129,14 +138,13 @@ class TimeWindows(Handler):
             return state, ()
         # What may fail comes first, and windows that have ended before those that are changed in
         # place: a tuple that becomes a dead letter leaves no trace.
-        changes = []
+        given = [(place, item) for place in places]
         if self._corrects and isinstance(item, Moved):
             left, taken_back = self._left(state, item, places, over_at)
-            changes = [self._change(key, place, taken_back, watermark) for place in left]
-            places = left + places
-        changes += [self._change(key, place, item, watermark) for place in places[len(changes) :]]
+            given = [*((place, taken_back) for place in left), *given]
+        changes = self._changes(key, given, watermark)
         results: list[Any] = []
-        for place, (after, told) in zip(places, changes, strict=True):
+        for (place, _), (after, told) in zip(given, changes, strict=True):
             self._settle(state, place, after, time)
             results += told
         return state, results
@@ -151,6 +159,27 @@ class TimeWindows(Handler):
         at = event_time(self._time_of, before)
         found = self._layout.places(state, at, over_at)
         return [place for place in found if place.before and place.name not in names], before
+
+    def _changes(
+        self, key: Any, given: Sequence[tuple[Place, Any]], watermark: float
+    ) -> list[tuple[Pane, list[Any]]]:
+        """What a tuple makes of each window. If a function fails, it has changed none of them."""
+        if self._aggregation.collects:  # no function is called with the tuple
+            return [self._change(key, place, item, watermark) for place, item in given]
+        before = []
+        if self._aggregation.changes:
+            for pane in chain.from_iterable(place.before for place, _ in given):
+                data = self.undo.data_of((key, pane.window.start), pane.accumulator)
+                before.append((pane, pane.accumulator, data))
+        # Each window has a tuple of its own, which a function may change; the last takes the item.
+        place, item = given[-1]
+        given = [*((place, copied(item)) for place, item in given[:-1]), (place, item)]
+        try:
+            return [self._change(key, place, item, watermark) for place, item in given]
+        except BaseException:
+            for pane, accumulator, data in before:
+                pane.accumulator = accumulator if data is None else pickle.loads(data)
+            raise
 
     def _change(
         self, key: Any, place: Place, item: Any, watermark: float
@@ -188,7 +217,7 @@ class TimeWindows(Handler):
         """One accumulator of several. `keep`: those of the panes stay as they are."""
         aggregation = self._aggregation
         if not panes:
-            return aggregation.new()
+            return _new(aggregation)
         accumulator = panes[0].accumulator
         if keep or len(panes) > 1:
             accumulator = aggregation.copy(accumulator)
@@ -222,10 +251,14 @@ class TimeWindows(Handler):
         if self._lateness_s:
             time.set_timer(end + self._lateness_s, _FORGET + repr(name))
 
-    def _told(self, key: Any, pane: Pane) -> Iterable[Any]:
-        """It has ended, even if telling of it fails."""
+    def _told(self, key: Any, pane: Pane, *, alone: bool = False) -> Iterable[Any]:
+        """It has ended, even if telling of it fails. `alone`: nobody else needs its accumulator, or
+        what is in it."""
         pane.ended = True
-        value = self._aggregation.result(pane.accumulator)
+        accumulator = pane.accumulator
+        value = self._aggregation.result(
+            accumulator if alone else self._aggregation.handed(accumulator)
+        )
         if value is NO_TUPLES:
             return () if pane.told_end is None else self._retracted(key, pane)
         results = self._tell(key, pane.window, value, pane.revision, pane.told_end)
@@ -253,7 +286,8 @@ class TimeWindows(Handler):
             state.remove(name)
             return state, ()
         pane = state[name] if self._lateness_s else state.remove(name)
-        return state, self._told(key, pane)
+        alone = not self._lateness_s and not self._windows_overlap
+        return state, self._told(key, pane, alone=alone)
 
 
 @dataclass(slots=True)
@@ -308,14 +342,15 @@ class CountWindows(Handler):
         self, key: Any, state: Tail, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         # A tuple that cannot count must show it now, not in every window that it would be in.
-        self._aggregation.add(self._aggregation.new(), item)
+        if not self._aggregation.collects:
+            self._aggregation.add(_new(self._aggregation), copied(item))
         results: Iterable[Any] = ()
         completes = state.since + 1 == self._windows.every
         if completes:
             last = [*state.tuples.last(self._windows.tuples - 1), item]
             try:
                 results = self._told(key, last, state.seen + 1)
-            except Exception:
+            except BaseException:
                 self._note_failure(state)
                 raise
         if not state.seen:
@@ -340,7 +375,9 @@ class CountWindows(Handler):
             state.tuples.drop(len(state.tuples))
 
     def _told(self, key: Any, tuples: list[Any], seen: int) -> Iterable[Any]:
-        accumulator = self._aggregation.new()
+        accumulator = _new(self._aggregation)
+        if self._retries or self._windows.every < self._windows.tuples:
+            tuples = copied_all(tuples)  # they are needed again
         for one in tuples:
             accumulator = self._aggregation.add(accumulator, one)
         window = Window(seen - len(tuples), seen)

@@ -2,7 +2,7 @@
 
 Three loops, for what handlers need: those which keep a value are called as plain functions, those
 which keep nothing are not called at all. A tuple or timer has an effect once its call has ended
-well; only what a function has changed inside a state before it failed stays changed.
+well: a state that a function has changed before it failed is what it was (`Undo`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable
-from copy import deepcopy
+from collections.abc import Callable, Iterator
+from operator import length_hint
 from typing import Any, NamedTuple
 
 from anabranch.runtime.ends import DeadLetter
@@ -23,11 +23,12 @@ from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
+from anabranch.runtime.own import ATOMS, Undo, copied
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError, where_raised
 
-ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
-"""Types of values that cannot change; of any other a picture goes on, for the value lives on."""
+Original = Callable[[int], Any]
+"""A tuple of a slice as it has come, by its number there."""
 
 
 class Failed(NamedTuple):
@@ -50,19 +51,28 @@ class Worker:
         self._store = held.store
         self._time = Present(wall)
         self._sheds = type(self.handler).is_empty is not Handler.is_empty
+        self._undo = Undo(always=operator.retry.attempts > 0)
+        self.handler.undo.always = operator.retry.attempts > 0
         self._at_end: Counter[Any] = Counter()
 
     def work(
-        self, keys: list[Any], tuples: list[Any], side: int, watermark: float, part: Part
+        self,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        watermark: float,
+        part: Part,
+        original: Original,
     ) -> Failed | None:
         """Process or keep tuples: all of them, or those before one that has failed and is to be
-        tried again. `part` is told of each at once, so it is right also if this is interrupted."""
+        tried again. `part` is told of each at once, so it is right also if this is interrupted.
+        `original`: the tuples of this slice as they have come."""
         handler = self.handler
         with NoLoop():
             if isinstance(handler, ValueHandler):
-                return self._replace(handler, keys, tuples, side, watermark, part)
+                return self._replace(handler, keys, tuples, side, watermark, part, original)
             if handler.keeps_state:
-                return self._change(handler, keys, tuples, side, watermark, part)
+                return self._change(handler, keys, tuples, side, watermark, part, original)
             self._pass(keys, tuples, side, watermark, part)
         return None
 
@@ -74,15 +84,19 @@ class Worker:
         side: int,
         watermark: float,
         part: Part,
+        original: Original,
     ) -> Failed | None:
         states, following = self._store.states, handler.following
-        value_of, give = states.get, part.results.append
-        done = 0
+        value_of, give, undo = states.get, part.results.append, self._undo
+        items, done = iter(tuples), 0
         try:
-            for key, item in zip(keys, tuples, strict=True):
+            for key, item in zip(keys, items, strict=True):
+                value = NOTHING
                 try:
                     value = value_of(key, NOTHING)
                     if value is not NOTHING:
+                        if type(value) not in ATOMS:
+                            undo.save(key, value)
                         states[key] = value = following(value, item)
                     else:
                         group = self._store.group_of[key]
@@ -94,11 +108,14 @@ class Worker:
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
+                    if type(value) not in ATOMS and value is not NOTHING:
+                        states[key] = undo.saved()
+                    item = original(_number(items, tuples))
                     failed = self._failed(error, Kept(key, item, side, watermark), part)
                     if failed is not None:
                         return failed
                     continue
-                give((key, value if type(value) in ATOMS else deepcopy(value)))
+                give((key, value if type(value) in ATOMS else copied(value)))
                 done += 1
         finally:
             part.taken += done
@@ -112,14 +129,20 @@ class Worker:
         side: int,
         watermark: float,
         part: Part,
+        original: Original,
     ) -> Failed | None:
         states, on_tuple, time = self._store.states, handler.on_tuple, self._time
         state_of, results = states.get, part.results
         time.watermark = watermark
-        for key, item in zip(keys, tuples, strict=True):
+        undo = self._undo if handler.undone else None
+        items = iter(tuples)
+        for key, item in zip(keys, items, strict=True):
+            state = NOTHING
             try:
                 state = state_of(key, NOTHING)
                 if state is not NOTHING:
+                    if undo is not None:
+                        undo.save(key, state)
                     after, made = on_tuple(key, state, item, side, time)
                     results += [*made]
                     if after is not state:
@@ -135,6 +158,9 @@ class Worker:
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
+                if undo is not None and state is not NOTHING:
+                    states[key] = undo.saved()
+                item = original(_number(items, tuples))
                 failed = self._failed(error, Kept(key, item, side, watermark), part)
                 if failed is not None:
                     return failed
@@ -175,7 +201,7 @@ class Worker:
 
     def one(self, kept: Kept, part: Part) -> Failed | None:
         """Process a tuple that was kept, wherever its group belongs."""
-        error = self._try(kept, part)
+        error = self._try(kept._replace(item=copied(kept.item)), part)
         return None if error is None else self._failed(error, kept, part)
 
     def _failed(self, error: BaseException, kept: Kept, part: Part) -> Failed | None:
@@ -197,7 +223,7 @@ class Worker:
             if not in_any_case and self._gone(kept, part):
                 return
             with NoLoop():
-                again = self._try(kept, part)
+                again = self._try(kept._replace(item=copied(kept.item)), part)
             if again is None:
                 return
             error = again
@@ -218,15 +244,20 @@ class Worker:
         """Process a tuple; what it raised, and nothing has happened then."""
         handler, time, key = self.handler, self._time, kept.key
         time.watermark = kept.watermark
+        state = NOTHING
         try:
             group = self._store.group_of[key]
             state = self._store.states.get(key, NOTHING)
+            if handler.undone and state is not NOTHING:
+                self._undo.save(key, state)
             before = handler.new_state(key) if state is NOTHING else state
             after, made = handler.on_tuple(key, before, kept.item, kept.side, time)
             part.results += [*made]
         except KeyboardInterrupt:
             raise
         except BaseException as error:
+            if handler.undone and state is not NOTHING:
+                self._store.states[key] = self._undo.saved()
             time.said.clear()
             return error
         part.taken += 1
@@ -241,6 +272,8 @@ class Worker:
         handler, time = self.handler, self._time
         time.watermark = watermark
         state = self._store.states[key]
+        if handler.undone:
+            self._undo.save(key, state)
         try:
             after, made = handler.on_timer(key, state, timer, time)
             made = [*made]
@@ -251,6 +284,8 @@ class Worker:
             time.said.clear()
             where = f"{_where(error, key)}, timer {shown(timer.name)} at {timer.at:g}"
             part.letters.append(DeadLetter(describe(error), None, where))
+            if handler.undone:
+                state = self._store.states[key] = self._undo.saved()
             self._shed(key, state)
             return
         part.results += made
@@ -322,6 +357,11 @@ class Worker:
             return groups.issuperset(map(self._store.group_of.__getitem__, keys))
         except Exception:
             return False
+
+
+def _number(items: Iterator[Any], tuples: list[Any]) -> int:
+    """Of the tuple that an iterator over these has given last."""
+    return len(tuples) - length_hint(items) - 1
 
 
 def _made(operator: Operator) -> Handler:

@@ -259,7 +259,11 @@ class KeyedPump(QueuePump):
         if item.done:
             keys, tuples = keys[item.done :], tuples[item.done :]
         edge = self._edges[item.channel.peer.operator]
-        await self.processor.run(keys, tuples, edge.side, item)
+
+        def read() -> list[Any]:
+            return decode_keyed(item.payload, item.tuples)[1]
+
+        await self.processor.run(keys, tuples, edge.side, item, read)
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         raise AssertionError("a keyed batch is taken whole")

@@ -343,7 +343,10 @@ class OperatorPump(QueuePump):
         return refused
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
-        await self._processor.run(tuples, item)
+        def read() -> list[Any]:
+            return decode_batch(item.payload, item.tuples)[0]
+
+        await self._processor.run(tuples, item, read)
 
     async def catch_up(self) -> None:
         await self._processor.drain()

@@ -224,7 +224,8 @@ def test_a_value_may_be_none() -> None:
 @pytest.mark.parametrize("aggregation", [Folded(list, extended), Reduced(extended)])
 def test_a_result_of_a_fold_and_its_copy_are_not_changed_later(aggregation: Aggregation) -> None:
     accumulator = accumulated(aggregation, [[1]])
-    result, copy = aggregation.result(accumulator), aggregation.copy(accumulator)
+    result = aggregation.result(aggregation.handed(accumulator))
+    copy = aggregation.copy(accumulator)
     aggregation.add(accumulator, [2])
     assert result == aggregation.result(copy) == [1]
 

@@ -1,0 +1,141 @@
+"""Who owns a value: what a function is given is its own, and what it has returned never changes.
+
+A value that can change is copied where more than one holds it, by the way that it would travel to
+another process. What cannot change (`fixed`) is never copied, and what cannot be copied (an open
+file, a lock) is handed on as it is: it stays in this process.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from itertools import chain
+from typing import Any
+
+from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.payload import Encoder, decode
+
+ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
+"""Types of values that cannot change."""
+
+SAVED_BYTES_MAX = 4096
+"""States that are longer, as a pickle, are not saved before each call: it would take longer than
+the call."""
+LARGE_MAX = 1 << 16
+"""So many of these are remembered."""
+
+
+def fixed(value: Any) -> bool:
+    """Whether it cannot change: an atom, or a tuple of these."""
+    kind = type(value)
+    return kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value)))
+
+
+def all_fixed(values: list[Any]) -> bool:
+    kinds = set(map(type, values))
+    if kinds <= ATOMS:
+        return True
+    return kinds == {tuple} and ATOMS.issuperset(map(type, chain.from_iterable(values)))
+
+
+def copied(value: Any) -> Any:
+    """An equal value that nobody else holds."""
+    if fixed(value):
+        return value
+    try:
+        return pickle.loads(pickle.dumps(value, 5))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # it cannot travel
+        return value
+
+
+def copied_all(values: list[Any]) -> list[Any]:
+    """A list of copies that share nothing, neither with each other nor with the originals."""
+    return values if all_fixed(values) else list(map(copied, values))
+
+
+class Came:
+    """The tuples of a batch as they have come, whatever functions make of those they are given.
+
+    `read` makes them anew, the first time that one is asked for. `n`: this is about the last so
+    many of them.
+    """
+
+    __slots__ = ("_n", "_source")
+
+    def __init__(self, read: Callable[[], list[Any]], n: int) -> None:
+        self._source: list[Any] = [read]
+        self._n = n
+
+    def last(self, n: int) -> Came:
+        fewer = Came.__new__(Came)
+        fewer._source, fewer._n = self._source, n
+        return fewer
+
+    def __getitem__(self, at: int) -> Any:
+        """To be looked at, not to be given away."""
+        if len(self._source) == 1:
+            self._source.append(self._source[0]())
+        tuples = self._source[1]
+        return tuples[len(tuples) - self._n + at]
+
+    def again(self, at: int) -> Any:
+        """To be given to a function."""
+        return copied(self[at])
+
+
+class Saver:
+    """Saves tuples before functions get them, where nobody could read them anew."""
+
+    def __init__(self) -> None:
+        self._encoder = Encoder(DEFAULT_LIMITS)
+
+    def save(self, tuples: list[Any]) -> Came:
+        if all_fixed(tuples):
+            return Came(lambda: tuples, len(tuples))
+        try:
+            data = self._encoder.encode(tuples)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # one of them cannot travel
+            copies = [copied(one) for one in tuples]
+            return Came(lambda: copies, len(tuples))
+        return Came(lambda: decode(data), len(tuples))
+
+
+class Undo:
+    """What a state was before the call in work, if that call can change it in place.
+
+    `always`: however large the state is; else only up to `SAVED_BYTES_MAX`.
+    """
+
+    def __init__(self, *, always: bool = False) -> None:
+        self.always = always
+        self._large: set[Any] = set()
+        self._saved: tuple[Any, bytes | None] = None, None
+
+    def save(self, name: Any, value: Any) -> None:
+        """`name`: by which a value that has become large is known."""
+        self._saved = value, self.data_of(name, value)
+
+    def saved(self) -> Any:
+        """What was saved; or the value itself, which cannot have changed or was not saved."""
+        (value, data), self._saved = self._saved, (None, None)
+        return value if data is None else pickle.loads(data)
+
+    def data_of(self, name: Any, value: Any) -> bytes | None:
+        """The value as a pickle; None if it cannot change, cannot travel, or is large."""
+        if fixed(value) or name in self._large:
+            return None
+        try:
+            data = pickle.dumps(value, 5)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            return None
+        if len(data) > SAVED_BYTES_MAX and not self.always:
+            if len(self._large) >= LARGE_MAX:
+                self._large.clear()
+            self._large.add(name)
+        return data

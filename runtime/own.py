@@ -8,8 +8,10 @@ file, a lock) is handed on as it is: it stays in this process.
 from __future__ import annotations
 
 import pickle
+from collections import deque
 from collections.abc import Callable
 from itertools import chain
+from types import GeneratorType
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
@@ -23,6 +25,10 @@ SAVED_BYTES_MAX = 4096
 the call."""
 LARGE_MAX = 1 << 16
 """So many of these are remembered."""
+
+WATCHED_MAX = 256
+"""So many results of a function are watched."""
+WATCHED_AT_ONCE = 16
 
 
 def fixed(value: Any) -> bool:
@@ -139,3 +145,53 @@ class Undo:
                 self._large.clear()
             self._large.add(name)
         return data
+
+
+class Watch:
+    """Finds out whether a function changes what it has returned before.
+
+    Its first results go on as copies, and the originals are looked at again after further calls.
+    If one has changed, all results go on as copies from then on.
+    """
+
+    def __init__(self) -> None:
+        self._left = WATCHED_MAX
+        self._changes = False
+        self._seen: deque[tuple[Any, bytes]] = deque(maxlen=WATCHED_AT_ONCE)
+
+    @property
+    def on(self) -> bool:
+        return self._changes or self._left > 0
+
+    def taken(self, value: Any) -> Any:
+        """What goes on instead of a result, at the moment in which it is returned."""
+        self._left -= 1
+        if fixed(value) or type(value) is GeneratorType:
+            return value
+        try:
+            data = pickle.dumps(value, 5)
+            copy = pickle.loads(data)
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # it cannot travel
+            return value
+        if not self._changes:
+            self._seen.append((value, data))
+        return copy
+
+    def look(self) -> None:
+        """After some calls."""
+        if self._seen and not self._changes:
+            self._changes = any(map(_has_changed, self._seen))
+        if self._changes or not self.on:
+            self._seen.clear()
+
+
+def _has_changed(seen: tuple[Any, bytes]) -> bool:
+    value, data = seen
+    try:
+        return pickle.dumps(value, 5) != data
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return True

@@ -20,6 +20,7 @@ from typing import Any
 
 from anabranch.runtime.foreign import is_ours, take_back, type_name, was_cancelled
 from anabranch.runtime.graph import Step
+from anabranch.runtime.own import Watch
 from anabranch.runtime.plain_calls import NoLoop
 
 _PLAIN_LISTS = frozenset((list, tuple))
@@ -49,6 +50,7 @@ class Stage(ABC):
         self.fn = fn
         self.stops: Callable[[], bool] = lambda: True
         """Whether the runtime is about to end the task in which `run` is awaited."""
+        self.watch = Watch()
 
     @abstractmethod
     async def run(self, tuples: list[Any]) -> Ran: ...
@@ -59,8 +61,13 @@ class EachStage(Stage):
 
     async def run(self, tuples: list[Any]) -> Ran:
         with NoLoop():
-            results, errors = call_each(self.fn, tuples)
+            call = self._watched if self.watch.on else self.fn
+            results, errors = call_each(call, tuples)
+            self.watch.look()
             return self.gather(tuples, results, errors)
+
+    def _watched(self, one: Any) -> Any:
+        return self.watch.taken(self.fn(one))
 
     def gather(
         self, tuples: list[Any], results: list[Any], errors: dict[int, BaseException]
@@ -147,7 +154,7 @@ class FlatMapStage(EachStage):
             raise TypeError(
                 f"flat_map expects a list or another iterable back, got {_a(result)}"
             ) from None
-        return list(each)
+        return list(map(self.watch.taken, each) if self.watch.on else each)
 
     def one(self, one: Any, value: Any) -> list[Any]:
         return value  # type: ignore[no-any-return]
@@ -168,9 +175,9 @@ class AsyncStage(Stage):
         for index, one in enumerate(tuples):
             try:
                 if self._generates:
-                    results.append([item async for item in self.fn(one)])
+                    results.append([self._taken(item) async for item in self.fn(one)])
                 else:
-                    results.append(await self.fn(one))
+                    results.append(self._taken(await self.fn(one)))
                 if was_cancelled(task) and not self.stops():
                     results.pop()
                     raise asyncio.CancelledError
@@ -180,7 +187,11 @@ class AsyncStage(Stage):
                 await take_back(task)
                 errors[index] = error
         with NoLoop():
+            self.watch.look()
             return self._plain.gather(tuples, results, errors)
+
+    def _taken(self, result: Any) -> Any:
+        return self.watch.taken(result) if self.watch.on else result
 
 
 class BatchStage(Stage):
@@ -227,7 +238,10 @@ class BatchStage(Stage):
                 f"filter with batch=True cannot return more than it got: "
                 f"{len(result)} of {len(tuples)}"
             )
-        return result if type(result) is list else list(result)
+        if self.watch.on:
+            self.watch.look()
+            return list(map(self.watch.taken, result))
+        return list(result)  # the function may keep its own
 
 
 def make_stage(step: Step, fn: Callable[..., Any], drops: bool) -> Stage:

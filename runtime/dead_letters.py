@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.foreign import shown
 from anabranch.runtime.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.shared_file import write_whole as write_whole
 
@@ -100,11 +102,13 @@ class DeadLetterFile:
 
 def tuple_json(value: Any) -> str:
     """`value` as JSON of at most about `TUPLE_CHARS_MAX` characters; never raises."""
-    if isinstance(value, (str, bytes, bytearray)) and len(value) > TUPLE_CHARS_MAX:
+    if type(value) in (str, bytes, bytearray) and len(value) > TUPLE_CHARS_MAX:
         return _truncated(value[:_SHOWN_CHARS], len(value))
     try:
         text = json.dumps(value, default=_marker, allow_nan=False)
-    except Exception:  # keys that JSON lacks, NaN, cycles, whatever a property raises
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # keys that JSON lacks, NaN, cycles, whatever a property raises
         text = json.dumps(_marker(value))
     if len(text) <= TUPLE_CHARS_MAX:
         return text
@@ -116,9 +120,6 @@ def _truncated(beginning: Any, length: int) -> str:
 
 
 def _marker(value: Any) -> dict[str, str]:
-    if isinstance(value, (bytes, bytearray)):
+    if type(value) in (bytes, bytearray):
         return {"base64": base64.b64encode(value).decode("ascii")}
-    try:
-        return {"repr": repr(value)}
-    except Exception as error:
-        return {"repr": f"<{type(value).__name__} whose repr raised {type(error).__name__}>"}
+    return {"repr": shown(value, sys.maxsize)}

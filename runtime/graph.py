@@ -154,8 +154,10 @@ class Retry:
 
     def pause_s(self, attempt: int) -> float:
         """Seconds before new attempt number `attempt`, the first of which is 0."""
-        doublings = min(attempt, 1000)  # of what a float can hold, after which all is above
-        return min(PAUSE_MAX_S, float(self.backoff_s) * 2.0**doublings)
+        try:
+            return min(PAUSE_MAX_S, math.ldexp(self.backoff_s, attempt))
+        except OverflowError:
+            return PAUSE_MAX_S
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,9 +122,9 @@ class Encoder:
     def _add(self, tuples: Sequence[Any], result: Encoded) -> None:
         try:
             data = self.encode(tuples)
-        except MemoryError:  # of this process, not of the tuples
+        except (MemoryError, KeyboardInterrupt):  # of this process, not of the tuples
             raise
-        except Exception:
+        except BaseException:
             return self._add_the_sound(tuples, result)
         limits, count, size = self._limits, len(tuples), len(data)
         self._tuple_bytes = size / count
@@ -144,9 +144,9 @@ class Encoder:
         for one in tuples:
             try:
                 pickle.dumps([one], 5)
-            except MemoryError:
+            except (MemoryError, KeyboardInterrupt):
                 raise
-            except Exception as error:
+            except BaseException as error:
                 reason = f"cannot be sent to another process: {describe(error)}"
                 result.dead.append(DeadLetter(reason, one))
             else:
@@ -170,9 +170,9 @@ def decode(data: bytes | memoryview) -> list[Any]:
             tuples = pickle.loads(data)
         else:
             tuples = msgpack.unpackb(data, strict_map_key=False)
-    except MemoryError:  # of this process, not of the batch
+    except (MemoryError, KeyboardInterrupt):  # of this process, not of the batch
         raise
-    except Exception as error:
+    except BaseException as error:
         raise PayloadError(f"a batch cannot be decoded: {describe(error)}") from error
     if type(tuples) is not list:
         raise PayloadError(f"a batch holds {type(tuples).__name__}, not a list of tuples")

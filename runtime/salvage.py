@@ -42,14 +42,18 @@ def decode_batch(data: bytes | memoryview, count: int) -> tuple[list[Any], list[
 def _salvage(data: bytes) -> tuple[list[Any], list[DeadLetter]]:
     try:
         read = _Reader(io.BytesIO(data)).load()
-    except Exception:
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException:
         return [], []  # not a pickle, or cut off
     tuples: list[Any] = []
     letters: list[DeadLetter] = []
     for number, one in enumerate(read if type(read) is list else ()):
         try:
             pickle.dumps(one, 5)  # finds a stand-in wherever it is
-        except Exception as error:
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
             reason = f"{_UNREADABLE}: {describe(error)}"
             letters.append(DeadLetter(reason, None, f"number {number} of its batch"))
         else:
@@ -61,14 +65,14 @@ class _Broken:
     """Stands for a value that could not be made. Bears what pickle does to values while reading,
     and raises the reason when it is written."""
 
-    _error: Exception
+    _error: BaseException
 
     def __new__(cls, *args: Any) -> _Broken:
         # Reading calls `value.__new__(value)` when the class itself could not be found.
         return cls if isinstance(cls, _Broken) else object.__new__(cls)
 
     @classmethod
-    def because(cls, error: Exception) -> _Broken:
+    def because(cls, error: BaseException) -> _Broken:
         broken = cls()
         broken._error = error
         return broken
@@ -94,7 +98,7 @@ class _Reader(pickle._Unpickler):
     memo: dict[int, Any]
     append: Callable[[Any], None]
 
-    def replace_top(self, error: Exception) -> None:
+    def replace_top(self, error: BaseException) -> None:
         """The value in work, on top of the stack, is spoilt; so are later references to it."""
         spoilt, broken = self.stack[-1], _Broken.because(error)
         self.stack[-1] = broken
@@ -102,20 +106,20 @@ class _Reader(pickle._Unpickler):
             if value is spoilt:
                 self.memo[key] = broken
 
-    def push(self, error: Exception) -> None:
+    def push(self, error: BaseException) -> None:
         """The value was to be made from operands that have already been taken."""
         self.append(_Broken.because(error))
 
 
-def _guard(opcode: bytes, on_error: Callable[[_Reader, Exception], None]) -> None:
+def _guard(opcode: bytes, on_error: Callable[[_Reader, BaseException], None]) -> None:
     read = _Reader.dispatch[opcode[0]]
 
     def guarded(reader: _Reader) -> None:
         try:
             read(reader)
-        except (EOFError, pickle.UnpicklingError):
+        except (EOFError, pickle.UnpicklingError, KeyboardInterrupt):
             raise
-        except Exception as error:
+        except BaseException as error:
             on_error(reader, error)
 
     _Reader.dispatch[opcode[0]] = guarded

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.payload import describe
+from anabranch.runtime.foreign import describe
 
 _DIGITS = bytes.maketrans(b"-123456789", b"0000000000")
 _TIMES_OF_NUMPY = "mM"
@@ -51,7 +51,9 @@ def json_lines(tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
         has_gaps = b"null" in data and _has_no_number(tuples)
         if not (has_gaps or _may_have_other_keys(data)):
             return data, []
-    except Exception:  # some tuple cannot be written, or be looked at
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # some tuple cannot be written, or be looked at
         pass
     return _one_by_one(tuples, _json_line)
 
@@ -61,7 +63,9 @@ def text_lines(tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
     try:
         text = "\n".join(tuples) if set(map(type, tuples)) == {str} else "\n".join(map(str, tuples))
         return f"{text}\n".encode() if tuples else b"", []
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
         return _one_by_one(tuples, _text_line)
 
 
@@ -71,7 +75,9 @@ def _one_by_one(tuples: list[Any], line: Callable[[Any], bytes]) -> tuple[bytes,
     for one in tuples:
         try:
             lines.append(line(one))
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             dead.append(DeadLetter(f"cannot be written: {describe(error)}", one))
     return b"".join(lines), dead
 

@@ -45,8 +45,8 @@ class KeyedStream:
         """`state = fn(state, tuple)` for each key; (key, state) goes on with every tuple.
 
         `initial`: the state of a new key, of which each gets a copy, or a function without
-        arguments that makes one, such as `list`. If `fn` raises, the state stays as it was, unless
-        `fn` had changed it in place.
+        arguments that makes one, such as `list`. If `fn` raises, the state is what it was before;
+        one of more than 4 KiB only with `retry`, if `fn` had changed it in place.
         """
         check_function(f"fold {name!r}", fn)
         keyed = Keyed(f"fold {_called(fn)}", partial(Folding, initial, fn), holds_back=False)
@@ -82,7 +82,8 @@ class KeyedStream:
 
         `state` makes the state of a new key: a function without arguments, such as a dataclass,
         or several by name: `{"seen": set, "total": int}` are `state.seen` and `state.total`.
-        If `fn` raises, its results do not count; what it had changed in the state stays so.
+        If `fn` raises, its results do not count and the state is what it was before; one of more
+        than 4 KiB only with `retry`.
         """
         _check_process(name, fn)
         _check_state(name, state)

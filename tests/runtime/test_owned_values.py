@@ -227,10 +227,10 @@ def taxed(key: Any, window: Any, tuples: list[Tuple]) -> list[list[int]]:
 TIMED = [{"at": n, "n": n} for n in range(3)]
 
 
-def test_windows_that_share_a_tuple_get_it_as_it_came() -> None:
-    for window in (ab.sliding(2, every=1), ab.count(2, every=1)):
-        told = keyed(lambda k, w=window: k.window(w).apply("work", taxed), TIMED)["out"]
-        assert [max(one) for one in told][:3] == [100, 101, 102]
+@pytest.mark.parametrize("window", [ab.sliding(2, every=1), ab.count(2, every=1)], ids=str)
+def test_windows_that_share_a_tuple_get_it_as_it_came(window: Any) -> None:
+    told = keyed(lambda k: k.window(window).apply("work", taxed), TIMED)["out"]
+    assert [max(one) for one in told][:3] == [100, 101, 102]
 
 
 def test_a_fold_over_windows_that_share_a_tuple_gets_it_as_it_came() -> None:

@@ -85,13 +85,13 @@ class TellAll:
             ) from None
         return list(map(copied, each))
 
+    def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
+        return ()  # what was made of it is the user's own
+
 
 def _new(aggregation: Aggregation) -> Any:
     """An accumulator of its own; a function may give the same one to all."""
     return aggregation.new() if aggregation.collects else copied(aggregation.new())
-
-    def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
-        return ()  # what was made of it is the user's own
 
 
 def event_time(fn: Callable[[Any], float], item: Any) -> float:

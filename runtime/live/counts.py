@@ -39,13 +39,15 @@ class Counts:
         """What the next life must know."""
         counts = self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside
         reasons, towards = dict(self.dead_reasons), dict(self.dead_towards)
-        return (*counts, self.joins, self.leaves, reasons, towards)
+        latency = dict(self.latency.counts)
+        return (*counts, self.joins, self.leaves, reasons, towards, latency)
 
     def remember(self, memory: tuple[Any, ...]) -> None:
         self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside = memory[:5]
         self.joins, self.leaves = memory[5:7]
         self.dead_reasons = Counter(memory[7])
         self.dead_towards = Counter(memory[8])
+        self.latency = LatencyCounts(memory[9])
 
     def note_dead_towards(self, operator: str, results: int) -> None:
         """So many results cannot be sent to this operator. Others may get them all the same."""

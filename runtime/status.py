@@ -6,15 +6,28 @@ Both travel over the link to the agent as MessagePack maps whose key `kind` name
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Any
 
 import msgspec
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.protocol.states import Idle
 from anabranch.runtime.carried import ByOperator
 
-IDLE = Idle.__name__
+
+class InstanceState(StrEnum):
+    """The states of the protocol, by their names in `anabranch.protocol.states`."""
+
+    IDLE = "Idle"
+    ACTIVE = "Active"
+    CLOSING_IN = "ClosingIn"
+    DRAINING = "Draining"
+    CLOSING_OUT = "ClosingOut"
+    FINISHED = "Finished"
+    GONE = "Gone"
+
+
+IDLE = InstanceState.IDLE
 """The state of an instance that listens and has not been started yet."""
 
 
@@ -26,7 +39,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     t: float
     """`time.monotonic` of the instance's host."""
     keeper: bool = False
-    state: str = "active"
+    state: InstanceState = InstanceState.ACTIVE
     tuples_in: int = 0
     tuples_out: int = 0
     dead: int = 0

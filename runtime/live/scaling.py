@@ -17,7 +17,7 @@ from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies import Duplicate, Hold, Leave, Reading, measure, policy
-from anabranch.runtime.status import Status
+from anabranch.runtime.status import InstanceState, Status
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
@@ -175,7 +175,7 @@ class Scaling:
             operator=instance.me.operator,
             t=reading.now_s,
             keeper=reading.keeper,
-            state=type(state).__name__,
+            state=InstanceState(type(state).__name__),
             tuples_in=counts.tuples_in,
             tuples_out=counts.tuples_out,
             dead=counts.dead + counts.dead_beside,

@@ -1,0 +1,1 @@
+"""Tests of scaling policies, a folder each."""

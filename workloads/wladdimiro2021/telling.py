@@ -1,0 +1,73 @@
+"""The evaluation as Markdown: the paper beside ours, and the criteria in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.workloads.wladdimiro2021.evaluation import Evaluation, Row
+
+READINGS = {
+    "P": "whole windows, a state must hold for two",
+    "R": "five samples of a window, as the authors' program does",
+    "L": "the letter of Algorithm 1",
+    "static": "what always suffices, unchanged",
+}
+
+
+def whole(evaluation: Evaluation) -> str:
+    return "\n".join([*_table(evaluation), "", *_criteria(evaluation), *_sweep(evaluation)]) + "\n"
+
+
+def _table(evaluation: Evaluation) -> Iterator[str]:
+    yield "Step model of one second; queues are counted, rates, times and hosts are substituted."
+    yield ""
+    yield "| table, metric | reading | saved | degradation | processed | latency | paper |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | --- |"
+    for row in evaluation.rows:
+        yield _line(row)
+    yield ""
+    for reading, words in READINGS.items():
+        yield f"- {reading}: {words}"
+
+
+def _line(row: Row) -> str:
+    s, paper = row.scores, row.case.published
+    theirs = "" if paper is None else "{:.3f} / {:.3f} / {:.3f} / {:g} s".format(*paper)
+    return (
+        f"| {row.case.name} | {row.case.by} | {s.saved:.3f} | {row.degradation:.3f} "
+        f"| {s.processed:.3f} | {s.latency_s:.1f} s | {theirs} |"
+    )
+
+
+def _criteria(evaluation: Evaluation) -> Iterator[str]:
+    for one in evaluation.criteria:
+        yield f"- {'met' if one.met else 'NOT met'}: {one.what} ({one.figure})"
+
+
+def _sweep(evaluation: Evaluation) -> Iterator[str]:
+    if evaluation.sweep:
+        told = ", ".join(f"{metric} on {n}" for metric, n in evaluation.sweep.items())
+        yield f"- of 24 hosts, replicas saved are below nothing for {told} (reading P)"
+
+
+def numbers(evaluation: Evaluation) -> dict[str, object]:
+    return {
+        "rows": [
+            {
+                "case": row.case.name,
+                "reading": row.case.by,
+                "saved": row.scores.saved,
+                "t1": row.scores.t1,
+                "t2": row.scores.t2,
+                "t3": row.scores.t3,
+                "processed": row.scores.processed,
+                "latency_s": row.scores.latency_s,
+                "paper": row.case.published,
+            }
+            for row in evaluation.rows
+        ],
+        "criteria": [
+            {"what": one.what, "met": one.met, "figure": one.figure} for one in evaluation.criteria
+        ],
+        "sweep": evaluation.sweep,
+    }

@@ -23,6 +23,7 @@ Examples:
   anabranch experiment belkhiria2019 --quick --json
   anabranch experiment belkhiria2019 --load requests.csv.gz
   anabranch experiment scale
+  anabranch experiment wladdimiro2021 --out results
 """
 QUICK_SEEDS = 5
 TRACE_SEEDS = 10
@@ -96,6 +97,38 @@ def scale(out: Path | None, as_json: bool, quick: bool) -> None:
         (out / "scale.md").write_text(text, encoding="utf-8")
         (out / "scale.json").write_text(numbers + "\n", encoding="utf-8")
     say(numbers if as_json else text)
+
+
+@command.command(epilog=EXAMPLES)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="For the results.")
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
+@click.option(
+    "--traces",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of recorded loads, for load N (nab_tweets_GOOG_5min.csv.gz).",
+)
+@click.option("--quick", is_flag=True, help="Without the sweep over 24 hosts.")
+def wladdimiro2021(out: Path | None, as_json: bool, traces: Path | None, quick: bool) -> None:
+    """Multi-metric scaling with a pool of replicas: Tables II to IV in a step model."""
+    from anabranch.panels import PictureUnavailable
+    from anabranch.wladdimiro_pictures import draw_figures
+    from anabranch.workloads.wladdimiro2021 import telling
+    from anabranch.workloads.wladdimiro2021.evaluation import evaluate
+
+    recording = None if traces is None else traces / "nab_tweets_GOOG_5min.csv.gz"
+    if recording is not None and not recording.is_file():
+        raise WrongUsage(f"--traces: there is no {recording}")
+    found = evaluate(recording, sweep=not quick, progress=lambda told: click.echo(told, err=True))
+    text, numbers = telling.whole(found), telling.numbers(found)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "wladdimiro2021.md").write_text(text, encoding="utf-8")
+        (out / "wladdimiro2021.json").write_text(json.dumps(numbers, indent=2) + "\n")
+        try:
+            draw_figures(found, out)
+        except PictureUnavailable as error:
+            click.echo(f"no figures: {error}", err=True)
+    say(json.dumps(numbers, indent=2) if as_json else text)
 
 
 def _progress(done: int, of: int) -> None:

@@ -23,7 +23,8 @@ NAB_FROM, NAB_ROWS, NAB_MEAN = 5184, 2880, 29
 def bell() -> FloatArray:
     """G, of Table II: one wave."""
     t = np.arange(BELL_S, dtype=float)
-    return 2391 * np.exp(-((t - 650) ** 2) / (2 * 185**2))
+    wave: FloatArray = 2391 * np.exp(-((t - 650) ** 2) / (2 * 185**2))
+    return wave
 
 
 def tweets() -> FloatArray:

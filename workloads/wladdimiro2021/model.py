@@ -84,8 +84,9 @@ class Course:
 
     @classmethod
     def of(cls, load: FloatArray, application: Application) -> Course:
-        none = [np.zeros(len(load)) for _ in range(3)]
-        return cls(load, *none, {name: np.zeros(len(load)) for name in application.operators})
+        delivered, waiting, replicas = (np.zeros(len(load)) for _ in range(3))
+        of_operators = {name: np.zeros(len(load)) for name in application.operators}
+        return cls(load, delivered, waiting, replicas, of_operators)
 
     def note(self, t: int, delivered: float, pools: dict[str, Pool]) -> None:
         self.delivered[t] = delivered

@@ -20,6 +20,7 @@ from typing import Any
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.ends import passing
 from anabranch.runtime.live.channel import Channel, ChannelUser, Keeper
 from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.ended import has_mark, leave_mark
@@ -32,6 +33,8 @@ log = logging.getLogger("anabranch.neighbourhood")
 PARTING_S = 10.0
 """How long an instance that is done waits for acknowledgements of its last words."""
 
+SOCKET_LOOK_S = 1.0
+"""How often it looks whether its socket is still there."""
 LOOK_S = 0.5
 """How often it looks whether those who do not answer have ended."""
 FAREWELL_S = 2.0
@@ -39,6 +42,15 @@ REFUSALS_TOLD_MAX = 3
 """A stranger who tries for ever must not fill the terminal."""
 LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
+
+
+def _file_at(place: str) -> tuple[int, int] | None:
+    """Which file is there; None if there is none."""
+    try:
+        found = os.stat(place)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_open(channel: Channel) -> bool:
@@ -86,6 +98,8 @@ class Neighbourhood:
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._socket_file: tuple[int, int] | None = None
+        """Device and inode of the socket that it listens at."""
         self._changed = asyncio.Event()
         self._parting = False
 
@@ -182,13 +196,40 @@ class Neighbourhood:
         loop = asyncio.get_running_loop()
         kind, _, place = address.partition(":")
         if kind == "unix":
-            self._server = await loop.create_unix_server(lambda: Connection(self), original(place))
+            await self._listen_at(original(place))
+            self._spawn(self._keep_listening(original(place)), "listen")
         else:
             host, _, port = place.rpartition(":")
             self._server = await loop.create_server(lambda: Connection(self), host, int(port))
             address = f"tcp:{host}:{self._server.sockets[0].getsockname()[1]}"
         self.address = address
         return address
+
+    async def _listen_at(self, place: str) -> None:
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: Connection(self), place)
+        self._socket_file = _file_at(place)
+
+    async def _keep_listening(self, place: str) -> None:
+        """Whatever tidies up temporary files may remove a socket. Neighbours of a next life, and
+        newcomers, would dial it for ever. Raises `OSError` if another cannot be made."""
+        while True:
+            await asyncio.sleep(SOCKET_LOOK_S)
+            if _file_at(place) == self._socket_file:
+                continue
+            assert self._server is not None
+            self._server.close()  # connections that it has accepted stay
+            try:
+                await self._listen_at(place)
+            except OSError as error:
+                if not passing(error):
+                    raise OSError(
+                        error.errno,
+                        f"the socket of {self.me} was removed and cannot be made again "
+                        f"({error.strerror}); leave the folder of a run alone, and begin a new "
+                        "run, or resume this one if it has a state folder",
+                        place,
+                    ) from error
 
     def close_copies(self) -> None:
         """In a forked process: who has a copy of my sockets keeps my end from being seen."""

@@ -1,4 +1,10 @@
-"""The private folder of a run: sockets of its instances, and whatever else belongs to it alone."""
+"""The private folder of a run: sockets of its instances, and whatever else belongs to it alone.
+
+    MARK     says that the folder is a private one of a run: only those are ever removed
+    lock     held while the run lives
+
+A lock on the folder itself tells systemd-tmpfiles to leave it alone, and all that lies in it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from anabranch.runtime.live.own_files import own
+
 PREFIX = "anabranch-"
+MARK = ".anabranch-run"
+MARK_TEXT = b"The private folder of a run of anabranch, which removes it.\n"
 PATH_BYTES_MAX = 60
 """The path of a Unix socket may have about 100 bytes, and socket names need their part."""
 ABANDONED_AFTER_S = 60.0
@@ -32,23 +42,77 @@ class RunDir:
         _remove_abandoned(base)
         if again is None:
             self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+            _mark(self.path)
             self._lock = _open_lock(self.path)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         else:
             self.path, self._lock = again, _locked_again(again)
+        self._folder = own(FolderLock(self.path))
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed it."""
-        return _is_lock_of(self.path, self._lock)
+        """Whether nobody has removed it. If only its mark or lock is gone, they are made again."""
+        if not self._folder.is_at(self.path):
+            return False
+        try:
+            if not is_marked(self.path):
+                _mark(self.path)
+            if not _is_lock_of(self.path, self._lock):
+                fresh = _open_lock(self.path)
+                os.close(self._lock)
+                self._lock = fresh
+                return _is_free(fresh)
+        except OSError:
+            return False
+        return True
 
     def remove(self) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Unless another folder is in its place."""
+        if self._folder.is_at(self.path):
+            shutil.rmtree(self.path, ignore_errors=True)
+        self._folder.close()
         os.close(self._lock)
 
 
+class FolderLock:
+    """A shared lock on a folder: cleaners of temporary files that ask for locks, as
+    systemd-tmpfiles does, leave alone what lies in it. Harmless where folders cannot be locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the folder of this name is still the same."""
+        try:
+            return os.path.samestat(path.lstat(), os.fstat(self._fd))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether it is a private folder of a run, and not only called like one."""
+    try:
+        return (folder / MARK).read_bytes() == MARK_TEXT
+    except OSError:
+        return False
+
+
+def _mark(folder: Path) -> None:
+    (folder / MARK).write_bytes(MARK_TEXT)
+
+
 def remove_unless_used(folder: Path) -> None:
-    """What a run has left, if no run lives there, which may be the same one, resumed."""
+    """What a run has left, if no run lives there, which may be the same one, resumed. A folder
+    without the mark is not ours, whatever it is called."""
+    if not is_marked(folder):
+        return
     try:
         lock = _open_lock(folder)
     except OSError:
@@ -79,6 +143,7 @@ def _locked_again(folder: Path) -> int:
     while True:
         with suppress(FileNotFoundError):  # removed in this moment
             _make_again(folder)
+            _mark(folder)
             lock = _open_lock(folder)
             if _is_free(lock) and _is_lock_of(folder, lock):
                 return lock
@@ -110,6 +175,11 @@ def _make_again(path: Path) -> None:
             raise OSError(
                 f"the run to be resumed had its sockets in {str(path)!r}, which is not ours now; "
                 "remove it"
+            ) from None
+        if not is_marked(path) and any(path.iterdir()):
+            raise OSError(
+                f"the run to be resumed had its sockets in {str(path)!r}, which holds something "
+                "else now; move that away"
             ) from None
         path.chmod(0o700)
     except OSError as error:

@@ -40,6 +40,7 @@ from anabranch.runtime.live.agent_journal import (
 )
 from anabranch.runtime.live.extent import EXTENTS
 from anabranch.runtime.live.own_files import own
+from anabranch.runtime.live.run_dir import FolderLock
 from anabranch.runtime.options import Options
 from anabranch.runtime.shared_file import write_whole
 
@@ -88,6 +89,7 @@ class StateDir:
         self.resumed: RunFile | None = None
         """What the run was that is to go on; None: a new one begins."""
         self._lock = lock
+        self._folder = own(FolderLock(path))
         self._journal: AgentJournal | None = None
 
     def journal(self, *, power: bool) -> AgentJournal:
@@ -130,6 +132,7 @@ class StateDir:
         if self._journal is not None:
             self._journal.close()
             self._journal = None
+        self._folder.close()
         if not self._lock.closed:
             if not (self.path / RUN).exists():
                 (self.path / LOCK).unlink(missing_ok=True)

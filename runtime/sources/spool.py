@@ -107,7 +107,13 @@ class Spool:
         if start != self._from_start:
             self._close_from()
             self._from, self._from_start = self._open(start), start
-        return os.pread(self._from, size, position - start)
+        data = os.pread(self._from, size, position - start)
+        if not data and position < self.end:
+            raise SpoolError(
+                f"standard input cannot be read again from byte {position:,}: what was kept of it "
+                f"in {str(self._path(start))!r} is gone"
+            )
+        return data
 
     def close(self) -> None:
         self._close_from()

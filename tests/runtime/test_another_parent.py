@@ -26,7 +26,7 @@ from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.origin import find_origin
 from anabranch.runtime.live.parent_link import ParentLink
 from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
-from anabranch.runtime.live.run_dir import RunDir
+from anabranch.runtime.live.run_dir import MARK, MARK_TEXT, RunDir
 from anabranch.runtime.live.starter import Starter
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
@@ -190,6 +190,7 @@ async def test_the_folder_of_the_run_outlives_a_parent_that_does_not_listen(
 async def test_the_next_parent_guards_the_folder_too(module: ModuleType, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
+    (folder / MARK).write_bytes(MARK_TEXT)
     async with made(module) as one:
         one.forker.guard(folder)
         await one.lose_both()

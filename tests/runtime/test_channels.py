@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
 from anabranch.runtime.live import frames
+from anabranch.runtime.live import neighbourhood as neighbourhoods
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.connection import HANDSHAKE_BYTES_MAX
 from anabranch.runtime.live.frames import Addresses
 from anabranch.runtime.live.neighbourhood import Neighbourhood
 from anabranch.runtime.live.totals import Totals
+from tests.runtime.processes import eventually
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
 TOPOLOGY = Topology.of([("up", "down")])
@@ -294,3 +298,36 @@ async def test_a_garbled_frame_of_a_member_costs_one_connection_only(pair: Pair)
     await pair.send(b"2")
     await pair.down_user.until(lambda: pair.down_user.payloads == [b"1", b"2"])
     assert pair.down.refused == 1
+
+
+async def test_a_socket_that_was_removed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbourhoods, "SOCKET_LOOK_S", 0.001)
+    pair = Pair(f"unix:{tmp_path}/s")
+    await pair.start()
+    (tmp_path / "s").unlink()
+    await eventually((tmp_path / "s").is_socket)
+    await pair.send(b"before")
+    pair.cut()
+    await pair.send(b"after")
+    await pair.down_user.until(lambda: pair.down_user.payloads == [b"before", b"after"])
+    await part(pair.up, "test over")
+    await pair.down.part("test over")
+
+
+async def test_a_socket_that_cannot_be_made_again_fails_the_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbourhoods, "SOCKET_LOOK_S", 0.001)
+    failures: list[Exception] = []
+    folder = tmp_path / "run"
+    folder.mkdir()
+    home = neighbourhood(DOWN, Listener())
+    home.fail = failures.append
+    await home.listen(f"unix:{folder}/s")
+    shutil.rmtree(folder)
+    await eventually(lambda: bool(failures))
+    told = rf"socket of down\.0 was removed and cannot be made again .*: '{folder}/s'"
+    assert re.search(told, str(failures[0]))
+    await home.part("test over")

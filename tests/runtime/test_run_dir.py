@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ def left(base: Path) -> Path:
     folder = base / "anabranch-killed"
     folder.mkdir()
     (folder / "lock").touch()
+    (folder / run_dir.MARK).write_bytes(run_dir.MARK_TEXT)
     (folder / "old socket").touch()
     return folder
 
@@ -60,7 +62,7 @@ async def test_a_run_goes_on_as_soon_as_what_the_last_one_left_is_removed(
     os.close(removing)
     again = await making
     assert again.is_there
-    assert [path.name for path in folder.iterdir()] == ["lock"]
+    assert {path.name for path in folder.iterdir()} == {"lock", run_dir.MARK}
     again.remove()
 
 
@@ -73,3 +75,63 @@ def test_a_folder_in_which_a_run_lives_is_named_with_what_to_do(
         RunDir(living.path)
     assert living.is_there
     living.remove()
+
+
+@pytest.mark.parametrize("text", [None, b"", b"mine"])
+def test_a_folder_that_is_only_called_like_that_of_a_run_is_left_alone(
+    base: Path, text: bytes | None
+) -> None:
+    folder = left(base)
+    (folder / run_dir.MARK).unlink()
+    if text is not None:
+        (folder / run_dir.MARK).write_bytes(text)
+    os.utime(folder / "lock", (0, 0))
+    RunDir().remove()
+    remove_unless_used(folder)
+    assert (folder / "old socket").exists()
+
+
+def test_what_was_killed_long_ago_is_removed_by_the_next_run(base: Path) -> None:
+    folder = left(base)
+    os.utime(folder / "lock", (0, 0))
+    RunDir().remove()
+    assert not folder.exists()
+
+
+def test_a_resumed_run_takes_no_folder_that_holds_something_else(base: Path) -> None:
+    folder = base / "anabranch-was"
+    folder.mkdir()
+    (folder / "letters").touch()
+    with pytest.raises(OSError, match=r"anabranch-was', which holds something else now; move that"):
+        RunDir(folder)
+    assert [path.name for path in folder.iterdir()] == ["letters"]
+
+
+def test_another_folder_in_its_place_is_not_removed_at_the_end(base: Path) -> None:
+    run = RunDir()
+    shutil.rmtree(run.path)
+    run.path.mkdir()
+    assert not run.is_there
+    run.remove()
+    assert run.path.is_dir()
+
+
+@pytest.mark.parametrize("name", ["lock", run_dir.MARK])
+def test_a_cleaner_that_removes_single_files_does_not_end_the_run(base: Path, name: str) -> None:
+    run = RunDir()
+    (run.path / name).unlink()
+    assert run.is_there
+    remove_unless_used(run.path)
+    assert run.is_there
+    run.remove()
+    assert not run.path.exists()
+
+
+def test_a_cleaner_that_asks_for_the_lock_of_a_folder_does_not_get_it(base: Path) -> None:
+    """As systemd-tmpfiles does."""
+    run = RunDir()
+    cleaner = os.open(run.path, os.O_RDONLY | os.O_DIRECTORY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(cleaner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    run.remove()
+    os.close(cleaner)

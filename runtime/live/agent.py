@@ -32,6 +32,7 @@ from typing import Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.dead_limit import exceeded
+from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import Failure
 from anabranch.runtime.graph import Pipeline, PipelineError, edges
 from anabranch.runtime.live.agent_journal import Begun, Listens, Sampled
@@ -39,6 +40,7 @@ from anabranch.runtime.live.attendants import Attendants
 from anabranch.runtime.live.beginning import found, orders_of, resume
 from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.chronicle import Chronicle
+from anabranch.runtime.live.ended import Marks, ended_dir
 from anabranch.runtime.live.forker import Forker, ForkError, no_other
 from anabranch.runtime.live.hearing import Hearing
 from anabranch.runtime.live.lives import Lives
@@ -100,6 +102,7 @@ class Agent:
         """Done when every founder is ready; cancelled if the run ends before."""
         self.run_dir = RunDir(None if resumed is None else Path(original(resumed.run_dir)))
         self.chronicle = Chronicle(self, state)
+        self._marks = Marks(ended_dir(self.chronicle.ends))
         self.log = self.chronicle.log
         self.roster = Roster(pipeline, self.log)
         self.recorder = Recorder(
@@ -318,10 +321,24 @@ class Agent:
 
     def _check_folders(self) -> None:
         """Without them nobody could be reached or resumed any more, and the run would hang."""
-        for part in (self.run_dir, self.chronicle):
-            if not part.is_there:
-                told = "was removed, or something in it, while the run needs it; begin a new run"
-                self.fail(Failure(f"the folder {str(part.path)!r} {told}"))
+        told = "was removed, or something in it, while the run needs it; begin a new run"
+        if not self.chronicle.is_there:
+            self.fail(Failure(f"the folder {str(self.chronicle.path)!r} {told}"))
+        elif not self.run_dir.is_there:
+            resume = ", or resume this one" * (self.options.state is not None)
+            self.fail(Failure(f"the folder {str(self.run_dir.path)!r} {told}{resume}"))
+        else:
+            self._renew_marks()
+
+    def _renew_marks(self) -> None:
+        """Without them, neighbours would wait for instances that have ended."""
+        try:
+            for operator in self.pipeline.operators:
+                if self._marks.are_to_renew(operator):
+                    self._marks.renew(operator, self.roster.ended(operator))
+        except OSError as error:
+            if not passing(error):
+                self.fail(Failure(f"cannot note which instances have ended: {error}"))
 
     def _check_dead(self) -> None:
         operators = self.pipeline.operators.values()

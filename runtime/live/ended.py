@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ids import InstanceId, OperatorName
 
 MARK = b"\1"
 
@@ -34,6 +34,33 @@ def has_mark(folder: Path, instance: InstanceId) -> bool:
         return os.pread(fd, 1, instance.number) == MARK
     finally:
         os.close(fd)
+
+
+class Marks:
+    """For the agent, which knows better: marks are there again when their file was removed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def are_to_renew(self, operator: str) -> bool:
+        """Whether the file of this operator is not the one of the last call. Raises `OSError`."""
+        before = self._seen.get(operator)
+        return before is None or before != self._file(operator)
+
+    def renew(self, operator: str, ended: Iterable[int]) -> None:
+        """Raises `OSError`."""
+        for number in ended:
+            leave_mark(self._folder, InstanceId(OperatorName(operator), number))
+        if (now := self._file(operator)) is not None:
+            self._seen[operator] = now
+
+    def _file(self, operator: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._folder / operator)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
 
 def mark_all(folder: Path, operator: str, below: int, but: Iterable[int]) -> None:

@@ -42,6 +42,8 @@ REFUSALS_TOLD_MAX = 3
 """A stranger who tries for ever must not fill the terminal."""
 LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
+BARRED = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP)
+"""On the way to a socket: it does not help to try again."""
 
 
 def _file_at(place: str) -> tuple[int, int] | None:
@@ -250,6 +252,13 @@ class Neighbourhood:
                 if isinstance(error, NOBODY_LISTENS) and self._has_ended(channel.peer):
                     self.close_channel(channel)  # it needed nothing of me
                     return
+                if error.errno in BARRED:
+                    raise OSError(
+                        error.errno,
+                        f"cannot reach {channel.peer}: {error.strerror}; leave the folder of a run "
+                        "alone, and begin a new run, or resume this one if it has a state folder",
+                        original(self.book[channel.peer].partition(":")[2]),
+                    ) from error
                 log.debug("%s: cannot reach %s: %s", self.me, channel.peer, error)
                 self._tell_what_is_lacking(channel, error)
             else:

@@ -132,6 +132,11 @@ class Roster:
         number = self.next_number.get(instance.operator, 0)
         return instance.number < number and instance not in self._members
 
+    def ended(self, operator: str) -> list[int]:
+        """Numbers of its instances that were, and are not any more."""
+        living = {member.id.number for member in self.living(operator)}
+        return [n for n in range(self.next_number[operator]) if n not in living]
+
     def living(self, operator: str | None = None) -> list[Member]:
         names = self._living if operator is None else (operator,)
         return [member for name in names for member in self._living[name]]

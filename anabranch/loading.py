@@ -23,7 +23,6 @@ from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.places import check_targets
 
 _NEEDED = {
-    "aiomqtt",
     "click",
     "msgpack",
     "msgspec",

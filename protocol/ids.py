@@ -22,7 +22,6 @@ class InstanceId(NamedTuple):
     operator: OperatorName
     number: int
     creator: int = -1
-    incarnation: int = 0
 
     def __str__(self) -> str:
         return f"{self.operator}.{self.number}"

@@ -1,10 +1,10 @@
 """A FIFO channel that outlives its connections (`protocol.md` 7; I12).
 
-There is one session per pair of incarnations, in both directions over one connection at a time.
-Frames are numbered from 1. A sender keeps each frame until the receiver has acknowledged it;
-after a broken connection both say the next number that they expect, and the rest is repeated.
-Three habits belong together, each alone is not enough: the receiver accepts only the next
-number; it abandons the old connection before it answers on a new one; duplicates are
+There is one session per pair of instances, over all their lives, in both directions over one
+connection at a time. Frames are numbered from 1. A sender keeps each frame until the receiver has
+acknowledged it; after a broken connection both say the next number that they expect, and the rest
+is repeated. Three habits belong together, each alone is not enough: the receiver accepts only the
+next number; it abandons the old connection before it answers on a new one; duplicates are
 acknowledged too.
 """
 

@@ -111,18 +111,18 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
 
 
 WireId = list[Any]
-"""An `InstanceId` on the link: [operator, number, creator, incarnation]."""
+"""An `InstanceId` on the link: [operator, number, creator]."""
 
 
 def id_to_wire(instance: InstanceId) -> WireId:
-    return [instance.operator, instance.number, instance.creator, instance.incarnation]
+    return [instance.operator, instance.number, instance.creator]
 
 
 def id_from_wire(wire: Sequence[Any]) -> InstanceId:
     """Raises `ValueError` unless `wire` is an id as `id_to_wire` makes it."""
     match list(wire):
-        case [str(operator), int(number), int(creator), int(incarnation)]:
-            return InstanceId(OperatorName(operator), number, creator, incarnation)
+        case [str(operator), int(number), int(creator)]:
+            return InstanceId(OperatorName(operator), number, creator)
         case _:
             raise ValueError(f"not an instance id: {wire!r}")
 

@@ -149,7 +149,8 @@ class Caller:
         self.patience_s = patience_s
         self._link: Link | None = None
 
-    def ask(self, request: Request) -> Reply:
+    def ask(self, request: Request, *, unless_ended: bool = False) -> Reply:
+        """`unless_ended`: give up at once, with `RunEnded`, if the run has ended."""
         deadline = time.monotonic() + self.patience_s
         pause_s = 0.05
         while True:
@@ -161,6 +162,8 @@ class Caller:
                 raise
             except GatewayLost:
                 self.close()
+                if unless_ended:
+                    self.place.check_ended()
                 if time.monotonic() + pause_s > deadline:
                     raise
             except BaseException:

@@ -31,7 +31,7 @@ from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.connection import Connection
 from anabranch.spark_bridge.feeding import Ended, Feed, FeedCounts, Publish
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
-from anabranch.spark_bridge.places import write_place
+from anabranch.spark_bridge.places import write_ended, write_place
 from anabranch.spark_bridge.receiving import Receiver
 from anabranch.spark_bridge.wire import Refused, WireError
 
@@ -113,7 +113,8 @@ class Gateway:
             undo.callback(server.close)
             bound = server.sockets[0].getsockname()
             address = f"[{host}]:{bound[1]}" if ":" in host else f"{host}:{bound[1]}"
-            undo.callback(write_place(state, address, self._token).unlink, missing_ok=True)
+            write_place(state, address, self._token)
+            undo.callback(self._note_ended, state)
             self._keep(asyncio.create_task(self._sweep(), name="gateway sweep"))
             self._undo = undo.pop_all()
         return address
@@ -142,6 +143,10 @@ class Gateway:
             return True
         except TimeoutError:
             return False
+
+    def _note_ended(self, state: Path) -> None:
+        with contextlib.suppress(OSError):  # the folder may have gone with the run
+            write_ended(state, complete=self._complete.is_set())
 
     def complete(self) -> None:
         """The pipeline has ended: no more results come."""

@@ -1,6 +1,7 @@
 """Where a run keeps what its gateway and its instances share, and how Spark's side finds both.
 
-STATE/gateway.json               address and token, readable by the owner only
+STATE/gateway.json               address and token, readable by the owner only; once the gateway has
+                                 closed, whether the pipeline had ended by then
 STATE/lock                       held while a gateway serves this folder
 STATE/feed/journal               what was committed, fsynced record by record
 STATE/feed/incoming/             parts under way, worthless after a restart
@@ -15,12 +16,22 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 GATEWAY_FILE = "gateway.json"
 
 
 class PlaceUnknown(ValueError):
     """It was not said, or cannot be found out, where the gateway is."""
+
+
+class RunEnded(PlaceUnknown):
+    """The gateway of this folder has closed. `complete`: the pipeline had ended."""
+
+    def __init__(self, path: Path, complete: bool) -> None:
+        how = "has ended" if complete else "was stopped or has failed"
+        super().__init__(f"the run of {path} {how}: begin it again, or resume it")
+        self.complete = complete
 
 
 def state_dir(run_dir: str | Path, state: str | Path | None = None) -> Path:
@@ -64,6 +75,16 @@ class Place:
             "and does it have an ab.spark.feed or ab.spark.collect?"
         )
 
+    def check_ended(self) -> None:
+        """Raises `RunEnded` if the gateway has said that it closes."""
+        if self.file is not None:
+            try:
+                _read(Path(self.file))
+            except RunEnded:
+                raise
+            except PlaceUnknown:
+                return
+
     def again(self) -> Place:
         """The place as it is now; as it was if that cannot be read here."""
         if self.file is None:
@@ -84,13 +105,33 @@ def split_address(address: str) -> tuple[str, int]:
 
 def write_place(folder: Path, address: str, token: str) -> Path:
     """Tell where the gateway is, to this user only and never half-written."""
+    return _write(folder, {"address": address, "token": token})
+
+
+def write_ended(folder: Path, *, complete: bool) -> None:
+    """Tell instead that the gateway has closed, for whoever comes later with a wish."""
+    _write(folder, {"ended": complete})
+
+
+def forget_ended(folder: Path) -> None:
+    """A run begins in a folder in which another one has ended."""
+    path = folder / GATEWAY_FILE
+    try:
+        _read(path)
+    except RunEnded:
+        path.unlink(missing_ok=True)
+    except PlaceUnknown:
+        return
+
+
+def _write(folder: Path, found: dict[str, Any]) -> Path:
     path = folder / GATEWAY_FILE
     draft = folder / f".{GATEWAY_FILE}.{os.getpid()}"
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as file:
-        json.dump({"address": address, "token": token}, file)
+        json.dump(found, file)
     draft.replace(path)
     return path
 
@@ -98,6 +139,10 @@ def write_place(folder: Path, address: str, token: str) -> Path:
 def _read(path: Path) -> Place:
     try:
         found = json.loads(path.read_text())
+        if "ended" in found:
+            raise RunEnded(path.parent, bool(found["ended"]))
         return Place((str(found["address"]),), str(found["token"]), str(path.absolute()))
+    except RunEnded:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise PlaceUnknown(f"{path} does not tell a gateway's address ({error})") from None

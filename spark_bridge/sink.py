@@ -18,7 +18,7 @@ from anabranch.spark_bridge.fit import Fitted, Fitter
 from anabranch.spark_bridge.frames import framed
 from anabranch.spark_bridge.log import claim_stream, log_bytes, stream_dir
 from anabranch.spark_bridge.part import PartWriter
-from anabranch.spark_bridge.places import state_dir
+from anabranch.spark_bridge.places import forget_ended, state_dir
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 
 _FRAME_ROWS_MAX = 4096
@@ -67,10 +67,12 @@ class SparkCollect(Sink):
 
     def prepare(self) -> None:
         check_packages()
+        if self.state is not None:
+            forget_ended(Path(self.state))
 
     def prepare_to_resume(self) -> None:
         """Results that Spark had not collected would be missing, and nobody would tell."""
-        check_packages()
+        self.prepare()
         if self.state is None:  # not `resumable`
             raise PipelineError(
                 f"collect {self.stream!r}: results that Spark had not collected are gone with the "

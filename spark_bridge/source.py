@@ -17,6 +17,7 @@ from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source
 from anabranch.runtime.graph import check_name
 from anabranch.runtime.payload import PayloadError, decode
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at
+from anabranch.spark_bridge.places import forget_ended
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 
 
@@ -43,6 +44,8 @@ class SparkFeed(Source):
 
     def prepare(self) -> None:
         check_packages()
+        if self.state is not None:
+            forget_ended(Path(self.state))
 
     def splits(self) -> Iterator[Split]:
         return iter(())

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark_bridge.client import Caller
-from anabranch.spark_bridge.messages import Ending, Finish, Release
-from anabranch.spark_bridge.places import Place
+from anabranch.spark_bridge.messages import Ending, Finish, Release, Request
+from anabranch.spark_bridge.places import Place, RunEnded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,25 +18,46 @@ def finish(run: str | Path, stream: str, token: str | None = None, patience_s: f
     """Say that no more input comes for `stream`, so that the pipeline can end when it has done
     all. `run`: the run's folder, or the gateway's `host:port` together with its `token`.
 
-    May be repeated. Raises `GatewayLost` (a `ConnectionError`) if no gateway answers.
+    May be repeated, also when the run has ended, if its `state` folder tells so. Raises
+    `GatewayLost` (a `ConnectionError`) if no gateway answers for `patience_s` seconds,
+    `PlaceUnknown` (a `ValueError`) if there never was one.
     """
-    with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
-        caller.ask(Finish(stream=stream))
+    _ask(run, token, patience_s, Finish(stream=stream))
 
 
 def wait(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:
-    """Return when the pipeline has ended, so that all its results can be collected.
+    """Return when the pipeline has ended, so that all its results can be collected; at once if its
+    `state` folder tells so.
 
-    Raises `GatewayLost` (a `ConnectionError`) if no gateway answers for `patience_s`.
+    Raises as `finish` does, and `RunEnded` (a `ValueError`) if it was stopped or has failed.
     """
-    with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
-        caller.ask(Ending())
+    _ask(run, token, patience_s, Ending(), stopped_too=False)
 
 
 def release(run: str | Path, token: str | None = None, patience_s: float = 30) -> None:
-    """Say that all results were collected that are wanted: an ended pipeline waits no longer."""
-    with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
-        caller.ask(Release())
+    """Say that all results were collected that are wanted: an ended pipeline waits no longer.
+
+    Nothing to do when the run has ended by itself, which its `state` folder tells. Raises as
+    `finish` does.
+    """
+    _ask(run, token, patience_s, Release())
+
+
+def _ask(
+    run: str | Path,
+    token: str | None,
+    patience_s: float,
+    request: Request,
+    *,
+    stopped_too: bool = True,
+) -> None:
+    """Unless the run has ended, so that nothing is left to be asked for."""
+    try:
+        with contextlib.closing(Caller(_place(run, token), patience_s)) as caller:
+            caller.ask(request, unless_ended=True)
+    except RunEnded as ended:
+        if not ended.complete and not stopped_too:
+            raise
 
 
 def write(

@@ -168,7 +168,6 @@ class Count:
         return f"count({self.tuples}, every={self.every})"
 
 
-TimeWindow = Sliding | Session
 AnyWindow = Sliding | Session | Count
 
 

@@ -40,7 +40,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import MESSAGE_TYPES, Message
 from anabranch.protocol.ownership import Route, Routes, owners_of
 
-VERSION = 2
+VERSION = 3
 HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE, WATERMARK, STATE_OF = range(10)
 
 Addresses = dict[InstanceId, str]
@@ -93,8 +93,8 @@ def pack_id(identity: InstanceId) -> list[Any]:
 
 def unpack_id(fields: Any) -> InstanceId:
     match fields:
-        case [str(operator), int(number), int(creator), int(incarnation)]:
-            return InstanceId(OperatorName(operator), number, creator, incarnation)
+        case [str(operator), int(number), int(creator)]:
+            return InstanceId(OperatorName(operator), number, creator)
     raise ChannelError(f"not the id of an instance: {fields!r}")
 
 

@@ -30,7 +30,7 @@ from anabranch.runtime.live.messages import (
 )
 
 NOTES_PER_S = 200
-"""More notes in a second are counted, not sent: a storm must not drown the link."""
+"""Of more notes in a second only these are sent: a storm must not drown the link."""
 
 _decode = msgspec.msgpack.Decoder(Spawned | SplitAnswer | Splits | Decide | EndInput | Close).decode
 
@@ -40,7 +40,6 @@ class Home:
         self.on_spawned: Callable[[Spawned], None] = _nobody
         self.on_decide: Callable[[Decide], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
-        self.notes_left_out = 0
         self.claim_number = 0
         """Of the split that was given last."""
         self._link: Link | None = None
@@ -78,7 +77,6 @@ class Home:
             self._second, self._notes = int(t), 0
         self._notes += 1
         if self._notes > NOTES_PER_S:
-            self.notes_left_out += 1
             return
         self.send(EventNote(t=t, event=event, detail=detail, label=label))
 

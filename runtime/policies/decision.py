@@ -43,7 +43,6 @@ class Why(Enum):
     KEEPER = "underloaded, but the keeper stays"
     NO_SURPLUS = "underloaded, but not by a whole instance"
     SATURATED = "busy all the time, so it stays whatever the rates say"
-    SCRIPTED = "the script says so"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

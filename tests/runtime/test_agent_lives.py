@@ -77,8 +77,8 @@ def test_every_life_gets_the_same_journal_and_address_and_is_told_its_beginning_
         until(lambda n=life: len(details(run.snapshot(), "task")) == n)  # type: ignore[misc]
         kill(run)
     run.end_input()
-    told = [t.split(" ", 6) for t in details(finish(run), "task")]
-    lifes, journals, addresses = ([t[i] for t in told] for i in (4, 5, 6))
+    told = [t.split(" ", 5) for t in details(finish(run), "task")]
+    lifes, journals, addresses = ([t[i] for t in told] for i in (3, 4, 5))
     assert lifes == ["1", "2", "3"]
     assert len({*journals}) == 1
     assert journals[0].endswith("/state/journals/1.0.journal")

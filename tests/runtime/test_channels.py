@@ -261,7 +261,7 @@ async def test_a_stranger_cannot_fill_the_terminal(
     pair = Pair(f"unix:{tmp_path}/s")
     await pair.start()
     hello = frames.frame(
-        frames.HELLO, 1, "p", ["\x1b[2J" * 999, 0, -1, 0], "", list(DOWN), 1, b"", b""
+        frames.HELLO, 1, "p", ["\x1b[2J" * 999, 0, -1], "", list(DOWN), 1, b"", b""
     )
     for n in range(20):
         _, writer = await asyncio.open_unix_connection(f"{tmp_path}/s")

@@ -16,7 +16,7 @@ from anabranch.runtime.live import frames
 
 
 def iid(operator: str, number: int) -> InstanceId:
-    return InstanceId(OperatorName(operator), number, 0, 7)
+    return InstanceId(OperatorName(operator), number, 7)
 
 
 A, B = iid("a", 1), iid("b", 2)

@@ -54,7 +54,7 @@ async def forker(
 
 def assignment(operator: str = "work", run_dir: str = "/nowhere") -> Assign:
     return Assign(
-        id=[operator, 0, -1, 0],
+        id=[operator, 0, -1],
         pipeline="fake",
         run_dir=run_dir,
         started_s=0.0,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,14 @@ from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.ends import ServiceContext, Sink, Source, Split
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.spark_bridge import messages as m
+from anabranch.spark_bridge.client import Caller
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.needs import GatewayNeeds, gateway_needs
-from anabranch.spark_bridge.places import Place
+from anabranch.spark_bridge.places import Place, PlaceUnknown, RunEnded
 from anabranch.spark_bridge.service import GatewayService
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.source import SparkFeed
+from anabranch.spark_bridge.verbs import finish, release, wait
 from tests.spark_bridge.support import FakeQuery, ask, context, drain, fetch, latest, until
 
 FEED = SparkFeed("lines")
@@ -106,6 +108,63 @@ async def test_a_state_elsewhere_is_found_through_the_run_all_the_same(tmp_path:
     await FakeQuery(Place.of_run(run_dir)).feed(0, "a")
     run.end.set()
     await asyncio.wait_for(serving, 60)
+
+
+async def serve_to_its_end(tmp_path: Path, *, complete: bool = True) -> Path:
+    """The `state` folder of a run that has ended, or was stopped."""
+    state = tmp_path / "kept"
+    (tmp_path / "run").mkdir(exist_ok=True)
+    run = FakeContext(tmp_path / "run", {"in": SparkFeed("lines", state=state)})
+    serving = asyncio.create_task(GatewayService().serve(run))
+    await until(lambda: run.addresses)
+    if complete:
+        run.end.set()
+    else:
+        serving.cancel()
+    await asyncio.wait([serving], timeout=60)
+    return state
+
+
+def wishes(state: Path) -> list[Callable[[], None]]:
+    return [lambda: finish(state, "lines"), lambda: wait(state), lambda: release(state)]
+
+
+async def test_nothing_is_left_to_be_wished_of_a_run_that_has_ended(tmp_path: Path) -> None:
+    state = await serve_to_its_end(tmp_path)
+    for wish in wishes(state):
+        wish()
+
+
+async def test_a_wish_that_the_end_of_the_run_overtakes_is_given_up_at_once(
+    tmp_path: Path,
+) -> None:
+    state = await serve_to_its_end(tmp_path)
+    caller = Caller(Place(("127.0.0.1:9",), "secret", str(state / "gateway.json")), 60)
+    with pytest.raises(RunEnded, match="has ended"):
+        caller.ask(m.Release(), unless_ended=True)
+
+
+async def test_who_waits_for_a_run_that_was_stopped_is_told(tmp_path: Path) -> None:
+    state = await serve_to_its_end(tmp_path, complete=False)
+    release(state)
+    with pytest.raises(RunEnded, match=r"kept was stopped or has failed: begin it again"):
+        wait(state)
+
+
+async def test_a_run_that_begins_where_another_has_ended_is_not_taken_for_it(
+    tmp_path: Path,
+) -> None:
+    state = await serve_to_its_end(tmp_path)
+    SparkFeed("lines", state=state).prepare()
+    for wish in wishes(state):
+        with pytest.raises(PlaceUnknown, match="is the pipeline running"):
+            wish()
+
+
+def test_a_place_that_never_was_is_an_error(tmp_path: Path) -> None:
+    for wish in wishes(tmp_path):
+        with pytest.raises(PlaceUnknown, match="no gateway has written its address"):
+            wish()
 
 
 def needs(tmp_path: Path, **ends: Source | Sink) -> GatewayNeeds:

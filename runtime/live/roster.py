@@ -132,7 +132,7 @@ class Roster:
         number = self.next_number.get(instance.operator, 0)
         return instance.number < number and instance not in self._members
 
-    def ended(self, operator: str) -> list[int]:
+    def ended(self, operator: OperatorName) -> list[int]:
         """Numbers of its instances that were, and are not any more."""
         living = {member.id.number for member in self.living(operator)}
         return [n for n in range(self.next_number[operator]) if n not in living]

@@ -31,7 +31,8 @@ def tweets() -> FloatArray:
     """T, of Tables III and IV: straight lines between knots, again and again."""
     t = np.arange(DAY_S, dtype=float) % PERIOD_S
     at, rates = zip(*KNOTS, strict=True)
-    return np.interp(t, at, rates)
+    between: FloatArray = np.interp(t, at, rates)
+    return between
 
 
 def recorded(counts: FloatArray) -> FloatArray:

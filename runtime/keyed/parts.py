@@ -65,7 +65,11 @@ class Log:
         return self.begin + self._stop - self._first
 
     def append(self, item: Any) -> None:
-        self.extend((item,))
+        if self._stop != len(self._items):
+            self.extend((item,))
+            return
+        self._items.append(item)
+        self._stop += 1
 
     def extend(self, items: Iterable[Any]) -> None:
         if self._stop != len(self._items):  # behind it stand items of a copy
@@ -101,9 +105,10 @@ class Log:
 
     def news(self) -> Span:
         """What was added since this was asked last."""
-        span = self.span(self.told)
-        self.told = self.end
-        return span._replace(whole=True) if span.at == span.begin else span
+        begin, stop = self.begin, self._stop
+        at = max(self.told, begin)
+        self.told = begin + stop - self._first
+        return Span(begin, at, self._items[self._first + at - begin : stop], at == begin)
 
     def take_in(self, span: Span) -> None:
         """What was told of a log that is to be like this one."""

@@ -79,16 +79,16 @@ def _check_programs(pipeline: Pipeline) -> None:
 
 
 def _check_overwriting(pipeline: Pipeline) -> None:
-    written = list(_written(pipeline))
+    written = [_Target(what, path) for what, path in _written(pipeline)]
     for operator in pipeline.operators.values():
         if operator.source is None:
             continue
         for path in operator.source.reads():
-            for what, target in written:
-                if _same(path, target) or _is_in(path, target):
+            for target in written:
+                if target.is_where(path):
                     raise PipelineError(
-                        f"source {operator.name!r} reads {str(path)!r}, and {what} would write "
-                        "to it; write to another file"
+                        f"source {operator.name!r} reads {str(path)!r}, and {target.what} would "
+                        "write to it; write to another file"
                     )
 
 
@@ -110,11 +110,22 @@ def _same(a: Path, b: Path) -> bool:
         return False
 
 
-def _is_in(path: Path, folder: Path) -> bool:
-    """Whether a file is in a folder that is written to."""
-    return (
-        folder.is_dir() and Path(os.path.realpath(folder)) in Path(os.path.realpath(path)).parents
-    )
+class _Target:
+    """What is written to; looked at once, for it is compared with every file that is read."""
+
+    def __init__(self, what: str, path: Path) -> None:
+        self.what = what
+        self._folder = Path(os.path.realpath(path)) if path.is_dir() else None
+        self._file = path.stat() if path.is_file() else None
+
+    def is_where(self, path: Path) -> bool:
+        """Whether a file that is read is this one, or in this folder."""
+        if self._folder is not None:
+            return self._folder in Path(os.path.realpath(path)).parents
+        try:
+            return self._file is not None and os.path.samestat(os.stat(path), self._file)
+        except OSError:
+            return False
 
 
 def _check_dead_letters(path: Path) -> None:

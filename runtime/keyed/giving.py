@@ -38,8 +38,7 @@ def copied(held: Holdings, giver: Giver, groups: list[int], heat_of: HeatOf) -> 
     for group in groups:
         yield from giver.keys(group, Copies(held.store, group).some)
         sent[group] = 0
-        while len(some := _some_kept(held, giver, group, sent[group])) > giver.tuples_fitting:
-            some.pop()
+        for some in _kept(held, giver, group):
             sent[group] += len(some)
             yield from giver.tuples(group, some)
     last = []
@@ -52,10 +51,18 @@ def copied(held: Holdings, giver: Giver, groups: list[int], heat_of: HeatOf) -> 
         held.give(group, sent[group])
 
 
-def _some_kept(held: Holdings, giver: Giver, group: int, start: int) -> list[Kept]:
-    """As many as fit, and one more if there is one."""
-    stop = start + giver.tuples_fitting + 1
-    return [*islice(held.kept.get(group, ()), start, stop)]
+def _kept(held: Holdings, giver: Giver, group: int) -> Iterator[list[Kept]]:
+    """What was kept for a group, as many as fit at a time, until no more than that is left; more
+    may be kept meanwhile."""
+    sent, waiting = 0, deque[Kept]()
+    while True:
+        n = giver.tuples_fitting
+        if len(waiting) <= n:
+            waiting = deque(islice(held.kept.get(group, ()), sent, None))
+            if len(waiting) <= n:
+                return
+        sent += n
+        yield [waiting.popleft() for _ in range(n)]
 
 
 class Copies:

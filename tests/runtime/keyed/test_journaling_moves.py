@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import pickle
+from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -169,3 +171,28 @@ async def test_keys_that_are_forgotten_during_a_picture_stay_forgotten() -> None
         journal.add_piece()
     assert journal.dropped > 0
     assert {*bench.restored(0).states()} == {*range(10, 30)}
+
+
+class Counted(deque[Any]):
+    """Counts how often somebody begins to read it."""
+
+    reads = 0
+
+    def __iter__(self) -> Any:
+        self.reads += 1
+        return super().__iter__()
+
+
+async def test_kept_tuples_are_read_a_few_times_however_many_chunks_they_make() -> None:
+    bench = Mortals(counting, groups=1, instances=2)
+    bench.one.freeze({0})
+    await bench.over(*[("a", n) for n in range(2000)])
+    held = bench.one._held
+    kept = held.kept[0] = Counted(held.kept[0])
+    chunks = bench.one.export({0}, 200)
+    first = [next(chunks) for _ in range(50)]
+    await bench.over(("a", 2000))
+    await install(bench.all[1], [*first, *chunks])
+    assert kept.reads <= 4
+    await bench.all[1].open({0})
+    assert bench.results[-1] == ("a", (*range(2001),))

@@ -67,8 +67,9 @@ def input_files(pipeline: ab.Pipeline, n: int, folder: Path) -> None:
 
 def splits(pipeline: ab.Pipeline, n: int, folder: Path) -> None:
     whole = folder / "lines.txt"
-    whole.write_text("line\n" * n)
-    source = ab.files(whole, split_bytes=5)
+    line = "a line of a split" * 60
+    whole.write_text(f"{line}\n" * n)  # smaller splits read each other's bytes, in blocks
+    source = ab.files(whole, split_bytes=len(line) + 1)
     pipeline.source("splits", source).map("same", str).sink("out", ab.discard())
 
 

@@ -2,11 +2,11 @@
 
 Codes: I1 to I11 are the invariants of `anabranch.protocol.invariants`. S1 no tuple is lost, S2
 none is doubled, S3 nothing is addressed to a terminated instance, S4 at rest the views are the
-full bipartite graph, S5 every operator has a keeper. L1 every operation ends, L2 every tuple
-reaches the end of the pipeline, L3 every execution ends. Of keyed operators: K1 a tuple is
-processed when it follows the last in the state, K2 is met in this order behind it, K3 is sent to
-a successor; K4 nobody leaves with key groups, or with state for them; K5 a group has one owner at
-most; at rest K6 it has one, and K7 all who send know it.
+full bipartite graph, S5 every operator has a keeper, and at rest only one. L1 every operation
+ends, L2 every tuple reaches the end of the pipeline, L3 every execution ends. Of keyed operators:
+K1 a tuple is processed when it follows the last in the state, K2 is met in this order behind it,
+K3 is sent to a successor; K4 nobody leaves with key groups, or with state for them; K5 a group has
+one owner at most; at rest K6 it has one, and K7 all who send know it.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ class Judge:
         return (
             self._waiting(sites)
             or self._views(sites)
+            or self._keepers(sites)
             or self._ownership(sites)
             or self._unbalanced(state)
         )
@@ -134,6 +135,17 @@ class Judge:
                     f"S4: {me} ends with succs={names(known[0])} preds={names(known[1])}, "
                     f"expected succs={names(succs)} preds={names(preds)}"
                 )
+        return ""
+
+    def _keepers(self, sites: list[Site]) -> str:
+        """S5 at rest: whoever has given the role away has it no more."""
+        nodes, keepers = self._sites.nodes.values, dict[OperatorName, InstanceId]()
+        for me, number, _ in sites:
+            state = nodes[number].state
+            if not (self._machine.is_active(state) and self._machine.is_keeper(state)):
+                continue
+            if (other := keepers.setdefault(me.operator, me)) != me:
+                return f"S5: operator {me.operator} ends with two keepers, {other} and {me}"
         return ""
 
     def _ownership(self, sites: list[Site]) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from anabranch.protocol.effects import ChangeRole, Conclude, SpawnInstances, Veto
 from anabranch.protocol.events import ChildrenReady, HandOverDecided, MessageReceived
+from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import (
+    NONE,
     BecomeKeeper,
     Join,
     JoinAck,
@@ -15,18 +19,22 @@ from anabranch.protocol.messages import (
     OfferResponse,
     Start,
 )
+from anabranch.protocol.ownership import Route
 from anabranch.protocol.states import (
     ClosingIn,
     ClosingOut,
     Draining,
     Finished,
+    Freezing,
     Idle,
     Joining,
     Migrating,
     Offering,
     Own,
+    Seeking,
     Spawning,
     State,
+    Transferring,
 )
 from tests.protocol.playbook import (
     A0,
@@ -90,10 +98,11 @@ def test_r5_an_acknowledgement_by_anybody_else_is_refused(own: Own | None) -> No
     refused(state, MessageReceived(CHILD, KeeperAck()), "not awaited .I4.")
 
 
-def test_r13_a_keeper_offers_its_role_through_a_neighbour() -> None:
-    assert play(active(keeper=True), HandOverDecided(via=A0)) == (
+@pytest.mark.parametrize("via", [A0, C0], ids=["predecessor", "successor"])
+def test_r13_a_keeper_offers_its_role_through_a_neighbour(via: InstanceId) -> None:
+    assert play(active(keeper=True), HandOverDecided(via=via)) == (
         active(keeper=True, own=Offering()),
-        (send(A0, Offer()),),
+        (send(via, Offer()),),
     )
 
 
@@ -132,7 +141,11 @@ def test_i9_an_offer_from_a_stranger_is_refused() -> None:
     refused(active(), MessageReceived(A1, Offer()), "unknown to me .I9.")
 
 
-@pytest.mark.parametrize("own", [None, Spawning(2), JOINING])
+MOVED = (Route(B0, 0, 1),)
+GIVING = [Freezing(NONE, MOVED), Transferring(NONE, MOVED, ids(B0))]
+
+
+@pytest.mark.parametrize("own", [None, Spawning(2), JOINING, *GIVING])
 def test_r14_a_sibling_takes_the_role_and_answers_the_keeper_itself(own: Own | None) -> None:
     assert hear(active(own=own), A0, BecomeKeeper(B0)) == (
         active(own=own, keeper=True),
@@ -151,6 +164,12 @@ def test_r14_a_sibling_takes_the_role_and_answers_the_keeper_itself(own: Own | N
 )
 def test_r14_who_is_giving_its_own_role_away_takes_no_other(own: Own) -> None:
     state = active(keeper=True, own=own)
+    assert hear(state, A0, BecomeKeeper(B0)) == (state, (send(B0, OfferResponse(ok=False)),))
+
+
+@pytest.mark.parametrize("own", [*GIVING, Seeking(frozenset({0}), leave=True)])
+def test_r14_an_owner_that_wants_to_go_takes_no_role(own: Own) -> None:
+    state = active(own=replace(own, leave=True))  # type: ignore[call-arg]
     assert hear(state, A0, BecomeKeeper(B0)) == (state, (send(B0, OfferResponse(ok=False)),))
 
 

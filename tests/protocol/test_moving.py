@@ -126,6 +126,20 @@ def test_m4_what_is_not_owned_or_given_twice_is_an_error_here(moved: object) -> 
         play(owner(own=Spawning(2)), ready)
 
 
+@pytest.mark.parametrize("leave", [False, True])
+def test_m5_at_rest_an_heir_is_told_of_and_what_wants_to_go_still_does(leave: bool) -> None:
+    after, effects = play(owner(own=Freezing(ids(), TO_B0, leave)), GroupsFrozen())
+    assert after == owner(own=Joining(ids(), ids(A0, C0), moved=TO_B0, leave=leave))
+    assert effects == (send(A0, Join(ids(), TO_B0)), send(C0, Join(ids(), TO_B0)))
+
+
+@pytest.mark.parametrize("leave", [False, True])
+def test_m6_what_wants_to_go_still_does_when_the_state_goes_out(leave: bool) -> None:
+    own = Joining(ids(), ids(A0), moved=TO_B0, leave=leave)
+    after, _ = hear(owner(own=own), A0, JoinAck())
+    assert after == owner(own=Transferring(ids(), TO_B0, ids(B0), leave), owned=REST)
+
+
 def test_m5_at_rest_all_neighbours_hear_of_children_and_new_owners_at_once() -> None:
     state = owner(own=Freezing(ids(CHILD), (Route(CHILD, 1, 5),), leave=False))
     join = Join(ids(CHILD), (Route(CHILD, 1, 5),))

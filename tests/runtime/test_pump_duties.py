@@ -97,6 +97,40 @@ async def test_an_exact_sink_counts_what_it_refuses_in_the_turn_that_has_the_res
     assert (out.tuples_in, out.processed, out.tuples_out, out.dead) == (3, 2, 2, 1)
 
 
+class Buffering(Sink):
+    """What it was given is at its target when it has been flushed."""
+
+    def open(self, context: RunContext) -> Writer:
+        return BufferingWriter(self)
+
+
+class BufferingWriter(Writer):
+    def __init__(self, sink: Buffering) -> None:
+        self.sink, self.buffer = sink, list[Any]()
+
+    async def write(self, tuples: list[Any]) -> list[DeadLetter]:
+        self.buffer += tuples
+        return []
+
+    async def flush(self) -> None:
+        self.sink.tuples += self.buffer
+        self.buffer.clear()
+
+    async def close(self) -> None:
+        """Too late for anything: its predecessors have been told that all is done."""
+
+
+@pytest.mark.parametrize("by_key", [False, True])
+async def test_a_sink_is_flushed_before_its_instance_ends(tmp_path: Path, by_key: bool) -> None:
+    pipeline, sink = ab.Pipeline("flushed"), Buffering()
+    numbers = pipeline.source("numbers", ab.items(range(11)))
+    (numbers.key_by(lambda n: n) if by_key else numbers).sink("out", sink)
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    await network.finish()
+    assert sorted(sink.tuples) == [*range(11)]
+
+
 async def test_what_a_sink_has_gathered_is_written_before_the_stream_ends(tmp_path: Path) -> None:
     pipeline, folder = ab.Pipeline("rows"), tmp_path / "rows"
     folder.mkdir()

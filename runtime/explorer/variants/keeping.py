@@ -47,6 +47,16 @@ def _keeper_ack_forgotten(ctx: Context, state: Active, event: MessageReceived) -
     return state, ()
 
 
+def _keep_role(ctx: Context, state: Active, event: MessageReceived) -> Step:
+    """It is given away, and kept all the same."""
+    rule = keeper.conclude_offer
+    if isinstance(event.message, KeeperAck):
+        rule = keeper.conclude_migration
+    later, effects = rule(ctx, state, event)
+    assert isinstance(later, Active)
+    return replace(later, keeper=state.keeper), effects
+
+
 def _start_without_role(ctx: Context, state: Idle, event: MessageReceived) -> Step:
     message = event.message
     assert isinstance(message, Start)
@@ -148,6 +158,13 @@ VARIANTS = [
         {(Active, KeeperAck): _keeper_ack_forgotten},
     ),
     Variant(
+        "R5",
+        "a keeper keeps the role that its child has",
+        Scope((1, 1), fresh=1),
+        ("S5",),
+        {(Active, KeeperAck): _keep_role},
+    ),
+    Variant(
         "R12",
         "the fresh instance is started without the role",
         Scope((1, 1), fresh=1),
@@ -216,6 +233,13 @@ VARIANTS = [
         Scope((1, 1), sibling=1),
         ("S5",),
         {(Active, OfferResponse): _drop_role_on_any_answer},
+    ),
+    Variant(
+        "R15",
+        "a keeper keeps the role that a sibling has taken",
+        Scope((1, 2), sibling=1),
+        ("S5",),
+        {(Active, OfferResponse): _keep_role},
     ),
     Variant(
         "R15",

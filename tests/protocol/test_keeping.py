@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from anabranch.protocol.effects import ChangeRole, Conclude, SpawnInstances, Veto
@@ -167,9 +165,17 @@ def test_r14_who_is_giving_its_own_role_away_takes_no_other(own: Own) -> None:
     assert hear(state, A0, BecomeKeeper(B0)) == (state, (send(B0, OfferResponse(ok=False)),))
 
 
-@pytest.mark.parametrize("own", [*GIVING, Seeking(frozenset({0}), leave=True)])
+@pytest.mark.parametrize(
+    "own",
+    [
+        Seeking(frozenset({0}), leave=True),
+        Freezing(NONE, MOVED, leave=True),
+        Joining(NONE, ids(A0), moved=MOVED, leave=True),
+        Transferring(NONE, MOVED, ids(B0), leave=True),
+    ],
+)
 def test_r14_an_owner_that_wants_to_go_takes_no_role(own: Own) -> None:
-    state = active(own=replace(own, leave=True))  # type: ignore[call-arg]
+    state = active(own=own)
     assert hear(state, A0, BecomeKeeper(B0)) == (state, (send(B0, OfferResponse(ok=False)),))
 
 

@@ -331,6 +331,7 @@ class CountWindows(Handler):
         self, windows: Count, aggregation: Aggregation, tell: Tell, *, retries: int = 0
     ) -> None:
         self._windows = windows
+        self._overlap = windows.every < windows.tuples
         self._aggregation = aggregation
         self._tell = tell
         self._retries = retries
@@ -356,7 +357,7 @@ class CountWindows(Handler):
         if not state.seen:
             time.set_timer(END_OF_STREAM)
         state.tuples.append(item)
-        if len(state.tuples) > self._windows.tuples:
+        if self._overlap and len(state.tuples) > self._windows.tuples:
             state.tuples.drop(1)
         state.seen += 1
         state.since += 1
@@ -371,7 +372,7 @@ class CountWindows(Handler):
 
     def _begin_next(self, state: Tail) -> None:
         state.since = state.failures = 0
-        if self._windows.every == self._windows.tuples:
+        if not self._overlap:
             state.tuples.drop(len(state.tuples))
 
     def _told(self, key: Any, tuples: list[Any], seen: int) -> Iterable[Any]:

@@ -17,6 +17,7 @@ from anabranch.protocol.ownership import founding
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Operator, Pipeline, PipelineError
 from anabranch.runtime.keyed.groups import GroupCache
+from anabranch.runtime.marks import marked_ways
 from anabranch.testing_instance import Instance, Line
 from anabranch.virtual_time import VirtualLoop
 
@@ -37,6 +38,7 @@ class Flow:
         self.late: dict[str, list[Any]] = {}
         self.dead: dict[str, list[DeadLetter]] = {}
         self.group_of = GroupCache(pipeline.groups)
+        self.marked = marked_ways(pipeline.operators)
         _check_instances(pipeline, instances)
         self.nodes: dict[str, Node] = {}
         for operator in pipeline.operators.values():

@@ -18,6 +18,7 @@ from anabranch.runtime.keyed.payload import KeyedEncoder, decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.spec import KeyedEdge
 from anabranch.runtime.keyed.watermarks import Gate, Stamper
+from anabranch.runtime.marks import NO_MARK, Marked, opened
 from anabranch.runtime.operators import Processor, make_processor
 from anabranch.runtime.payload import Batch, Encoder
 from anabranch.runtime.plain_calls import NoLoop
@@ -54,6 +55,7 @@ class Instance:
                 clock=flow.loop.time,
                 wall=flow.wall,
             )
+            self._keyed.marks_results = any(operator.name == way[0] for way in flow.marked)
         elif operator.steps:
             self._processor = make_processor(
                 operator,
@@ -70,70 +72,79 @@ class Instance:
 
     # -- tuples ----------------------------------------------------------------------------
 
-    async def take(self, tuples: list[Any], read: Callable[[], list[Any]]) -> None:
+    async def take(
+        self, tuples: list[Any], read: Callable[[], list[Any]], marks: list[float] | None
+    ) -> None:
         """`read` makes the tuples anew."""
         if self._processor is None:
             self._flow.delivered[self.id.operator] += tuples
             return
-        await self._processor.run(tuples, None, read)
+        await self._processor.run(tuples, None, read, marks=marks)
         await self._processor.drain()
         await self._emit()
 
     async def take_keyed(
-        self, keys: list[Any], tuples: list[Any], side: int, read: Callable[[], list[Any]]
+        self,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        read: Callable[[], list[Any]],
+        marks: list[float] | None,
     ) -> None:
-        await self.keyed.run(keys, tuples, side, None, read)
+        await self.keyed.run(keys, tuples, side, None, read, marks=marks)
         await self._emit()
 
     async def _emit(self) -> None:
         """Pass on what the processor has made."""
         results: list[Any] = []
+        marks: list[float] = []
         operator = self.id.operator
         for part in self._parts:
             results += part.results
+            marks += part.marks or [NO_MARK] * len(part.results)
             if part.letters:
                 self._flow.bury(operator, part.letters)
         self._parts.clear()
         if self._keyed is not None and self._keyed.late.total() > self._late:
             self._late = self._keyed.late.total()
-            results = self._sort_out_late(results)
+            results, marks = self._sort_out_late(results, marks)
         if results:
-            await self.pass_results(results)
+            await self.pass_results(results, marks)
 
-    def _sort_out_late(self, results: list[Any]) -> list[Any]:
+    def _sort_out_late(
+        self, results: list[Any], marks: list[float]
+    ) -> tuple[list[Any], list[float]]:
         """Note the late tuples, which stay among the results only if the operator wants it so."""
         operator = self._node.operator
         assert operator.keyed is not None
         lates = self._flow.late.setdefault(operator.name, [])
         lates += [one.tuple for one in results if type(one) is Late]
         if operator.keyed.late == "emit":
-            return results
-        return [one for one in results if type(one) is not Late]
+            return results, marks
+        in_time = [n for n, one in enumerate(results) if type(one) is not Late]
+        return [results[n] for n in in_time], [marks[n] for n in in_time]
 
-    async def pass_results(self, results: list[Any]) -> None:
+    async def pass_results(self, results: list[Any], marks: list[float] | None = None) -> None:
         if self._node.operator.sink is not None:
             self._flow.delivered[self.id.operator] += results
             return
         stamper = self._stamper
         if stamper is None:
-            await self._send(results)
+            await self._send(results, marks)
             return
         # Event time goes on behind the very tuple that moves it.
-        sent = 0
-        for number, one in enumerate(results, start=1):
+        for one in results:
             with NoLoop():
-                stamper.note([one], self._flow.loop.now, self._flow.wall())
+                stamped = stamper.note([one], self._flow.loop.now, self._flow.wall())
+            self._flow.bury(self.id.operator, stamped.letters)
+            await self._send(stamped.tuples, stamped.marks)
             watermark = stamper.watermark(self._flow.loop.now)
             if watermark > self.stated[0]:
-                await self._send(results[sent:number])
-                sent = number
                 await self._state(watermark, idle=False)
-        if sent < len(results):
-            await self._send(results[sent:])
 
-    async def _send(self, tuples: list[Any]) -> None:
+    async def _send(self, tuples: list[Any], marks: list[float] | None) -> None:
         for line in self.lines:
-            await line.send(tuples)
+            await line.send(tuples, marks)
 
     # -- time ------------------------------------------------------------------------------
 
@@ -207,56 +218,71 @@ class Line:
         if node.operator.edges:
             self._edge = node.operator.edges[sender.id.operator]
             self._encoder = KeyedEncoder(DEFAULT_LIMITS)
+        self._marked = (sender.id.operator, node.operator.name) in node.flow.marked
 
-    async def send(self, tuples: list[Any]) -> None:
+    async def send(self, tuples: list[Any], marks: list[float] | None) -> None:
         edge = self._edge
+        if marks is None:
+            marks = [NO_MARK] * len(tuples)
         if edge is None:
-            for count, data in self._encoded(tuples):
+            for count, sealed in self._encoded(tuples, marks):
+                batch = opened(sealed, count)
                 for receiver in self._node.instances:
-                    tuples, letters = decode_batch(data, count)
+                    tuples, letters = decode_batch(batch.data, count)
                     self._flow.bury(self._node.operator.name, letters)
-                    await receiver.take(tuples, partial(_read, data, count))
+                    theirs = batch.marks_of(len(tuples))
+                    await receiver.take(tuples, partial(_read, batch.data, count), theirs)
             return
-        for count, data in self._encoded(self._with_keys(tuples, edge)):
-            keys, tuples, letters = decode_keyed(data, count)
+        for count, sealed in self._encoded(*self._with_keys(tuples, marks, edge)):
+            batch = opened(sealed, count)
+            keys, tuples, letters = decode_keyed(batch.data, count)
             self._flow.bury(self._node.operator.name, letters)
-            await self._to_owners(keys, tuples, edge.side, partial(_read_keyed, data, count))
+            read, theirs = partial(_read_keyed, batch.data, count), batch.marks_of(len(tuples))
+            await self._to_owners(keys, tuples, edge.side, read, theirs)
 
-    def _encoded(self, tuples: list[Any]) -> list[Batch]:
-        batches, letters = self._encoder.encode_batches(tuples)
+    def _encoded(self, tuples: list[Any], marks: list[float]) -> list[Batch]:
+        whole = Marked(tuples, marks) if self._marked else tuples
+        batches, letters = self._encoder.encode_batches(whole)
         if self._edge is not None:
             letters = [replace(letter, tuple=letter.tuple[1]) for letter in letters]
         self._flow.bury(self._sender.operator, letters)
         return batches
 
-    def _with_keys(self, tuples: list[Any], edge: KeyedEdge) -> list[Any]:
+    def _with_keys(
+        self, tuples: list[Any], marks: list[float], edge: KeyedEdge
+    ) -> tuple[list[Any], list[float]]:
         name, group_of = self._node.operator.name, self._flow.group_of
-        tuples, keys, _, dead = with_keys(name, edge.key, group_of, tuples)
+        tuples, keys, _, marks, dead = with_keys(name, edge.key, group_of, tuples, marks)
         self._flow.bury(self._sender.operator, dead)
-        return [*zip(keys, tuples, strict=True)]
+        return [*zip(keys, tuples, strict=True)], marks
 
     async def _to_owners(
-        self, keys: list[Any], tuples: list[Any], side: int, read: Callable[[], list[Any]]
+        self,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        read: Callable[[], list[Any]],
+        marks: list[float] | None,
     ) -> None:
         """In the order of the tuples, whoever owns their keys."""
         node = self._node
         if len(node.instances) == 1:
-            await node.instances[0].take_keyed(keys, tuples, side, read)
+            await node.instances[0].take_keyed(keys, tuples, side, read, marks)
             return
         owners = [node.owner_of[self._flow.group_of[key]] for key in keys]
         at = 0
         for owner, same in groupby(owners):
-            end = at + sum(1 for _ in same)
-            part = partial(_part, read, at, end)
-            await node.instances[owner].take_keyed(keys[at:end], tuples[at:end], side, part)
-            at = end
+            now = slice(at, at := at + sum(1 for _ in same))
+            part = partial(_part, read, now.start, now.stop)
+            theirs = None if marks is None else marks[now]
+            await node.instances[owner].take_keyed(keys[now], tuples[now], side, part, theirs)
 
 
-def _read(data: bytes, count: int) -> list[Any]:
+def _read(data: bytes | memoryview, count: int) -> list[Any]:
     return decode_batch(data, count)[0]
 
 
-def _read_keyed(data: bytes, count: int) -> list[Any]:
+def _read_keyed(data: bytes | memoryview, count: int) -> list[Any]:
     return decode_keyed(data, count)[1]
 
 

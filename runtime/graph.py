@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.protocol.ids import OperatorName, Topology
+from anabranch.runtime import order
 from anabranch.runtime.ends import Sink, Source
 from anabranch.runtime.keyed.spec import EventTime, Keyed, KeyedEdge
 
@@ -311,7 +312,8 @@ class Pipeline:
         return Topology(frozenset((u, o.name) for o in self.operators.values() for u in o.upstream))
 
     def validate(self) -> None:
-        """Raise `PipelineError` unless every stream starts at a source and ends at a sink."""
+        """Raise `PipelineError` unless every stream starts at a source and ends at a sink, and no
+        order is lost on which results depend."""
         if not self.operators:
             raise PipelineError(f"pipeline {self.name!r} has no operators: begin with .source(...)")
         for name in () if isinstance(self.durable, str) else self.durable:
@@ -329,6 +331,8 @@ class Pipeline:
                     f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
                     "its results would be lost; end it with .sink(name, ...)"
                 )
+        if refused := order.refusal(self.operators):
+            raise PipelineError(f"pipeline {self.name!r}: {refused}")
 
     def with_scale(self, operator: str, setting: str, value: object) -> None:
         """Change one scale setting of one operator (`--set OPERATOR.scale.SETTING=VALUE`)."""
@@ -419,14 +423,16 @@ class Stream:
     def merge(self, *others: Stream) -> Stream:
         return self.pipeline.merge(self, *others)
 
-    def key_by(self, fn: Callable[[Any], Any]) -> KeyedStream:
+    def key_by(self, fn: Callable[[Any], Any], *, ordered: bool = False) -> KeyedStream:
         """The same tuples, by key: `fn(tuple) -> key`. What is done with it keeps state per key.
 
         A key is None, a bool, int, float, str, bytes, or a tuple of these; equal keys are one.
+        `ordered`: results depend on the order in which the tuples of each key come. Then no
+        operator before may have several instances, unless it works by the same key.
         """
         from anabranch.runtime.keyed.streams import KeyedStream
 
-        return KeyedStream(self, fn)
+        return KeyedStream(self, fn, ordered)
 
     def event_time(
         self,

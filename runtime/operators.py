@@ -33,7 +33,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.runtime.graph import Operator
 from anabranch.runtime.own import Came
@@ -50,6 +50,16 @@ SLICE_TUPLES_FIRST = 1
 second each, and what was done of a slice when its process dies is done again."""
 BATCH_TUPLES_FIRST = 64
 """The same where a function takes many at once, which is to make them cheaper."""
+
+
+class Unit(NamedTuple):
+    """What an asynchronous function works on at once. `last`: the end of its batch."""
+
+    tuples: list[Any]
+    marks: list[float] | None
+    tag: Any
+    last: bool
+    came: Came | None
 
 
 class Processor(ABC):
@@ -69,10 +79,16 @@ class Processor(ABC):
 
     @abstractmethod
     async def run(
-        self, tuples: list[Any], tag: Any = None, read: Callable[[], list[Any]] | None = None
+        self,
+        tuples: list[Any],
+        tag: Any = None,
+        read: Callable[[], list[Any]] | None = None,
+        *,
+        marks: list[float] | None = None,
     ) -> None:
         """Take a batch; see the module. `read` makes the tuples anew, as they have come (and
-        perhaps others before them); without it they are saved before functions get them."""
+        perhaps others before them); without it they are saved before functions get them. `marks`:
+        of the tuples; parts tell those of results then."""
 
     @abstractmethod
     async def drain(self) -> None: ...
@@ -101,21 +117,26 @@ class SyncProcessor(Processor):
         super().__init__(chain, emit, clock)
         self._slice_s = slice_s
         self._turn = turn
-        self._pending: deque[tuple[list[Any], Any, Came | None]] = deque()
+        self._pending: deque[tuple[list[Any], Any, Came | None, list[float] | None]] = deque()
         self._slice_tuples = BATCH_TUPLES_FIRST if chain.has_batches else SLICE_TUPLES_FIRST
         self._turn_at = clock()
 
     async def run(
-        self, tuples: list[Any], tag: Any = None, read: Callable[[], list[Any]] | None = None
+        self,
+        tuples: list[Any],
+        tag: Any = None,
+        read: Callable[[], list[Any]] | None = None,
+        *,
+        marks: list[float] | None = None,
     ) -> None:
-        self._pending.append((tuples, tag, Came(read, len(tuples)) if read else None))
+        self._pending.append((tuples, tag, Came(read, len(tuples)) if read else None, marks))
         self.open += len(tuples)
         await self.drain()
 
     async def drain(self) -> None:
         pending = self._pending
         while pending:
-            tuples, tag, came = pending[0]
+            tuples, tag, came, marks = pending[0]
             n, refused = self._slice_tuples, ""
             if self.before is not None and tuples:
                 n, refused = 1, await self.before(tag)
@@ -123,12 +144,15 @@ class SyncProcessor(Processor):
             if refused:
                 part = self._chain.refuse(tuples[0], refused)
             else:
-                part = await self._chain.apply(tuples if len(tuples) <= n else tuples[:n], came)
+                now, now_marks = tuples, marks
+                if len(tuples) > n:
+                    now, now_marks = tuples[:n], None if marks is None else marks[:n]
+                part = await self._chain.apply(now, came, now_marks)
             if len(tuples) <= n:
                 pending.popleft()
             else:
-                rest = tuples[n:]
-                pending[0] = (rest, tag, came.last(len(rest)) if came else None)
+                rest, rest_marks = tuples[n:], None if marks is None else marks[n:]
+                pending[0] = (rest, tag, came.last(len(rest)) if came else None, rest_marks)
             ended = self._clock()
             busy_s = ended - began - part.waited_s
             self._adapt(part.taken, busy_s)
@@ -157,7 +181,7 @@ class AsyncProcessor(Processor):
         """The task that has called last; with it ends what is open here."""
         self._closing = False
         self._name = f"{chain.operator.name} call"
-        self._waiting: deque[tuple[list[Any], Any, bool, Came | None]] = deque()
+        self._waiting: deque[Unit] = deque()
         self._tasks: deque[tuple[asyncio.Task[Part], Any, bool]] = deque()
         self._moved = asyncio.Event()
         self._broken: BaseException | None = None
@@ -170,15 +194,26 @@ class AsyncProcessor(Processor):
         return self._closing or (driver is not None and (driver.done() or driver.cancelling() > 0))
 
     async def run(
-        self, tuples: list[Any], tag: Any = None, read: Callable[[], list[Any]] | None = None
+        self,
+        tuples: list[Any],
+        tag: Any = None,
+        read: Callable[[], list[Any]] | None = None,
+        *,
+        marks: list[float] | None = None,
     ) -> None:
         n = len(tuples)
         came = Came(read, n) if read else None
         if not n or (self._chain.takes_batches and self.before is None):
-            self._waiting.append((tuples, tag, True, came))
+            self._waiting.append(Unit(tuples, marks, tag, True, came))
         else:
             self._waiting.extend(
-                ([one], tag, i == n - 1, came.last(n - i) if came else None)
+                Unit(
+                    [one],
+                    None if marks is None else [marks[i]],
+                    tag,
+                    i == n - 1,
+                    came.last(n - i) if came else None,
+                )
                 for i, one in enumerate(tuples)
             )
         self.open += len(tuples)
@@ -213,11 +248,11 @@ class AsyncProcessor(Processor):
         """Wary: return when all that waits has been started, each behind the end of the last."""
         while self._waiting and self.before is not None:
             await self._until(lambda: not self._tasks)
-            unit, tag, last, _ = self._waiting[0]
-            refused = await self.before(tag) if unit else ""
+            tuples, _, tag, last, _ = self._waiting[0]
+            refused = await self.before(tag) if tuples else ""
             if refused:
                 self._waiting.popleft()
-                self._done(self._chain.refuse(unit[0], refused), tag, last, 0.0)
+                self._done(self._chain.refuse(tuples[0], refused), tag, last, 0.0)
             else:
                 self._note_busy()
                 self._open_next()
@@ -229,8 +264,8 @@ class AsyncProcessor(Processor):
                 self._open_next()
 
     def _open_next(self) -> None:
-        unit, tag, last, came = self._waiting.popleft()
-        work = self._chain.apply(unit, came)
+        tuples, marks, tag, last, came = self._waiting.popleft()
+        work = self._chain.apply(tuples, came, marks)
         task = asyncio.get_running_loop().create_task(work, name=self._name)
         self._tasks.append((task, tag, last))
         task.add_done_callback(self._ended)

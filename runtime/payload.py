@@ -28,6 +28,7 @@ import msgpack
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe as describe
+from anabranch.runtime.marks import Marked, sealed
 
 _PICKLE_FIRST = 0x80
 _BUFFER_HEADERS = (b"\xc4", b"\xc5", b"\xc6")
@@ -70,6 +71,8 @@ class Encoder:
 
     def encode(self, tuples: Sequence[Any]) -> bytes:
         """All tuples in one piece, however long; raises whatever pickle raises."""
+        if isinstance(tuples, Marked):
+            return sealed(self.encode(tuples.items), tuples)
         if self._skip:
             self._skip -= 1
         else:
@@ -140,8 +143,8 @@ class Encoder:
 
     def _add_the_sound(self, tuples: Sequence[Any], result: Encoded) -> None:
         """Sort out the tuples that cannot be encoded, then encode the others together."""
-        sound = []
-        for one in tuples:
+        sound_at = []
+        for number, one in enumerate(tuples):
             try:
                 pickle.dumps([one], 5)
             except (MemoryError, KeyboardInterrupt):
@@ -150,13 +153,17 @@ class Encoder:
                 reason = f"cannot be sent to another process: {describe(error)}"
                 result.dead.append(DeadLetter(reason, one))
             else:
-                sound.append(one)
-        if len(sound) < len(tuples):
-            if sound:
-                self._add(sound, result)
+                sound_at.append(number)
+        if len(sound_at) < len(tuples):
+            if sound_at:
+                self._add(_chosen(tuples, sound_at), result)
         else:  # each alone can be, all together cannot: a value at the edge of recursion
-            for one in sound:
-                self._add([one], result)
+            for number in sound_at:
+                self._add(_chosen(tuples, [number]), result)
+
+
+def _chosen(tuples: Sequence[Any], at: list[int]) -> Sequence[Any]:
+    return tuples.chosen(at) if isinstance(tuples, Marked) else [tuples[number] for number in at]
 
 
 def decode(data: bytes | memoryview) -> list[Any]:

@@ -41,9 +41,11 @@ Ran = tuple[list[Any], Parts | None]
 
 
 class Stage(ABC):
-    """`is_batch`: `run` gives a single part for all tuples if it fails."""
+    """`is_batch`: `run` gives a single part for all tuples if it fails. `apart`: otherwise `run`
+    gives entries whenever one tuple may have another number of results than one."""
 
     is_batch = False
+    apart = False
 
     def __init__(self, step: Step, fn: Callable[..., Any]) -> None:
         self.step = step
@@ -55,9 +57,22 @@ class Stage(ABC):
     @abstractmethod
     async def run(self, tuples: list[Any]) -> Ran: ...
 
+    def keep_apart(self) -> None:
+        """From now on it must be seen which result is of which tuple."""
+        self.apart = True
+
+    def marks(self, marks: list[float], results: list[Any]) -> list[float]:
+        """Those of all results, where these were made of many tuples at once: nobody knows of
+        which each is, unless there is one for each, so the earliest holds for all."""
+        if self.step.kind != "flat_map" and len(results) == len(marks):
+            return marks
+        return [min(marks)] * len(results)
+
 
 class EachStage(Stage):
     """A function that is called once per tuple. Subclasses say what its results mean."""
+
+    one_each = False
 
     async def run(self, tuples: list[Any]) -> Ran:
         with NoLoop():
@@ -73,12 +88,13 @@ class EachStage(Stage):
         self, tuples: list[Any], results: list[Any], errors: dict[int, BaseException]
     ) -> Ran:
         """`results` and `errors` as `call_each` returns them."""
-        if not errors:
+        together = self.one_each or not self.apart
+        if together and not errors:
             out = self.together(tuples, results)
             if out is not None:
                 return out, None
         values, bad = call_each(self.convert, results)
-        if not errors and not bad:
+        if together and not errors and not bad:
             return [v for i, value in enumerate(values) for v in self.one(tuples[i], value)], None
         good, returned, parts = iter(values), 0, Parts()
         for index, one in enumerate(tuples):
@@ -106,6 +122,8 @@ class EachStage(Stage):
 
 
 class MapStage(EachStage):
+    one_each = True
+
     def together(self, tuples: list[Any], results: list[Any]) -> list[Any]:
         return results
 
@@ -167,6 +185,9 @@ class AsyncStage(Stage):
         super().__init__(plain.step, plain.fn)
         self._plain = plain
         self._generates = inspect.isasyncgenfunction(_callee(plain.fn))
+
+    def keep_apart(self) -> None:
+        self._plain.keep_apart()
 
     async def run(self, tuples: list[Any]) -> Ran:
         results: list[Any] = []

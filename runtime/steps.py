@@ -7,7 +7,7 @@ import inspect
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, repeat
 from types import TracebackType
 from typing import Any
 
@@ -47,6 +47,7 @@ class Part:
     `busy_s`: working time; for asynchronous functions time times the used share of `in_flight`.
     `waited_s`: pauses of retries, not part of it.
     `per_step`: (received, dead, produced) of the steps that ran.
+    `marks`: of the results (`anabranch.runtime.marks`), if these are asked for.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class Part:
         "dead",
         "last",
         "letters",
+        "marks",
         "pended",
         "per_step",
         "results",
@@ -73,6 +75,12 @@ class Part:
         self.busy_s = 0.0
         self.waited_s = 0.0
         self.per_step: list[tuple[int, int, int]] = []
+        self.marks: list[float] | None = None
+
+    def mark(self, mark: float) -> None:
+        """Results that have come since the last time have this mark."""
+        if self.marks is not None and len(self.marks) < len(self.results):
+            self.marks += [mark] * (len(self.results) - len(self.marks))
 
 
 class Chain:
@@ -106,19 +114,26 @@ class Chain:
         """Whether all asynchronous steps want batches; else the unit of work is one tuple."""
         return all(stage.is_batch for stage in self._stages if is_async(stage.fn))
 
-    async def apply(self, tuples: list[Any], came: Came | None = None) -> Part:
+    async def apply(
+        self, tuples: list[Any], came: Came | None = None, marks: list[float] | None = None
+    ) -> Part:
         """All tuples through all steps. `came`: the tuples, for those who must see them as they
         were. Raises only what is not the tuples' fault."""
         part = Part(len(tuples))
+        part.marks = marks
         for number, stage in enumerate(self._stages):
             if not tuples:
                 break
             if came is None or number:
                 came = self._saver.save(tuples)
+            if marks is not None:
+                stage.keep_apart()
             results, parts = await stage.run(tuples)
             dead = len(part.letters)
             if parts is not None:
                 results = await self._mend(stage, len(tuples), came, parts, part)
+            if part.marks is not None and stage.is_batch:
+                part.marks = stage.marks(part.marks, results)
             dead = len(part.letters) - dead
             if number <= self._expands_at:
                 part.dead += dead
@@ -185,7 +200,7 @@ class Chain:
         if stage.is_batch:
             return await self._mend_batch(stage, range(n), came, parts, part)
         failed = [i for i, entry in enumerate(parts) if isinstance(entry, Failure)]
-        for attempt in range(self.operator.retry.attempts):
+        for attempt in range(self.operator.retry.attempts if failed else 0):
             await self._pause(attempt, part)
             for i in failed:
                 results, again = await stage.run([came.again(i)])
@@ -196,6 +211,9 @@ class Chain:
         for i in failed:
             self._bury(stage, came[i], parts[i], part)
             parts[i] = []
+        if part.marks is not None:
+            sizes = map(len, parts)  # type: ignore[arg-type]
+            part.marks = [*chain.from_iterable(map(repeat, part.marks, sizes))]
         return list(chain.from_iterable(parts))  # type: ignore[arg-type]
 
     async def _mend_batch(

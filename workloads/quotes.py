@@ -6,7 +6,8 @@
 the last 2,000 prices of each stock and, with every tenth new one, fits a polynomial to them by
 Levenberg and Marquardt's method, as the application of De Matteis & Mencagli (2016, section V)
 does. Windows are counted in quotes: they are what came last, repeats and backward stamps
-included, and depend on the order of a stock's quotes only.
+included, and depend on the order of a stock's quotes only. Both operators work by stock, so this
+order outlives any number of instances.
 
 The fit needs SciPy: `pip install 'anabranch[quotes]'`.
 """
@@ -76,8 +77,9 @@ def pipeline(
     pipeline = Pipeline(name, requires={"scipy": "pip install 'anabranch[quotes]'"})
     (
         pipeline.source("lines", source)
-        .flat_map("prices", prices_in, scale=scale)
-        .key_by(symbol_of)
+        .key_by(symbol_in, ordered=True)
+        .process("prices", prices_of, state=list, scale=scale)
+        .key_by(symbol_of, ordered=True)
         .window(count(window, every=slide))
         .apply("fit", partial(fit_window, degree=degree), scale=scale)
         .sink("fits", sink)
@@ -101,6 +103,16 @@ def prices_in(line: str) -> list[Price]:
     if not 0 < bid <= offer:
         return []
     return [Price(symbol, seconds_of(stamp), (bid + offer) / 2)]
+
+
+def symbol_in(line: str) -> str:
+    """The stock that a line is about; of other text any."""
+    fields = line.rstrip().split(",")
+    return fields[1] if len(fields) == 4 else fields[-1]
+
+
+def prices_of(_symbol: str, _state: list[object], line: str) -> list[Price]:
+    return prices_in(line)
 
 
 def symbol_of(price: Price) -> str:

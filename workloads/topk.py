@@ -1,12 +1,13 @@
 """The pipeline `topk`: the words most used in each window of time, as Lombardi et al. rank them.
 
-    lines -> words -> meaning -> count -> rank -> total -> tops
+    lines -> posts -> words -> meaning -> count -> rank -> total -> tops
 
-The first application of the ELYSIUM paper (2018). `words` reads posts and gives each word with
-its time; `meaning` drops stop words; from there on event time counts, the time of the post.
-`count` counts each word per window, sliding or tumbling; `rank` ranks the words of one part of
-the vocabulary; `total` makes one ranking of these. Counts and rankings of a window are in time
-until its end, so both rankers wait for it by windows of their own, one for each end.
+The first application of the ELYSIUM paper (2018). `posts` reads posts, each with its time, from
+where on event time counts: one instance, so which words are late depends on the order of the posts
+only. `words` gives each word with its time; `meaning` drops stop words. `count` counts each word
+per window, sliding or tumbling; `rank` ranks the words of one part of the vocabulary; `total`
+makes one ranking of these. Counts and rankings of a window are in time until its end, so both
+rankers wait for it by windows of their own, one for each end.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 
 Post = str | Mapping[str, Any]
 Timed = tuple[float, str]
-"""The time of a post, in seconds, and a word of it."""
+"""The time of a post, in seconds, and its text or a word of it."""
 
 
 class Ranking(NamedTuple):
@@ -68,7 +69,7 @@ def pipeline(
 
     Windows are `size_s` long, and one begins every `every_s` (default: when the last one ends).
     `parts`: intermediate rankings. `disorder_s`: how far a post may be behind the latest one.
-    `scale`: of all operators between the ends but `total` (default `Scale()`).
+    `scale`: of all operators between the ends but `posts` and `total` (default `Scale()`).
     """
     scale = scale or Scale()
     every = size_s if every_s is None else every_s
@@ -76,9 +77,10 @@ def pipeline(
     pipeline = Pipeline(name)
     words = (
         pipeline.source("lines", source)
-        .flat_map("words", words_of_post, scale=scale)
-        .filter("meaning", partial(has_meaning, stop_words=frozenset(stop_words)), scale=scale)
+        .map("posts", timed_post)
         .event_time(time_of, disorder_s=disorder_s)
+        .flat_map("words", timed_words, scale=scale)
+        .filter("meaning", partial(has_meaning, stop_words=frozenset(stop_words)), scale=scale)
     )
     counts = (
         words.key_by(word_of)
@@ -99,11 +101,19 @@ def pipeline(
     return pipeline
 
 
-def words_of_post(post: Post) -> list[Timed]:
+def timed_post(post: Post) -> Timed:
     """Raises `ValueError` for a line that is no JSON, `KeyError` for a post without time."""
     record = json.loads(post) if isinstance(post, str) else post
-    time = seconds_of(record["ts"])
-    return [(time, word) for word in words_of(text_of(record))]
+    return seconds_of(record["ts"]), text_of(record)
+
+
+def timed_words(post: Timed) -> list[Timed]:
+    time, text = post
+    return [(time, word) for word in words_of(text)]
+
+
+def words_of_post(post: Post) -> list[Timed]:
+    return timed_words(timed_post(post))
 
 
 def has_meaning(one: Timed, stop_words: Collection[str]) -> bool:

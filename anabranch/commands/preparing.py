@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from anabranch.commands.failing import WrongUsage
 from anabranch.loading import Loaded, LoadError, load_pipeline
+from anabranch.runtime import order
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
 from anabranch.runtime.standard_output import kept_apart
@@ -20,11 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A pipeline that is ready to run. `stdout_sink`: the operator that writes there, if any."""
+    """A pipeline that is ready to run. `stdout_sink`: the operator that writes there, if any.
+    `warnings`: what in it is probably a mistake."""
 
     loaded: Loaded
     script: Script | None
     stdout_sink: str | None
+    warnings: list[str]
+
+    def warn(self) -> None:
+        """Say it on standard error."""
+        for warning in self.warnings:
+            click.echo(f"warning: {warning}", err=True)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -58,14 +68,17 @@ def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: boo
         with kept_apart() if quiet else contextlib.nullcontext():
             loaded = load_pipeline(target)
         apply_settings(loaded.pipeline, settings)
+        operators = loaded.pipeline.operators
+        if refused := order.refusal(operators):
+            raise WrongUsage(f"pipeline {loaded.pipeline.name!r}: {refused}")
         parsed = None if script is None else load_script(script)
         if parsed is not None:
-            parsed.decisions(scalable(loaded.pipeline))
+            parsed.decisions(scalable(loaded.pipeline), order.bound(operators))
     except PipelineError as error:
         raise WrongUsage(f"--set {error}") from None
     except (LoadError, ScriptError) as error:
         raise WrongUsage(str(error)) from None
-    return Plan(loaded, parsed, stdout_sink(loaded.pipeline))
+    return Plan(loaded, parsed, stdout_sink(loaded.pipeline), order.warnings(operators))
 
 
 def scalable(pipeline: Pipeline) -> list[str]:

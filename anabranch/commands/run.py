@@ -147,6 +147,7 @@ def command(
     }
     with kept_apart() if as_json else contextlib.nullcontext(sys.stdout) as stdout:
         planned = plan(target, settings, scale_script)
+        planned.warn()
         if as_json and planned.stdout_sink:
             raise WrongUsage(
                 f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "

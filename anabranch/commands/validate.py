@@ -44,6 +44,8 @@ def command(
         raise
     path = planned.loaded.path
     if as_json:
-        say(json.dumps(plain_values(planned.pipeline, path), indent=2))
+        values = {**plain_values(planned.pipeline, path), "warnings": planned.warnings}
+        say(json.dumps(values, indent=2))
     else:
+        planned.warn()
         say("\n".join(lines_of(planned.pipeline, path)))

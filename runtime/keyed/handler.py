@@ -30,7 +30,11 @@ class KeyTime(ABC):
 
     watermark: float
     """No tuple with an earlier event time is expected; -inf before the first is known, +inf at the
-    end of the stream."""
+    end of the stream. By it a tuple is late or is not: it is that of the instance which read event
+    time, when this tuple passed there."""
+    reached: float
+    """Up to which time timers have been called. With several ways from where event time is read it
+    may be behind `watermark`, by which others on these ways are not late yet."""
     now: float
     """Processing time, seconds since the epoch."""
 

@@ -79,7 +79,7 @@ class Joining(Handler):
         for window in open_:
             met = state.get(window.start)
             if met is None:
-                met = state[window.start] = Met(window, told=window.end <= time.watermark)
+                met = state[window.start] = Met(window, told=window.end <= time.reached)
                 self._set_timers(window, time)
             met.sides[side].append(item)
             if self.journaled:
@@ -87,7 +87,7 @@ class Joining(Handler):
         return state, results
 
     def _set_timers(self, window: Window, time: KeyTime) -> None:
-        if window.end > time.watermark:
+        if window.end > time.reached:
             time.set_timer(window.end, repr(window.start))
         if self._lateness_s:
             time.set_timer(window.end + self._lateness_s, f"forget {window.start!r}")

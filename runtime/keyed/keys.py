@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container
+from typing import Any, NamedTuple, TypeVar
 
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe
 from anabranch.runtime.keyed.groups import GroupCache, plain_key, plain_keys
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.stages import call_each
+
+T = TypeVar("T")
 
 
 class WithKeys(NamedTuple):
@@ -18,26 +20,32 @@ class WithKeys(NamedTuple):
     tuples: list[Any]
     keys: list[Any]
     groups: list[int]
+    marks: list[float]
     dead: list[DeadLetter]
 
 
 def with_keys(
-    operator: str, key: Callable[[Any], Any], group_of: GroupCache, tuples: list[Any]
+    operator: str,
+    key: Callable[[Any], Any],
+    group_of: GroupCache,
+    tuples: list[Any],
+    marks: list[float],
 ) -> WithKeys:
-    """Ask for the key of each tuple, once. `operator`: that the keys are for."""
+    """Ask for the key of each tuple, once. `operator`: that the keys are for. `marks`: of the
+    tuples, or none."""
     dead: list[DeadLetter] = []
     with NoLoop():
         keys, failed = call_each(key, tuples)
         if failed:
-            tuples = _sound(operator, tuples, failed, dead)
+            tuples, marks = _sound(operator, tuples, failed, dead), _left(marks, failed)
         keys, failed = _plain(keys)
         if failed:
-            tuples = _sound(operator, tuples, failed, dead)
+            tuples, marks = _sound(operator, tuples, failed, dead), _left(marks, failed)
         groups, failed = call_each(group_of.__getitem__, keys)
         if failed:
-            keys = [k for at, k in enumerate(keys) if at not in failed]
-            tuples = _sound(operator, tuples, failed, dead)
-    return WithKeys(tuples, keys, groups, dead)
+            keys = _left(keys, failed)
+            tuples, marks = _sound(operator, tuples, failed, dead), _left(marks, failed)
+    return WithKeys(tuples, keys, groups, marks, dead)
 
 
 def _plain(keys: list[Any]) -> tuple[list[Any], dict[int, BaseException]]:
@@ -57,4 +65,8 @@ def _sound(
         dead.append(
             DeadLetter(f"has no key for operator {operator!r}: {describe(error)}", tuples[at])
         )
-    return [one for at, one in enumerate(tuples) if at not in failed]
+    return _left(tuples, failed)
+
+
+def _left(values: list[T], failed: Container[int]) -> list[T]:
+    return [value for at, value in enumerate(values) if at not in failed]

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.store import Entry
+from anabranch.runtime.marks import NO_MARK
 from anabranch.runtime.steps import StepError
 
 _MARK = 0x43
@@ -47,12 +48,14 @@ def is_chunk(data: bytes) -> bool:
 
 
 class Kept(NamedTuple):
-    """A tuple of a group on the move, with the watermark that it met when it came."""
+    """A tuple of a group on the move, with the watermark that it met when it came, and the mark
+    by which it is late or is not, if it has one that says more."""
 
     key: Any
     item: Any
     side: int
     watermark: float
+    mark: float = NO_MARK
 
 
 class Measure:

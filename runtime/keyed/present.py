@@ -27,7 +27,7 @@ class Present(KeyTime):
     """Notes what a handler says (`said`), to be done once its call has ended well."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
-        self.watermark = -math.inf
+        self.watermark = self.reached = -math.inf
         self.said: list[SetTimer | IsLate] = []
         self._wall = wall
 

@@ -8,7 +8,10 @@ A key that has state here is open, so the usual tuple costs one look into a dict
 groups are frozen, or what was kept for one is worked off, are tuples sorted by group first.
 
 - **Order**: tuples of one key are processed as they have come, whoever owns it when. What comes
-  along with the state goes before what was kept here. Each is judged by the watermark it met.
+  along with the state goes before what was kept here.
+- **Late**: each tuple is judged by its mark (`anabranch.runtime.marks`), and by the watermark that
+  it met when it came. Timers are called by the watermark; where that follows the marks of a batch,
+  in the midst of it: before the first tuple whose mark has come to the time of the timer.
 - **Failure**: as in `anabranch.runtime.operators`, but a tuple is tried again at once, before
   others, which may be of the same key. A timer that fails becomes a dead letter too.
 - **Wary** (`before` is set): one tuple at a time. `before` is awaited ahead of each, with the tag
@@ -37,7 +40,7 @@ from anabranch.runtime.keyed.handler import Timer
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
-from anabranch.runtime.keyed.work import Failed, Worker
+from anabranch.runtime.keyed.work import Failed, Marks, Worker
 from anabranch.runtime.own import Came, Saver
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError
@@ -48,13 +51,38 @@ Aside = tuple[int, int, Kept]
 """The place in its slice of a tuple to be kept, its group, the tuple."""
 
 
-class SortedOut(NamedTuple):
-    """A slice without the tuples of groups that are shut. `at`: where the others were in it."""
+class Lot(NamedTuple):
+    """A batch, or what is left of it. `marks`: of its tuples, if they have any; `follows`: the
+    watermark of their sender follows these."""
 
     keys: list[Any]
     tuples: list[Any]
-    at: Sequence[int]
-    aside: list[Aside]
+    side: int
+    tag: Any
+    marks: list[float] | None = None
+    follows: bool = False
+
+    def first(self, n: int) -> Lot:
+        return self if n >= len(self.tuples) else self._part(slice(n))
+
+    def without(self, n: int) -> Lot:
+        return self._part(slice(n, None)) if n else self
+
+    def _part(self, part: slice) -> Lot:
+        marks = None if self.marks is None else self.marks[part]
+        return self._replace(keys=self.keys[part], tuples=self.tuples[part], marks=marks)
+
+    def beginning_with(self, item: Any) -> Lot:
+        """The same with another first tuple."""
+        return self._replace(tuples=[item, *self.tuples[1:]])
+
+    def chosen(self, at: Sequence[int]) -> Lot:
+        """Some of its tuples, by their places."""
+        if len(at) == len(self.tuples):
+            return self
+        marks = None if self.marks is None else [self.marks[n] for n in at]
+        keys, tuples = [self.keys[n] for n in at], [self.tuples[n] for n in at]
+        return self._replace(keys=keys, tuples=tuples, marks=marks)
 
 
 class KeyedProcessor(Keeping):
@@ -63,6 +91,10 @@ class KeyedProcessor(Keeping):
 
     `changed`: gets what `tell` tells. Without it nothing is noted for a journal. `noted` is called
     when there may be something to tell.
+
+    `marks_results`: parts have the marks of their results. Where the watermark follows the marks of
+    a batch, `heard` is told by its tag how far they have come, and is to `advance`; that is as far
+    as `limit` says at most.
     """
 
     def __init__(
@@ -89,9 +121,14 @@ class KeyedProcessor(Keeping):
         self._slice_tuples = SLICE_TUPLES_FIRST
         self._turn_at = clock()
         self.before: Callable[[Any], Awaitable[str]] | None = None
-        self._batches: deque[tuple[list[Any], list[Any], int, Any]] = deque()
+        self._batches: deque[Lot] = deque()
         self._came: deque[Came] = deque()
         """The tuples of each batch as they have come."""
+        self.marks_results = False
+        self.limit: Callable[[Any], float] = lambda _tag: -math.inf
+        self.heard: Callable[[Any, float], Awaitable[None]] = _not_heard
+        self._before_end = -math.inf
+        """How far event time had come when the stream ended."""
 
     def heat(self) -> list[float]:
         """Tuples per group of late, estimated from samples."""
@@ -133,79 +170,89 @@ class KeyedProcessor(Keeping):
         side: int,
         tag: Any = None,
         read: Callable[[], list[Any]] | None = None,
+        *,
+        marks: list[float] | None = None,
+        follows: bool = False,
     ) -> None:
         """Take a batch: process or keep all of it. `read` makes the tuples anew, as they have come
         (and perhaps others before them); without it they are saved before functions get them."""
-        self._batches.append((keys, tuples, side, tag))
+        self._batches.append(Lot(keys, tuples, side, tag, marks, follows))
         self._came.append(Came(read, len(tuples)) if read else self._saver.save(tuples))
         await self.drain()
 
     async def drain(self) -> None:
         """Work off what a cancelled `run` has left."""
         while self._batches:
-            _, tuples, _, tag = self._batches[0]
-            refused = await self.before(tag) if self.before is not None and tuples else ""
+            lot = self._batches[0]
+            refused = await self.before(lot.tag) if self.before is not None and lot.tuples else ""
             if refused:
                 self._refuse(refused)
             else:
-                await self._slice(*self._batches[0])
+                await self._slice(lot)
             await self._give_turn()
 
     def _refuse(self, reason: str) -> None:
         """Do not work on the first tuple of the first batch."""
-        part, began = Part(0), self._clock()
-        keys, tuples, side, tag = self._batches[0]
-        self._worker.refuse(keys[0], tuples[0], reason, part)
-        self._go_on_with(keys[1:], tuples[1:], side, tag)
-        self._done_of_batch(part, began, tag, last=len(tuples) == 1)
+        part, began = self._part(), self._clock()
+        lot = self._batches[0]
+        self._worker.refuse(lot.keys[0], lot.tuples[0], reason, part)
+        self._go_on_with(lot.without(1))
+        self._done_of_batch(part, began, lot.tag, last=len(lot.tuples) == 1)
 
-    async def _slice(self, keys: list[Any], tuples: list[Any], side: int, tag: Any) -> None:
-        n = self._slice_tuples if self.before is None else 1
-        began, part = self._clock(), Part(0)
-        later_keys, later = keys[n:], tuples[n:]
-        if later:
-            keys, tuples = keys[:n], tuples[:n]
-        self._heat.note(keys, began)
-        ready, failed = SortedOut(keys, tuples, range(len(keys)), []), None
-        if self._held.shut and tuples:
-            ready = self._sort_out(ready, side)
+    async def _slice(self, lot: Lot) -> None:
+        now = lot.first(self._slice_tuples if self.before is None else 1)
+        await self._hear_first(now)
+        began, part = self._clock(), self._part()
+        self._heat.note(now.keys, began)
+        marks = self._marks_of(now)
+        at, aside = self._sort_out(now, marks)
+        ready, failed = now.chosen(at), None
+        if marks is not None and ready is not now:
+            marks = marks._replace(values=[marks.values[n] for n in at])
         self._held.notes.touch(ready.keys)
-        came, at = self._came[0].last(len(tuples) + len(later)), ready.at
+        came = self._came[0].last(len(lot.tuples))
         try:
             failed = self._worker.work(
-                ready.keys, ready.tuples, side, self.watermark, part, lambda n: came[at[n]]
+                ready.keys,
+                ready.tuples,
+                lot.side,
+                self.watermark,
+                part,
+                lambda n: came[at[n]],
+                marks,
             )
         finally:
             done = part.taken + part.pended
-            done = ready.at[done] if done < len(ready.at) else len(tuples)
-            part.pended += self._keep(ready.aside, done)
-            if done < len(tuples):
-                later_keys, later = keys[done:] + later_keys, tuples[done:] + later
-                if failed is not None:
-                    later[0] = own.copied(failed.kept.item)
-            self._go_on_with(later_keys, later, side, tag)
+            done = at[done] if done < len(at) else len(now.tuples)
+            part.pended += self._keep(aside, done)
+            left = lot.without(done)
+            if failed is not None:
+                left = left.beginning_with(own.copied(failed.kept.item))
+            self._go_on_with(left)
             if failed is None or part.taken or part.pended:
-                self._done_of_batch(part, began, tag, last=not later)
+                self._done_of_batch(part, began, lot.tag, last=not left.tuples)
         self._adapt(part)
+        if marks is not None and done:
+            await self._hear_last(lot, done, exact=marks.exact)
         if failed is not None:
-            await self._mend(failed, tag)
+            await self._mend(failed, lot.tag)
 
     async def _mend(self, failed: Failed, tag: Any) -> None:
         """Try the first tuple of the batch again."""
-        part, began = Part(0), self._clock()
+        part, began = self._part(), self._clock()
         try:
             await self._worker.mend(failed, part)
         finally:
             if part.taken or part.pended:
                 self._held.notes.touch((failed.kept.key,))
-                keys, tuples, side, _ = self._batches[0]
-                self._go_on_with(keys[1:], tuples[1:], side, tag)
-                self._done_of_batch(part, began, tag, last=len(tuples) == 1)
+                left = self._batches[0].without(1)
+                self._go_on_with(left)
+                self._done_of_batch(part, began, tag, last=not left.tuples)
 
-    def _go_on_with(self, keys: list[Any], tuples: list[Any], side: int, tag: Any) -> None:
+    def _go_on_with(self, left: Lot) -> None:
         """This is left of the first batch."""
-        if tuples:
-            self._batches[0] = keys, tuples, side, tag
+        if left.tuples:
+            self._batches[0] = left
         else:
             self._batches.popleft()
             self._came.popleft()
@@ -214,21 +261,24 @@ class KeyedProcessor(Keeping):
         part.tag, part.last = tag, last
         self._done(part, began)
 
-    def _sort_out(self, ready: SortedOut, side: int) -> SortedOut:
-        held, keys, tuples = self._held, ready.keys, ready.tuples
-        if self._worker.open(keys, held.owned):
-            return ready
-        at, aside = [], []
-        for number, (key, item) in enumerate(zip(keys, tuples, strict=True)):
+    def _sort_out(self, lot: Lot, marks: Marks | None) -> tuple[Sequence[int], list[Aside]]:
+        """The places of tuples that may be processed, and those of groups that are shut."""
+        held, everything = self._held, range(len(lot.tuples))
+        if not held.shut or not lot.tuples or self._worker.open(lot.keys, held.owned):
+            return everything, []
+        at, aside = [], list[Aside]()
+        for number, (key, item) in enumerate(zip(lot.keys, lot.tuples, strict=True)):
             try:
                 group = self._store.group_of[key]
             except Exception:
                 group = -1  # no key: the worker says so
             if group in held.shut:
-                aside.append((number, group, Kept(key, item, side, held.watermark)))
+                mark = held.watermark if marks is None else marks.values[number]
+                met = mark if marks is not None and marks.exact else held.watermark
+                aside.append((number, group, Kept(key, item, lot.side, met, mark)))
             else:
                 at.append(number)
-        return SortedOut([keys[n] for n in at], [tuples[n] for n in at], at, aside)
+        return at, aside
 
     def _keep(self, aside: list[Aside], before: int) -> int:
         """Keep those that were put aside, before one of a slice; how many that are."""
@@ -236,6 +286,39 @@ class KeyedProcessor(Keeping):
         for _, group, one in kept:
             self._held.keep(group, one)
         return len(kept)
+
+    def _part(self) -> Part:
+        part = Part(0)
+        if self.marks_results:
+            part.marks = []
+        return part
+
+    # -- marks -------------------------------------------------------------------------------
+
+    def _marks_of(self, lot: Lot) -> Marks | None:
+        """By what the tuples are judged; None: all by the watermark, and nobody asks for more."""
+        if not lot.tuples or (lot.marks is None and not self.marks_results):
+            return None
+        watermark = self.watermark
+        if lot.marks is None:
+            return Marks([watermark] * len(lot.tuples), exact=False)
+        exact = lot.follows and lot.marks[-1] <= self.limit(lot.tag)
+        if min(lot.marks) >= watermark:
+            return Marks(lot.marks, exact)
+        return Marks([max(mark, watermark) for mark in lot.marks], exact)
+
+    async def _hear_first(self, lot: Lot) -> None:
+        """Event time goes on to the first tuple, if nobody else holds it up."""
+        if lot.follows and lot.marks and lot.marks[0] > self.watermark:
+            await self.heard(lot.tag, lot.marks[0])
+
+    async def _hear_last(self, lot: Lot, done: int, *, exact: bool) -> None:
+        """Event time has gone on with tuples that are processed. Where that was exact, no timer
+        is due but those which they have set behind it: these wait until it goes on again."""
+        if lot.follows and lot.marks:
+            if exact:
+                self._held.watermark = max(self._held.watermark, lot.marks[done - 1])
+            await self.heard(lot.tag, lot.marks[done - 1])
 
     def _adapt(self, part: Part) -> None:
         """Size the next slice for the cost of this one; at most double, at once down."""
@@ -254,6 +337,7 @@ class KeyedProcessor(Keeping):
         """Event time has come to `watermark`: call the timers that are due, by time and key, in
         slices; returns when they have been called."""
         if watermark > self.watermark:
+            self._before_end = self.watermark
             self._held.watermark = watermark
             await self._fire_events()
 
@@ -296,16 +380,24 @@ class KeyedProcessor(Keeping):
 
     def _fire_slice(self, following: Callable[[], Due | None], processing: bool) -> bool:
         """Call some timers; whether more may be due."""
-        part, began = Part(0), self._clock()
+        part, began = self._part(), self._clock()
         with NoLoop():
             while (due := following()) is not None:
                 key, name, at = due
                 self._held.notes.touch((key,))
-                self._worker.call(key, Timer(name, at, processing), self.watermark, part)
+                mark = self._mark_of(at, processing=processing)
+                timer = Timer(name, at, processing)
+                self._worker.call(key, timer, self.watermark, part, mark)
                 if self._clock() - began > self._slice_s:
                     break
         self._done_if_told(part, began)
         return due is not None
+
+    def _mark_of(self, at: float, *, processing: bool) -> float:
+        """Of what comes of a timer, which was not known before its time; at the end of the stream,
+        not before the last that event time had come to."""
+        mark = self.watermark if self.watermark < math.inf else self._before_end
+        return mark if processing else min(mark, math.nextafter(at, -math.inf))
 
     # -- moving ------------------------------------------------------------------------------
 
@@ -360,7 +452,7 @@ class KeyedProcessor(Keeping):
         while kept := held.kept.get(group):
             refused = await self.before(group) if self.before is not None else ""
             if refused:
-                part, began = Part(0), self._clock()
+                part, began = self._part(), self._clock()
                 self._worker.refuse(kept[0].key, kept[0].item, refused, part)
                 self._worked_off(group, 1, part, began)
             else:
@@ -371,7 +463,7 @@ class KeyedProcessor(Keeping):
         await self._fire_events()
 
     async def _work_off(self, group: int, kept: deque[Kept]) -> None:
-        part, began, done, failed = Part(0), self._clock(), 0, None
+        part, began, done, failed = self._part(), self._clock(), 0, None
         try:
             with NoLoop():
                 for one in kept if self.before is None else islice(kept, 1):
@@ -385,7 +477,7 @@ class KeyedProcessor(Keeping):
             if done:
                 self._worked_off(group, done, part, began)
         if failed is not None:
-            part, began = Part(0), self._clock()
+            part, began = self._part(), self._clock()
             await self._worker.mend(failed, part, in_any_case=True)
             self._worked_off(group, 1, part, began)
 
@@ -420,3 +512,7 @@ class KeyedProcessor(Keeping):
         await self._fire_events()
         for group in sorted(self._held.behind):
             await self._catch_up(group)
+
+
+async def _not_heard(_tag: Any, _mark: float) -> None:
+    """Nobody follows marks."""

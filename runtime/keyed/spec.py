@@ -34,6 +34,14 @@ class Keyed:
     """Whether its results are `WindowResult`s."""
     corrects: bool = False
     """Whether these may be corrected or retracted by later ones."""
+    asks_for_time: bool = True
+    """Whether it has to do with event time: marks travel to it (`anabranch.runtime.marks`)."""
+    ends_by_time: bool = False
+    """Whether its results come when event time has come to the end of a window."""
+    needs_order: bool = False
+    """Whether results depend on the order of a key's tuples, beyond what can be made good."""
+    ordered: bool = False
+    """Whether the user has said so of its key; operators behind have the same one, or no need."""
     holds_back: bool = True
     """False: all that comes of a tuple comes when it is worked off. Otherwise it may be in results
     of later tuples, of timers, or of the end of a window."""

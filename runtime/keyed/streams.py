@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,9 @@ class KeyedStream:
 
     stream: Stream
     key: Callable[[Any], Any]
+    ordered: bool = False
+    """Whether results depend on the order of each key's tuples: no operator before may have several
+    instances then, unless it works by the same key."""
 
     def __post_init__(self) -> None:
         check_function("key_by", self.key)
@@ -49,7 +52,12 @@ class KeyedStream:
         one of more than 4 KiB only with `retry`, if `fn` had changed it in place.
         """
         check_function(f"fold {name!r}", fn)
-        keyed = Keyed(f"fold {_called(fn)}", partial(Folding, initial, fn), holds_back=False)
+        keyed = Keyed(
+            f"fold {_called(fn)}",
+            partial(Folding, initial, fn),
+            asks_for_time=False,
+            holds_back=False,
+        )
         return self.operator(name, keyed, scale=scale, retry=retry)
 
     def reduce(
@@ -63,7 +71,9 @@ class KeyedStream:
         """`value = fn(value, tuple)` for each key, whose first tuple is its first value;
         (key, value) goes on with every tuple."""
         check_function(f"reduce {name!r}", fn)
-        keyed = Keyed(f"reduce {_called(fn)}", partial(Reducing, fn), holds_back=False)
+        keyed = Keyed(
+            f"reduce {_called(fn)}", partial(Reducing, fn), asks_for_time=False, holds_back=False
+        )
         return self.operator(name, keyed, scale=scale, retry=retry)
 
     def process(
@@ -96,7 +106,8 @@ class KeyedStream:
             raise PipelineError(
                 f"sink {name!r}: expected a sink such as ab.jsonl('out.jsonl'), got {sink!r}"
             )
-        self.operator(name, Keyed("sink", Passing, holds_back=False), sink=sink, scale=scale)
+        keyed = Keyed("sink", Passing, asks_for_time=False, holds_back=False)
+        self.operator(name, keyed, sink=sink, scale=scale)
 
     def window(self, window: Any, **options: Any) -> WindowedStream:
         """The tuples of each key by windows: `ab.tumbling(60.0)`, `ab.sliding(60.0, every=10.0)`,
@@ -131,6 +142,8 @@ class KeyedStream:
         retry: Retry | int = 0,
     ) -> Stream:
         """Add a keyed operator behind this stream; the tuples of `right` come on side 1."""
+        if self.ordered:
+            keyed = replace(keyed, ordered=True, needs_order=True)
         operator = Operator(
             OperatorName(name),
             (*self.stream.operators, *(right.stream.operators if right else ())),

@@ -2,21 +2,88 @@
 
 from __future__ import annotations
 
+import heapq
 import math
 import pickle
-from collections.abc import Hashable, Iterable, Iterator
-from itertools import islice, takewhile
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import count, islice, takewhile
+from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.spec import EventTime
 from anabranch.runtime.payload import describe
-from anabranch.runtime.steps import StepError
+from anabranch.runtime.steps import where_raised
+
+SWEEP_ABOVE = 64
+_PLAIN_DEVICES = frozenset((type(None), bool, int, str, bytes))
 
 RESTORED = "restored"
 """The token by which a gate that was restored is held, until its other holds are made again."""
 
 GateState = tuple[float, float, list[tuple[InstanceId, float, bool]]]
+
+
+class Stamped(NamedTuple):
+    """Tuples that have an event time, each with its mark, and those that have none."""
+
+    tuples: list[Any]
+    marks: list[float]
+    letters: list[DeadLetter]
+
+    @classmethod
+    def of(
+        cls, tuples: list[Any], marks: list[float], letters: Mapping[int, DeadLetter]
+    ) -> Stamped:
+        """`letters`: by the places of the tuples that have none."""
+        if letters:
+            tuples = [one for n, one in enumerate(tuples) if n not in letters]
+        return cls(tuples, marks, [*letters.values()])
+
+
+class ByTime:
+    """Devices by their latest times. An entry may be older than that; it is mended when its turn
+    comes, so that a time that goes on costs nothing here."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Any]] = []
+        self._number = count()
+
+    def add(self, at: float, device: Any) -> None:
+        heapq.heappush(self._heap, (at, next(self._number), device))
+
+    def fill(self, latest: Mapping[Any, float]) -> None:
+        self._heap = [(at, next(self._number), device) for device, at in latest.items()]
+        heapq.heapify(self._heap)
+
+    def least(self, latest: Mapping[Any, float]) -> float:
+        """The time of the slowest; +inf if there is none."""
+        if len(self._heap) > 2 * len(latest) + SWEEP_ABOVE:
+            self.fill(latest)
+        heap = self._heap
+        while heap:
+            at, number, device = heap[0]
+            now_at = latest.get(device)
+            if now_at == at:
+                return at
+            if now_at is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (now_at, number, device))
+        return math.inf
+
+
+def _letter(what: str, error: BaseException, one: Any) -> DeadLetter:
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    return DeadLetter(f"{what}: {describe(error)}", one, where_raised(error))
+
+
+def check_device(device: Any) -> None:
+    """Raise unless a new device is a value that is equal to itself in another process too: as one
+    that is not, each tuple would come from a device of its own, which is waited for."""
+    if type(device) not in _PLAIN_DEVICES and pickle.loads(pickle.dumps(device, 5)) != device:
+        raise ValueError(f"its device is not equal to its own copy: {device!r:.200}")
 
 
 class Stamper:
@@ -38,43 +105,68 @@ class Stamper:
         self._spec = spec
         self._floor = floor
         self._latest: dict[Any, float] = {}
+        self._by_time = ByTime()
         self._heard: dict[Any, float] = {}  # who was silent for longest comes first
         self._heard_last: float | None = None
         self._notes: set[Any] | None = set() if journaled else None
         """Devices of which there is news."""
         self._told: tuple[Any, ...] = ()
 
-    def note(self, tuples: Iterable[Any], now: float, wall: float) -> None:
-        """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch."""
-        self._forget_silent(now)
-        spec, latest = self._spec, self._latest
+    def note(self, tuples: list[Any], now: float, wall: float) -> Stamped:
+        """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch.
+
+        Each gets as its mark the watermark after those before it."""
+        mark, slowest = self.watermark(now), self._slowest()
+        spec, latest, heard = self._spec, self._latest, self._heard
+        time_of, device_of, disorder_s = spec.fn, spec.device, spec.disorder_s
         most = math.inf if spec.ahead_s is None else wall + spec.ahead_s
+        notes, isfinite, marks = self._notes, math.isfinite, list[float]()
+        letters: dict[int, DeadLetter] = {}
         device: Any = None
-        notes = self._notes
-        for one in tuples:
+        for number, one in enumerate(tuples):
             try:
-                at = float(spec.fn(one))
-                if spec.device is not None:
-                    device = spec.device(one)
-                before = latest.get(device, -math.inf)
-            except Exception:
-                continue  # who needs its time will say so
-            if not math.isfinite(at):
-                continue  # no time at all; infinity would end the stream for everybody
+                if not isfinite(at := float(time_of(one))):
+                    raise ValueError(f"expected a finite number of seconds, got {at}")
+            except BaseException as error:
+                letters[number] = _letter("has no event time", error, one)
+                continue
+            try:
+                if device_of is not None:
+                    device = device_of(one)
+                before = latest.get(device)
+                if before is None and device_of is not None:
+                    check_device(device)
+            except BaseException as error:
+                letters[number] = _letter("has no device", error, one)
+                continue
+            marks.append(mark)
             if at > most:
                 self.ahead += 1
                 continue
-            self._heard.pop(device, None)
-            self._heard[device] = self._heard_last = now
-            if notes is not None:
-                notes.add(device)
-            if at > before:
+            if heard.get(device) != now:
+                heard.pop(device, None)
+                heard[device] = self._heard_last = now
+                if notes is not None:
+                    notes.add(device)
+            if before is None or at > before:
                 latest[device] = at
+                if notes is not None:
+                    notes.add(device)
+                if before is None:
+                    self._by_time.add(at, device)
+                if before is None or before <= slowest:
+                    slowest = self._slowest()
+                    mark = max(mark, slowest - disorder_s)
+        self._floor = mark
+        return Stamped.of(tuples, marks, letters)
+
+    def _slowest(self) -> float:
+        return self._by_time.least(self._latest)
 
     def watermark(self, now: float) -> float:
         self._forget_silent(now)
         if self._latest:
-            self._floor = max(self._floor, min(self._latest.values()) - self._spec.disorder_s)
+            self._floor = max(self._floor, self._slowest() - self._spec.disorder_s)
         return self._floor
 
     def _forget_silent(self, now: float) -> None:
@@ -127,6 +219,7 @@ class Stamper:
                 latest.pop(device, None)
                 heard.pop(device, None)
         self._heard = dict(sorted(heard.items(), key=lambda one: one[1]))
+        self._by_time.fill(latest)
         self._told = self._sums
         return self._heard_last or 0.0
 
@@ -139,13 +232,7 @@ class Stamper:
         here = [device for device in devices if device in heard]
         gone = [device for device in devices if device not in heard]
         columns = here, [latest[d] for d in here], [heard[d] for d in here], gone
-        try:
-            return pickle.dumps((self._sums, *columns), 5)
-        except Exception as error:
-            raise StepError(
-                f"event time: a device cannot be written to the journal ({describe(error)}); "
-                "devices must be values that can be pickled"
-            ) from error
+        return pickle.dumps((self._sums, *columns), 5)
 
 
 class Gate:
@@ -170,6 +257,20 @@ class Gate:
     @property
     def held(self) -> bool:
         return bool(self._holds)
+
+    @property
+    def has_one_way(self) -> bool:
+        """Whether there is one predecessor, and so no other that tuples may come from."""
+        return len(self._said) == 1
+
+    def others(self, pred: InstanceId) -> float:
+        """How far `value` may rise with what this one says: the least of what others have said."""
+        if pred not in self._said:
+            return self.value
+        return min(
+            (at for p, at in self._said.items() if p != pred and p not in self._idle),
+            default=math.inf,
+        )
 
     def set_preds(self, preds: Iterable[InstanceId]) -> None:
         """These and no others. A new one begins with what its creator has said, if that is among

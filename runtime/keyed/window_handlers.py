@@ -142,7 +142,7 @@ class TimeWindows(Handler):
         if self._corrects and isinstance(item, Moved):
             left, taken_back = self._left(state, item, places, over_at)
             given = [*((place, taken_back) for place in left), *given]
-        changes = self._changes(key, given, watermark)
+        changes = self._changes(key, given, time.reached)
         results: list[Any] = []
         for (place, _), (after, told) in zip(given, changes, strict=True):
             self._settle(state, place, after, time)
@@ -161,11 +161,11 @@ class TimeWindows(Handler):
         return [place for place in found if place.before and place.name not in names], before
 
     def _changes(
-        self, key: Any, given: Sequence[tuple[Place, Any]], watermark: float
+        self, key: Any, given: Sequence[tuple[Place, Any]], reached: float
     ) -> list[tuple[Pane, list[Any]]]:
         """What a tuple makes of each window. If a function fails, it has changed none of them."""
         if self._aggregation.collects:  # no function is called with the tuple
-            return [self._change(key, place, item, watermark) for place, item in given]
+            return [self._change(key, place, item, reached) for place, item in given]
         before = []
         if self._aggregation.changes:
             for pane in chain.from_iterable(place.before for place, _ in given):
@@ -175,16 +175,15 @@ class TimeWindows(Handler):
         place, item = given[-1]
         given = [*((place, copied(item)) for place, item in given[:-1]), (place, item)]
         try:
-            return [self._change(key, place, item, watermark) for place, item in given]
+            return [self._change(key, place, item, reached) for place, item in given]
         except BaseException:
             for pane, accumulator, data in before:
                 pane.accumulator = accumulator if data is None else pickle.loads(data)
             raise
 
-    def _change(
-        self, key: Any, place: Place, item: Any, watermark: float
-    ) -> tuple[Pane, list[Any]]:
-        """What a tuple makes of a place, and the results of it."""
+    def _change(self, key: Any, place: Place, item: Any, reached: float) -> tuple[Pane, list[Any]]:
+        """What a tuple makes of a place, and the results of it. `reached`: what ends by then has
+        ended, though its timer may be held up."""
         results: list[Any] = []
         for pane in place.over:
             if not pane.ended:
@@ -192,8 +191,8 @@ class TimeWindows(Handler):
                 results += self._told(key, pane.copy(pane.accumulator))
         after = Pane(place.window, None)
         for pane in place.before:
-            results += self._going_on(key, pane, after, watermark)
-        ended = place.window.end <= watermark
+            results += self._going_on(key, pane, after, reached)
+        ended = place.window.end <= reached
         accumulator = self._gathered(place.before, keep=ended or after.revision > 0)
         after.accumulator = self._aggregation.add(accumulator, item)
         if ended:

@@ -147,12 +147,16 @@ class WindowedStream:
                 aggregation = OfResults(aggregation)
             make = partial(TimeWindows, self.windows, time, lateness_s, aggregation, tell)
         tells_results = tell is tell_result
+        counts = isinstance(self.windows, Count)
         keyed = Keyed(
             f"{what} {self.windows}",
             make,
             late=self.late,
             makes_windows=tells_results and self.late != "emit",
             corrects=tells_results and self.lateness_s > 0,
+            asks_for_time=not counts,
+            ends_by_time=not counts,
+            needs_order=counts,
         )
         return self.keyed.operator(name, keyed, scale=scale, retry=retry)
 
@@ -201,7 +205,7 @@ class JoinedStream:
             given[1] or _time_of(name, self.right),
         )
         make = partial(Joining, self.windows, times, float(self.lateness_s), fn)
-        keyed = Keyed(f"join {self.windows}", make, late=self.late)
+        keyed = Keyed(f"join {self.windows}", make, late=self.late, ends_by_time=True)
         return self.left.operator(name, keyed, right=self.right, scale=scale, retry=retry)
 
 
@@ -225,7 +229,7 @@ class EnrichedStream:
     ) -> Stream:
         """One result `fn(key, tuple, latest)` for each tuple; `latest` is None before the first."""
         check_function(f"enrich {name!r}", fn)
-        keyed = Keyed("enrich", partial(Enriching, fn), holds_back=False)
+        keyed = Keyed("enrich", partial(Enriching, fn), asks_for_time=False, holds_back=False)
         return self.left.operator(name, keyed, right=self.side, scale=scale, retry=retry)
 
 
@@ -261,8 +265,9 @@ def _time_of(name: str, keyed: KeyedStream) -> TimeOf:
     if len(known) == len(operators) and all(fn == known[0] for fn in known):
         return known[0]
     raise PipelineError(
-        f"{name!r}: which event time have its tuples? Give window(..., time=fn), a function of a "
-        "tuple to seconds, or call .event_time(fn, ...) on the stream just before .key_by(...)"
+        f"{name!r}: which event time have its tuples? Call .event_time(fn, ...) on the stream just "
+        "before .key_by(...): fn is a function of a tuple to seconds, and windows end as it goes "
+        "on. Where event time is read further up, give window(..., time=fn) here besides"
     )
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from operator import length_hint
 from typing import Any, NamedTuple
 
@@ -29,6 +30,18 @@ from anabranch.runtime.steps import Part, StepError, where_raised
 
 Original = Callable[[int], Any]
 """A tuple of a slice as it has come, by its number there."""
+
+
+NEVER = math.nan
+"""No time is as late as this one."""
+
+
+class Marks(NamedTuple):
+    """Those of some tuples, none before the watermark. `exact`: event time here goes on with them,
+    so a timer is called before the first tuple whose mark has come to its time."""
+
+    values: list[float]
+    exact: bool
 
 
 class Failed(NamedTuple):
@@ -63,16 +76,17 @@ class Worker:
         watermark: float,
         part: Part,
         original: Original,
+        marks: Marks | None = None,
     ) -> Failed | None:
         """Process or keep tuples: all of them, or those before one that has failed and is to be
-        tried again. `part` is told of each at once, so it is right also if this is interrupted.
-        `original`: the tuples of this slice as they have come."""
+        tried again, or before which a timer is due. `part` is told of each at once, so it is right
+        also if this is interrupted. `original`: the tuples of this slice as they have come."""
         handler = self.handler
         with NoLoop():
-            if isinstance(handler, ValueHandler):
+            if isinstance(handler, ValueHandler) and marks is None:
                 return self._replace(handler, keys, tuples, side, watermark, part, original)
             if handler.keeps_state:
-                return self._change(handler, keys, tuples, side, watermark, part, original)
+                return self._change(handler, keys, tuples, side, watermark, part, original, marks)
             self._pass(keys, tuples, side, watermark, part)
         return None
 
@@ -130,13 +144,22 @@ class Worker:
         watermark: float,
         part: Part,
         original: Original,
+        marks: Marks | None,
     ) -> Failed | None:
         states, on_tuple, time = self._store.states, handler.on_tuple, self._time
         state_of, results = states.get, part.results
-        time.watermark = watermark
+        time.watermark = time.reached = watermark
+        exact = marks is not None and marks.exact
+        due = self._store.event.next_at() if exact else NEVER
+        each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
         undo = self._undo if handler.undone else None
         items = iter(tuples)
-        for key, item in zip(keys, items, strict=True):
+        for key, item, mark in zip(keys, items, each, strict=True):
+            if mark >= due and mark > time.reached:
+                return None
+            time.watermark = mark
+            if exact:
+                time.reached = mark
             state = NOTHING
             try:
                 state = state_of(key, NOTHING)
@@ -150,7 +173,7 @@ class Worker:
                 else:
                     group = self._store.group_of[key]
                     if group not in self._held.owned:
-                        self._put_aside(group, Kept(key, item, side, watermark), part)
+                        self._put_aside(group, Kept(key, item, side, time.reached, mark), part)
                         continue
                     after, made = on_tuple(key, handler.new_state(key), item, side, time)
                     results += [*made]
@@ -161,13 +184,17 @@ class Worker:
                 if undo is not None and state is not NOTHING:
                     states[key] = undo.saved()
                 item = original(_number(items, tuples))
-                failed = self._failed(error, Kept(key, item, side, watermark), part)
+                failed = self._failed(error, Kept(key, item, side, time.reached, mark), part)
                 if failed is not None:
                     return failed
                 continue
             part.taken += 1
             if time.said:
                 self._settle(key, part, of_tuple=True)
+                if exact:
+                    due = self._store.event.next_at()
+            if part.marks is not None:
+                part.mark(mark)
             if self._sheds:
                 self._shed(key, after)
         return None
@@ -243,7 +270,7 @@ class Worker:
     def _try(self, kept: Kept, part: Part) -> BaseException | None:
         """Process a tuple; what it raised, and nothing has happened then."""
         handler, time, key = self.handler, self._time, kept.key
-        time.watermark = kept.watermark
+        time.watermark, time.reached = max(kept.watermark, kept.mark), kept.watermark
         state = NOTHING
         try:
             group = self._store.group_of[key]
@@ -265,12 +292,14 @@ class Worker:
             self._store.add(key, group, after)
             self._settle(key, part, of_tuple=True)
             self._shed(key, after)
+        part.mark(time.watermark)
         return None
 
-    def call(self, key: Any, timer: Timer, watermark: float, part: Part) -> None:
-        """A timer is due. Its results are of no input tuple, and so is its dead letter."""
+    def call(self, key: Any, timer: Timer, watermark: float, part: Part, mark: float) -> None:
+        """A timer is due. Its results are of no input tuple, and so is its dead letter. `mark`: of
+        its results."""
         handler, time = self.handler, self._time
-        time.watermark = watermark
+        time.watermark = time.reached = watermark
         state = self._store.states[key]
         if handler.undone:
             self._undo.save(key, state)
@@ -292,6 +321,7 @@ class Worker:
         if after is not state:
             self._store.states[key] = after
         self._settle(key, part, of_tuple=False)
+        part.mark(mark)
         self._shed(key, after)
 
     def _check_end(self, key: Any, watermark: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from anabranch.runtime.flow import least_waiting
 from anabranch.runtime.line import Line
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.held import Written
+from anabranch.runtime.marks import NO_MARK, Marked
 from anabranch.runtime.payload import Batch, Encoder
 
 Act = Callable[["Branch"], None]
@@ -110,25 +111,35 @@ class Taken(NamedTuple):
 
 class HeldLine:
     """Results that leave in their order. `over`: gets the numbers of their pieces in the journal
-    that are not needed any more."""
+    that are not needed any more. `marked`: they have marks."""
 
-    def __init__(self, over: list[int]) -> None:
+    def __init__(self, over: list[int], *, marked: bool = False) -> None:
         self.tuples: Line[Any] = Line()
+        self.marks: Line[float] = Line()
+        self._marked = marked
         self.segments = Segments()
         self.written = Written(over)
 
-    def take(self, n: int) -> tuple[list[Any], float]:
-        """The first `n` of them, and when the oldest was read."""
+    def take(self, n: int) -> tuple[list[Any], list[float], float]:
+        """The first `n` of them, their marks, and when the oldest was read."""
         taken = self.tuples.take(n)
         self.written.took(len(taken))
-        return taken, self.segments.take(len(taken))
+        return taken, self.marks.take(n), self.segments.take(len(taken))
+
+    def part(self, start: int = 0, end: int | None = None) -> Sequence[Any]:
+        """A copy of some of them, with their marks, which stay."""
+        tuples = self.tuples.part(start, end)
+        return Marked(tuples, self.marks.part(start, end)) if self._marked else tuples
 
 
 class Branch(ABC):
-    """`channels`: those that lead to instances of the operator."""
+    """`channels`: those that lead to instances of the operator. `marked`: tuples go there with
+    their marks (`anabranch.runtime.marks`); `follows`: and the watermark here follows these."""
 
-    def __init__(self, operator: OperatorName, limits: Limits) -> None:
+    def __init__(self, operator: OperatorName, limits: Limits, *, marked: bool = False) -> None:
         self.operator = operator
+        self.marked = marked
+        self.follows = False
         self.over: list[int] = []
         """Numbers of pieces in the journal that are sent."""
         self.channels: tuple[Channel, ...] = ()
@@ -143,8 +154,28 @@ class Branch(ABC):
     def change_view(self, channels: tuple[Channel, ...], routes: Routes) -> None: ...
 
     @abstractmethod
-    def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
+    def hold(
+        self, tuples: list[Any], born: float, marks: list[float] | None = None
+    ) -> list[DeadLetter]:
         """Keep results; returns those that have no way to go."""
+
+    def _marks_of(self, tuples: list[Any], marks: list[float] | None) -> list[float]:
+        """What is held along with tuples."""
+        if not self.marked:
+            return []
+        return [NO_MARK] * len(tuples) if marks is None else marks
+
+    def _with_marks(self, tuples: Sequence[Any], marks: list[float]) -> Sequence[Any]:
+        return Marked(tuples, marks, follows=self.in_order) if self.marked else tuples
+
+    def mix(self) -> None:  # noqa: B027 - only where there are several queues
+        """What is held was that of another life, and perhaps not in its order."""
+
+    @property
+    def in_order(self) -> bool:
+        """Whether the marks of what goes out next, on any channel, are none before those that went
+        out there."""
+        return self.follows
 
     @abstractmethod
     def lines(self) -> Iterable[HeldLine]:
@@ -162,9 +193,9 @@ class Branch(ABC):
 class SharedBranch(Branch):
     """Any instance of the operator may have any tuple."""
 
-    def __init__(self, operator: OperatorName, limits: Limits) -> None:
-        super().__init__(operator, limits)
-        self._line = HeldLine(self.over)
+    def __init__(self, operator: OperatorName, limits: Limits, *, marked: bool = False) -> None:
+        super().__init__(operator, limits, marked=marked)
+        self._line = HeldLine(self.over, marked=marked)
         self._encoder = Encoder(limits)
 
     @property
@@ -177,8 +208,11 @@ class SharedBranch(Branch):
     def lines(self) -> Iterable[HeldLine]:
         return (self._line,)
 
-    def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
+    def hold(
+        self, tuples: list[Any], born: float, marks: list[float] | None = None
+    ) -> list[DeadLetter]:
         self._line.tuples.extend(tuples)
+        self._line.marks.extend(self._marks_of(tuples, marks))
         self._line.segments.add(len(tuples), born, self.epochs.present)
         return []
 
@@ -186,6 +220,6 @@ class SharedBranch(Branch):
         return least_waiting(self.channels, rng) if self.held else None
 
     def take(self, channel: Channel, n: int) -> Taken:
-        taken, born = self._line.take(n)
-        batches, dead = self._encoder.encode_batches(taken)
+        taken, marks, born = self._line.take(n)
+        batches, dead = self._encoder.encode_batches(self._with_marks(taken, marks))
         return Taken(len(taken), batches, dead, born)

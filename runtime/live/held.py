@@ -87,17 +87,17 @@ class HeldMemory:
         written = line.written
         if written.is_cut:
             number, tuples = written.first
-            (piece,) = self._pieces(line.tuples.part(0, tuples), whole=True)
+            (piece,) = self._pieces(line.part(0, tuples), whole=True)
             turns.keep(HELD, number, pickle.dumps((index, line.segments.born, *piece), 5))
             written.is_cut = False
         if written.tuples < len(line.tuples):
-            for piece in self._pieces(line.tuples.part(written.tuples)):
+            for piece in self._pieces(line.part(written.tuples)):
                 self._number += 1
                 turns.keep(HELD, self._number, pickle.dumps((index, line.segments.born, *piece), 5))
                 written.add(self._number, piece[0])
 
     def _pieces(
-        self, tuples: list[Any], *, whole: bool = False
+        self, tuples: Sequence[Any], *, whole: bool = False
     ) -> Iterator[tuple[int, bytes, str]]:
         """How many, their bytes, or why one cannot go anywhere. `whole`: they were one before."""
         if whole:
@@ -105,8 +105,8 @@ class HeldMemory:
             return
         batches, dead = self._encoder.encode_batches(tuples)
         if dead and len(tuples) > 1:
-            for one in tuples:
-                yield from self._pieces([one])
+            for number in range(len(tuples)):
+                yield from self._pieces(tuples[number : number + 1])
             return
         for count, data in batches:
             yield count, data, ""

@@ -53,6 +53,7 @@ from anabranch.runtime.live.safety import Safety
 from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.totals import Totals
 from anabranch.runtime.live.watermarks import Watermarks
+from anabranch.runtime.marks import marked_ways
 from anabranch.runtime.patience import Patience
 
 now = time.monotonic
@@ -329,11 +330,13 @@ class Instance:
 
     def _branch(self, downstream: OperatorName) -> Branch:
         edge = self.pipeline.operators[downstream].edges.get(self.me.operator)
+        marked = (self.me.operator, downstream) in marked_ways(self.pipeline.operators)
         if edge is None:
-            return SharedBranch(downstream, self.limits)
+            return SharedBranch(downstream, self.limits, marked=marked)
         from anabranch.runtime.live.keyed_branch import KeyedBranch
 
-        return KeyedBranch(downstream, edge.key, self.pipeline.groups, self.limits)
+        groups = self.pipeline.groups
+        return KeyedBranch(downstream, edge.key, groups, self.limits, marked=marked)
 
     def _change_view(
         self, succs: frozenset[InstanceId], preds: frozenset[InstanceId], routes: Routes

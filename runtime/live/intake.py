@@ -22,7 +22,8 @@ from anabranch.runtime.live.repeats import Repeats
 @dataclass(slots=True)
 class Queued:
     """A batch. `number`: of its frame; `done`: how many of its tuples are worked off. `letters`:
-    what of it cannot be read; None before that is known."""
+    what of it cannot be read; None before that is known. `marks`: of its tuples that are not
+    worked off, if they have any."""
 
     channel: Channel
     number: int
@@ -31,6 +32,7 @@ class Queued:
     payload: bytes
     done: int = 0
     letters: list[DeadLetter] | None = None
+    marks: list[float] | None = None
 
 
 @dataclass(slots=True)

@@ -27,8 +27,8 @@ class OwnerQueue(HeldLine):
     """What is held for one owner: keys and tuples side by side. `channel` is None until the owner
     is in the view."""
 
-    def __init__(self, over: list[int]) -> None:
-        super().__init__(over)
+    def __init__(self, over: list[int], *, marked: bool = False) -> None:
+        super().__init__(over, marked=marked)
         self.keys: Line[Any] = Line()
         self.channel: Channel | None = None
         self.noted = 0
@@ -40,14 +40,15 @@ class OwnerQueue(HeldLine):
             self.segments.add(n, born, epoch)
             self.noted += n
 
-    def take_pairs(self, n: int) -> tuple[Pairs, float]:
-        tuples, born = self.take(n)
+    def take_pairs(self, n: int) -> tuple[Pairs, list[float], float]:
+        tuples, marks, born = self.take(n)
         self.noted -= len(tuples)
-        return Pairs(self.keys.take(n), tuples), born
+        return Pairs(self.keys.take(n), tuples), marks, born
 
-    def empty(self) -> tuple[list[Any], list[Any], Segments]:
-        """Keys, tuples and segments, which are not here any more."""
-        was = self.keys.take(len(self.keys)), self.tuples.take(len(self.tuples)), self.segments
+    def empty(self) -> tuple[list[Any], list[Any], list[float], Segments]:
+        """Keys, tuples, marks and segments, which are not here any more."""
+        keys, tuples = self.keys.take(len(self.keys)), self.tuples.take(len(self.tuples))
+        was = keys, tuples, self.marks.take(len(self.marks)), self.segments
         self.segments, self.noted = Segments(), 0
         self.written.forget()
         return was
@@ -55,18 +56,26 @@ class OwnerQueue(HeldLine):
 
 class KeyedBranch(Branch):
     def __init__(
-        self, operator: OperatorName, key: Callable[[Any], Any], groups: int, limits: Limits
+        self,
+        operator: OperatorName,
+        key: Callable[[Any], Any],
+        groups: int,
+        limits: Limits,
+        *,
+        marked: bool = False,
     ) -> None:
-        super().__init__(operator, limits)
+        super().__init__(operator, limits, marked=marked)
         self._key = key
         self._group_of = GroupCache(groups)
         self._queues: dict[InstanceId, OwnerQueue] = {}
-        self._by_group: list[OwnerQueue] = [OwnerQueue(self.over)] * groups
+        self._by_group: list[OwnerQueue] = [OwnerQueue(self.over, marked=self.marked)] * groups
         self._sole: OwnerQueue | None = None
         """The queue of all groups, if there is one."""
         self._routes: Routes = ()
         self._encoder = KeyedEncoder(limits)
         self._held = 0
+        self._mixed = False
+        """Whether what is held for one owner may have been held for several."""
         self._turn = 0
 
     @property
@@ -76,12 +85,21 @@ class KeyedBranch(Branch):
     def lines(self) -> Iterable[HeldLine]:
         return self._queues.values()
 
-    def hold(self, tuples: list[Any], born: float) -> list[DeadLetter]:
-        tuples, keys, groups, dead = with_keys(self.operator, self._key, self._group_of, tuples)
+    def hold(
+        self, tuples: list[Any], born: float, marks: list[float] | None = None
+    ) -> list[DeadLetter]:
+        if not self._held:
+            self._mixed = False
+        tuples, keys, groups, marks, dead = with_keys(
+            self.operator, self._key, self._group_of, tuples, self._marks_of(tuples, marks)
+        )
         if self._sole is not None:
             self._sole.keys.extend(keys)
             self._sole.tuples.extend(tuples)
+            self._sole.marks.extend(marks)
         else:
+            for mark, group in zip(marks, groups, strict=False):  # of all, or there are none
+                self._by_group[group].marks.append(mark)
             queues = map(self._by_group.__getitem__, groups)
             for key, one, queue in zip(keys, tuples, queues, strict=True):
                 queue.keys.append(key)
@@ -105,8 +123,11 @@ class KeyedBranch(Branch):
     def _change_owners(self, routes: Routes) -> None:
         self._routes = routes
         old = self._queues
+        self._mixed |= self._held > 0 and len(old) > 1
         owners = {route.owner for route in routes}
-        self._queues = {o: old.get(o) or OwnerQueue(self.over) for o in sorted(owners)}
+        self._queues = {
+            o: old.get(o) or OwnerQueue(self.over, marked=self.marked) for o in sorted(owners)
+        }
         for route in routes:
             self._by_group[route.group] = self._queues[route.owner]
         first = self._by_group[0]
@@ -120,7 +141,7 @@ class KeyedBranch(Branch):
         groups = [group_of[key] for key in queue.keys.part()]
         if all(by_group[g] is queue for g in groups):
             return
-        keys, tuples, segments = queue.empty()
+        keys, tuples, marks, segments = queue.empty()
         at = 0
         for tuples_of_it, born, epoch in segments.parts():
             epoch.held -= tuples_of_it
@@ -128,9 +149,19 @@ class KeyedBranch(Branch):
                 target = by_group[groups[i]]
                 target.keys.append(keys[i])
                 target.tuples.append(tuples[i])
+                target.marks.extend(marks[i : i + 1])
             at += tuples_of_it
             for target in {id(q): q for q in (*self._queues.values(), queue)}.values():
                 target.note(born, epoch)
+
+    def mix(self) -> None:
+        self._mixed = True
+
+    @property
+    def in_order(self) -> bool:
+        """One owner gets all. With several, each gets its own at its own pace, and what is held for
+        a slow one may become another's, behind later ones."""
+        return self.follows and self._sole is not None and not self._mixed
 
     def next_channel(self, rng: random.Random) -> Channel | None:
         """Owners take turns, as far as they have credit."""
@@ -145,8 +176,8 @@ class KeyedBranch(Branch):
         return None
 
     def take(self, channel: Channel, n: int) -> Taken:
-        pairs, born = self._queues[channel.peer].take_pairs(n)
+        pairs, marks, born = self._queues[channel.peer].take_pairs(n)
         self._held -= len(pairs)
-        batches, dead = self._encoder.encode_batches(pairs)
+        batches, dead = self._encoder.encode_batches(self._with_marks(pairs, marks))
         dead = [replace(letter, tuple=letter.tuple[1]) for letter in dead]
         return Taken(len(pairs), batches, dead, born)

@@ -15,7 +15,7 @@ import functools
 import pickle
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,9 @@ from anabranch.protocol.ownership import Group
 from anabranch.runtime.keyed.payload import decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.intake import Queued
-from anabranch.runtime.live.pumps import QueuePump
+from anabranch.runtime.live.pumps import ADVANCING, QueuePump
 from anabranch.runtime.live.wary import Place, place_of
+from anabranch.runtime.marks import Marked, opened
 from anabranch.runtime.payload import Batch, Encoder
 from anabranch.runtime.steps import Part
 
@@ -80,6 +81,9 @@ class KeyedPump(QueuePump):
             changed=self._changed if self._keeps_keys else None,
             noted=self._want_turn,
         )
+        self.processor.marks_results = instance.outbox.marked
+        self.processor.limit = lambda item: instance.gate.others(item.channel.peer)
+        self.processor.heard = self._heard
         self._edges = operator.edges
         self._errands: deque[Errand] = deque()
         self._missing: frozenset[Group] = frozenset()
@@ -254,16 +258,32 @@ class KeyedPump(QueuePump):
         return super().drained and not busy
 
     async def process(self, item: Queued) -> None:
-        keys, tuples, unreadable = decode_keyed(item.payload, item.tuples)
+        batch = opened(item.payload, item.tuples)
+        keys, tuples, unreadable = decode_keyed(batch.data, item.tuples)
+        marks = batch.marks_of(len(tuples))
         self._begin(item, unreadable)
         if item.done:
             keys, tuples = keys[item.done :], tuples[item.done :]
+            marks = None if marks is None else marks[item.done :]
         edge = self._edges[item.channel.peer.operator]
 
         def read() -> list[Any]:
-            return decode_keyed(item.payload, item.tuples)[1]
+            return decode_keyed(batch.data, item.tuples)[1]
 
-        await self.processor.run(keys, tuples, edge.side, item, read)
+        side, follows = edge.side, batch.follows
+        await self.processor.run(keys, tuples, side, item, read, marks=marks, follows=follows)
+
+    async def _heard(self, item: Queued, mark: float) -> None:
+        """The watermark of a predecessor has come to the mark of its tuple."""
+        gate = self.instance.gate
+        before = gate.value
+        gate.hold(ADVANCING)
+        gate.heard(item.channel.peer, mark)
+        if gate.value > before:
+            await self.advance(gate.value)
+        gate.release(ADVANCING)
+        if gate.value > before:
+            self.instance.watermarks.pass_on()
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         raise AssertionError("a keyed batch is taken whole")
@@ -311,7 +331,7 @@ class KeyedPump(QueuePump):
         if item is not None:
             self.instance.counts.tuples_in += part.taken + part.pended
         self._account(part)
-        self.results(part.results, item)
+        self.results(part, item)
         if item is None:
             self.wary.done()
         else:
@@ -368,12 +388,14 @@ class KeyedPump(QueuePump):
             for piece in self.processor.picture(pieces):
                 yield KEYED, piece
 
-    def results(self, results: list[Any], item: Queued | None) -> None:
+    def results(self, part: Part, item: Queued | None) -> None:
+        self.hold(part.results, now() if item is None else item.born, part.marks)
         if item is not None:
-            self.hold(results, item.born)
             return
-        self.hold(results, now())
         if self.instance.turns is not None and self.instance.promise.repeats:
+            results: Sequence[Any] = part.results
+            if part.marks is not None:
+                results = Marked(results, part.marks)
             for batch in self._encoder.encode_batches(results).batches:
                 self._keep_until_safe(batch)
 

@@ -27,6 +27,7 @@ from anabranch.runtime.live.parent_process import (
 from anabranch.runtime.live.state_dir import StateDir, StateError, open_state
 from anabranch.runtime.live.views import report_of, snapshot_of
 from anabranch.runtime.options import Options
+from anabranch.runtime.order import bound
 from anabranch.runtime.places import check_places, check_report
 from anabranch.runtime.report import Report, check_writable, write_report
 from anabranch.runtime.snapshot import RunSnapshot
@@ -277,7 +278,9 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         check_writable(options.report)
         check_report(pipeline, options.report)
     if options.script is not None:
-        options.script.decisions(o.name for o in pipeline.operators.values() if o.can_scale)
+        operators = pipeline.operators
+        scalable = [o.name for o in operators.values() if o.can_scale]
+        options.script.decisions(scalable, bound(operators))
     check_places(pipeline)
     way, origin = choose_way(pipeline, options.preload)
     state = open_state(pipeline, options)

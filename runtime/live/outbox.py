@@ -21,6 +21,7 @@ from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
 from anabranch.runtime.live.branch import Branch
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.held import HeldMemory, remembered
+from anabranch.runtime.marks import opened
 from anabranch.runtime.payload import Batch
 from anabranch.runtime.salvage import decode_batch
 
@@ -88,10 +89,20 @@ class Outbox:
             ways = tuple(r for r in routes if r.owner.operator == branch.operator)
             branch.change_view(tuple(by_operator[branch.operator]), ways)
 
-    def hold(self, tuples: list[Any], born: float) -> None:
+    @property
+    def marked(self) -> bool:
+        """Whether marks of what is held are asked for."""
+        return any(branch.marked for branch in self.branches)
+
+    def follow(self, follows: bool) -> None:
+        """Whether the watermark of this instance follows the marks of what it sends."""
+        for branch in self.branches:
+            branch.follows = follows
+
+    def hold(self, tuples: list[Any], born: float, marks: list[float] | None = None) -> None:
         if tuples:
             for branch in self.branches:
-                if dead := branch.hold(tuples, born):
+                if dead := branch.hold(tuples, born, marks):
                     self._dead(branch.operator, dead)
 
     def remember(self, pieces: dict[int, bytes]) -> None:
@@ -113,9 +124,11 @@ class Outbox:
         self.waiting = not self.empty
 
     def _hold_again(self, branch: Branch, batch: Batch, born: float) -> None:
-        tuples, dead = decode_batch(batch.data, batch.tuples)
-        if dead := [*dead, *branch.hold(tuples, born)]:
+        whole = opened(batch.data, batch.tuples)
+        tuples, dead = decode_batch(whole.data, batch.tuples)
+        if dead := [*dead, *branch.hold(tuples, born, whole.marks_of(len(tuples)))]:
             self._dead(branch.operator, dead)
+        branch.mix()
 
     def after_held(self, act: Callable[[Branch], None]) -> None:
         """Call `act` for each branch as soon as what it holds now is sent, and before anything

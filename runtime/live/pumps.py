@@ -21,6 +21,7 @@ from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.burial import LETTERS
 from anabranch.runtime.live.intake import Queued, Said
 from anabranch.runtime.live.wary import DEATHS, Wary, place_of
+from anabranch.runtime.marks import opened
 from anabranch.runtime.operators import Part, make_processor
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.salvage import decode_batch
@@ -48,6 +49,10 @@ class Pump(ABC):
         timing = instance.operator.timing
         # A newcomer begins with no time of its own: successors know what its creator had said.
         self.stamper = Stamper(timing, journaled=instance.turns is not None) if timing else None
+        self.follows = not instance.operator.edges
+        """Whether the watermark here follows the marks of what goes out: while all have come from
+        one predecessor for which that is so, or are read here. Tuples of keys may be held up."""
+        instance.outbox.follow(self.follows)
         self._listened_s = 0.0
         """How long somebody could have been heard: silence for lack of room is none."""
         self._noted = False
@@ -87,15 +92,21 @@ class Pump(ABC):
 
     def memory(self) -> dict[str, Any]:
         """What the next life must know beside what the instance keeps; new values each time."""
-        return {"letters": self.instance.burial.number}
+        return {"letters": self.instance.burial.number, "follows": self.follows}
 
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         self.instance.burial.remember(memory["letters"], past.lasting.get(LETTERS, {}))
+        if not memory["follows"]:
+            self.follow_no_more()
         if self.stamper is not None:
             self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
 
     def tell_progress(self) -> None:  # noqa: B027 - optional
         """Some times per second: tell the agent how much of the input is read."""
+
+    def follow_no_more(self) -> None:
+        self.follows = False
+        self.instance.outbox.follow(False)
 
     def hold_again(self) -> None:  # noqa: B027 - optional
         """In a new life, once it is known who comes next: results that nobody else can repeat."""
@@ -111,23 +122,32 @@ class Pump(ABC):
             for piece in self.stamper.picture(pieces):
                 yield STAMPS, piece
 
-    def hold(self, results: list[Any], born: float) -> None:
+    def hold(self, results: list[Any], born: float, marks: list[float] | None = None) -> None:
         """Hold results for the successors; send them now if that is worth it, or soon."""
         if not results:
             return
         instance = self.instance
-        instance.outbox.hold(results, born)
-        instance.counts.tuples_out += len(results)
         if self.stamper is not None:
-            with NoLoop():
-                self.stamper.note(results, self._listened_s, time.time())
-            self._noted = True
+            results, marks = self._stamp(self.stamper, results)
+        instance.outbox.hold(results, born, marks)
+        instance.counts.tuples_out += len(results)
+        if self.stamper is not None:  # only now: it is said behind them
             instance.watermarks.ask(self._state_time)
         if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:
             self.send()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
             self._linger = loop.call_later(instance.limits.linger_s, self.send)
+
+    def _stamp(self, stamper: Stamper, results: list[Any]) -> tuple[list[Any], list[float]]:
+        """Results that have an event time, and their marks; the others are dead letters."""
+        with NoLoop():
+            sound, marks, letters = stamper.note(results, self._listened_s, time.time())
+        if letters:
+            self.instance.counts.dead_beside += len(letters)
+            self.instance.bury(letters)
+        self._noted = True
+        return sound, marks
 
     def listen(self, seconds: float) -> None:
         """So much time has passed. Devices that were silent for long are not waited for."""
@@ -220,8 +240,14 @@ class QueuePump(Pump):
 
     async def process(self, item: Queued) -> None:
         """Do everything that is to be done with one batch, or is left of it."""
-        tuples, unreadable = decode_batch(item.payload, item.tuples)
+        batch = opened(item.payload, item.tuples)
+        tuples, unreadable = decode_batch(batch.data, item.tuples)
         self._begin(item, unreadable)
+        item.marks = marks = batch.marks_of(len(tuples))
+        if marks is not None:
+            item.marks = marks[item.done :]
+            if self.follows and not (batch.follows and self.instance.gate.has_one_way):
+                self.follow_no_more()
         await self.take(item, tuples[item.done :])
 
     def _begin(self, item: Queued, unreadable: list[DeadLetter]) -> None:
@@ -344,9 +370,9 @@ class OperatorPump(QueuePump):
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
         def read() -> list[Any]:
-            return decode_batch(item.payload, item.tuples)[0]
+            return decode_batch(opened(item.payload, item.tuples).data, item.tuples)[0]
 
-        await self._processor.run(tuples, item, read)
+        await self._processor.run(tuples, item, read, marks=item.marks)
 
     async def catch_up(self) -> None:
         await self._processor.drain()
@@ -359,7 +385,7 @@ class OperatorPump(QueuePump):
         instance, item = self.instance, part.tag
         instance.counts.tuples_in += part.taken
         self._account(part)
-        self.hold(part.results, item.born)
+        self.hold(part.results, item.born, part.marks)
         self._advance(item, part.taken, last=part.last)
         if part.last:
             instance.intake.done(item)

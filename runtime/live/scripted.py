@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.messages import Decide
 from anabranch.runtime.live.roster import Member
+from anabranch.runtime.order import bound
 from anabranch.runtime.policies.script import Script, Scripted
 
 if TYPE_CHECKING:
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
     """Return after the last decision. Late decisions are made at once, in their order; not those
     from before a run was resumed, which had their time."""
-    scalable = [o.name for o in agent.pipeline.operators.values() if o.can_scale]
+    operators = agent.pipeline.operators
+    scalable = [o.name for o in operators.values() if o.can_scale]
     begins_s = 0.0 if agent.chronicle.resumed is None else time.monotonic() - agent.started_s
-    for decision in script.decisions(scalable):
+    for decision in script.decisions(scalable, bound(operators)):
         if decision.at_s < begins_s:
             continue
         await asyncio.sleep(agent.started_s + decision.at_s - time.monotonic())

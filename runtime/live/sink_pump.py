@@ -21,6 +21,7 @@ from anabranch.runtime.live.keyed_pump import KeyedPump
 from anabranch.runtime.live.pumps import QueuePump
 from anabranch.runtime.live.puts import Puts
 from anabranch.runtime.live.wary import place_of
+from anabranch.runtime.steps import Part
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
@@ -288,8 +289,9 @@ class KeyedSinkPump(KeyedPump):
     def drained(self) -> bool:
         return super().drained and self._end.committed
 
-    def results(self, results: list[Any], item: Queued | None) -> None:
+    def results(self, part: Part, item: Queued | None) -> None:
         """What the processor has let through is counted as processed already."""
+        results = part.results
         if item is not None:
             self._born = item.born
         if self._end.is_exact:

@@ -19,7 +19,7 @@ import difflib
 import heapq
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
@@ -71,21 +71,29 @@ class Statement:
 class Script:
     statements: tuple[Statement, ...]
 
-    def decisions(self, operators: Iterable[str]) -> Iterator[Scripted]:
+    def decisions(
+        self, operators: Iterable[str], bound: Mapping[str, str] | None = None
+    ) -> Iterator[Scripted]:
         """All decisions in order of time, made one by one while they are read.
 
-        `operators`: names of those that can have several instances. Raises `ScriptError` if
-        another one is named.
+        `operators`: names of those that can have several instances. `bound`: those that must not,
+        and why; `*` does not duplicate them. Raises `ScriptError` if another one is named.
         """
-        known = tuple(operators)
+        known, bound = tuple(operators), bound or {}
         for statement in self.statements:
+            if statement.action == "duplicate" and statement.operator in bound:
+                what = f"operator {statement.operator!r} must stay at one instance"
+                _fail(statement.line, what, bound[statement.operator])
             if statement.operator not in (EVERY, *known):
                 _fail(
                     statement.line,
                     f"no operator {statement.operator!r} that can have several instances",
                     _hint(statement.operator, known),
                 )
-        return heapq.merge(*(_expand(s, known) for s in self.statements))
+        free = tuple(name for name in known if name not in bound)
+        return heapq.merge(
+            *(_expand(s, free if s.action == "duplicate" else known) for s in self.statements)
+        )
 
 
 def load_script(text_or_path: str) -> Script:

@@ -208,7 +208,7 @@ def test_late_tuples_are_told_apart_from_dead_ones() -> None:
     outcome = testing.run(timed(too_late), {"events": events})
     assert outcome["out"] == [("a", 5.0), ("b", 5.0)]
     assert outcome.late == {"watch": [("a", 4.0), ("b", 1.0)]}
-    assert [letter.tuple for letter in outcome.dead["watch"]] == [("a", "x")]
+    assert [letter.tuple for letter in outcome.dead["events"]] == [("a", "x")]
 
 
 @pytest.mark.parametrize("late", ["bury", "emit", "drop"])

@@ -48,8 +48,36 @@ def test_it_does_not_begin_before_its_floor() -> None:
 
 def test_the_slowest_device_counts() -> None:
     stamper = by_device()
-    stamper.note([("a", 50.0), ("b", 3.0), ("c", 20.0), ("b", 1.0)], 0.0, 0.0)
+    stamper.note([("b", 3.0), ("a", 50.0), ("c", 20.0), ("b", 1.0)], 0.0, 0.0)
     assert stamper.watermark(0.0) == 3.0
+    stamper.note([("b", 60.0)], 0.0, 0.0)
+    assert stamper.watermark(0.0) == 20.0
+
+
+def test_each_tuple_has_the_watermark_after_those_before_it_as_its_mark() -> None:
+    stamper = by_device(disorder_s=1.0)
+    events = [("a", 5.0), ("b", 3.0), ("a", 9.0), ("b", 7.0), ("b", 2.0)]
+    assert stamper.note(events, 0.0, 0.0).marks == [-math.inf, 4.0, 4.0, 4.0, 6.0]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abcde"), st.integers(0, 50).map(float)), max_size=40),
+    st.lists(st.integers(0, 40), max_size=5),
+)
+def test_marks_do_not_depend_on_how_many_results_are_stamped_at_once(
+    events: list[tuple[str, float]], cuts: list[int]
+) -> None:
+    one_by_one, in_pieces = by_device(), by_device()
+    marks = [mark for event in events for mark in one_by_one.note([event], 0.0, 0.0).marks]
+    ends = sorted({*cuts, len(events)})
+    pieces = [events[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    assert [m for piece in pieces for m in in_pieces.note(piece, 0.0, 0.0).marks] == marks
+    latest: dict[str, float] = {}
+    mark = -math.inf
+    for (device, at), said in zip(events, marks, strict=True):
+        assert said == mark
+        latest[device] = max(at, latest.get(device, at))
+        mark = max(mark, min(latest.values()))
 
 
 def test_an_idle_device_is_not_waited_for_and_counts_again_when_it_is_back() -> None:
@@ -135,17 +163,44 @@ def test_one_that_hears_wrong_times_only_is_idle() -> None:
     assert stamper.idle(60.0)
 
 
-@pytest.mark.parametrize("strange", [math.inf, math.nan, -math.inf, "soon", None])
-def test_what_is_no_time_moves_nothing(strange: Any) -> None:
+class Unwilling:
+    def __float__(self) -> float:
+        raise OSError("not today")
+
+
+@pytest.mark.parametrize("strange", [math.inf, math.nan, -math.inf, "soon", None, [], Unwilling()])
+def test_what_is_no_time_moves_nothing_and_is_a_dead_letter(strange: Any) -> None:
     stamper = Stamper(EventTime(lambda x: x))
-    stamper.note([3.0, strange, 4.0], 0.0, 0.0)
+    noted = stamper.note([3.0, strange, 4.0], 0.0, 0.0)
+    assert (noted.tuples, noted.marks) == ([3.0, 4.0], [-math.inf, 3.0])
+    (letter,) = noted.letters
+    assert letter.tuple is strange
+    assert letter.reason.startswith("has no event time: ")
     assert stamper.watermark(0.0) == 4.0
 
 
-def test_what_is_no_device_moves_nothing() -> None:
+class Different:
+    """Equal to nothing but itself."""
+
+
+@pytest.mark.parametrize("device", [[], {}, math.nan, (1, math.nan), lambda: 0, Different()])
+def test_what_is_no_device_moves_nothing_and_is_a_dead_letter(device: Any) -> None:
     stamper = by_device()
-    stamper.note([("a", 3.0), ([], 9.0), ("a", 4.0)], 0.0, 0.0)
+    noted = stamper.note([("a", 3.0), (device, 9.0), ("a", 4.0)], 0.0, 0.0)
+    assert noted.tuples == [("a", 3.0), ("a", 4.0)]
+    (letter,) = noted.letters
+    assert letter.reason.startswith("has no device: ")
     assert stamper.watermark(0.0) == 4.0
+
+
+def test_a_function_that_leaves_the_program_fails_for_its_tuple_only() -> None:
+    stamper = Stamper(EventTime(lambda _: exit()))
+    assert [letter.tuple for letter in stamper.note([1], 0.0, 0.0).letters] == [1]
+
+
+def test_a_device_may_be_any_value_that_equals_its_copy() -> None:
+    stamper = by_device()
+    assert not stamper.note([((1, "a"), 3.0), (frozenset({1}), 4.0), (2.5, 5.0)], 0.0, 0.0).letters
 
 
 @given(
@@ -163,15 +218,20 @@ def test_a_stamper_says_what_its_definition_says(
     seen: list[tuple[str, float, float]] = []
     for device, at, pause in events:
         now += pause
+        expected = max(expected, slowest(seen, now) - disorder_s)
+        assert stamper.note([(device, at)], now, 0.0).marks == [expected]
         seen.append((device, at, now))
-        stamper.note([(device, at)], now, 0.0)
-        latest = [
-            max(at for at, _ in times)
-            for times in (awake_since_last_pause(seen, d, now) for d in "abc")
-            if times
-        ]
-        expected = max(expected, min(latest) - disorder_s)
+        expected = max(expected, slowest(seen, now) - disorder_s)
         assert stamper.watermark(now) == expected
+
+
+def slowest(seen: list[tuple[str, float, float]], now: float) -> float:
+    latest = [
+        max(at for at, _ in times)
+        for times in (awake_since_last_pause(seen, d, now) for d in "abc")
+        if times
+    ]
+    return min(latest, default=-math.inf)
 
 
 def awake_since_last_pause(

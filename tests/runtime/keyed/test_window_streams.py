@@ -278,7 +278,7 @@ def test_mistakes_are_named(write: Write, message: str) -> None:
 
 
 def test_a_stream_whose_time_is_not_known_needs_one() -> None:
-    with pytest.raises(PipelineError, match=r"'n': which event time have its tuples\? Give"):
+    with pytest.raises(PipelineError, match=r"'n': which event time have its tuples\? Call"):
         untimed().window(ab.tumbling(9)).aggregate("n", ab.tally())
     untimed().window(ab.tumbling(9), time=time_of).aggregate("n", ab.tally())
 

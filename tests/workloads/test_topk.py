@@ -75,7 +75,7 @@ def test_a_broken_post_is_a_dead_letter() -> None:
     lines = ['{"ts": "1970-01-01T00:00:01", "text": "fish"}', "{", '{"text": "no time"}']
     outcome = testing.run(pipeline(), {"lines": lines})
     assert [r.words for r in outcome["tops"]] == [(("fish", 1),)]
-    assert [letter.tuple for letter in outcome.dead["words"]] == lines[1:]
+    assert [letter.tuple for letter in outcome.dead["posts"]] == lines[1:]
 
 
 def test_stop_words_are_lower_case_and_may_be_read_from_a_file(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from anabranch.protocol.effects import (
 )
 from anabranch.protocol.events import Drained, LeaveDecided, MessageReceived
 from anabranch.protocol.messages import Eos, EosAck, Leave, LeaveAck
+from anabranch.protocol.ownership import Route
 from anabranch.protocol.states import (
     ClosingIn,
     ClosingOut,
@@ -241,3 +242,13 @@ def test_a_whole_leave_costs_one_message_to_each_neighbour_and_one_back() -> Non
     assert state == Gone()
     assert len(sent) == 4
     assert B0 not in {getattr(message, "to", None) for message in sent}
+
+
+def test_r6_a_leaver_still_knows_the_owners_of_key_groups_downstream() -> None:
+    """What it holds has yet to go to them."""
+    routes = (Route(C0, 0), Route(C0, 1, 3))
+    after, _ = play(active(routes=routes), LeaveDecided())
+    assert isinstance(after, ClosingIn)
+    assert after.routes == routes
+    drained, _ = hear(after, A0, LeaveAck())
+    assert drained == Draining(ids(C0), routes)

@@ -300,6 +300,13 @@ class ExactWriter(Writer):
             self._number += 1
 
 
+class ReaderGone(BrokenPipeError):
+    """Results have nowhere to go, as behind `| head`: the end of the run, and no mistake."""
+
+    def __str__(self) -> str:
+        return "the reader of standard output has gone, so there was nothing left to do"
+
+
 _PASSING = frozenset(
     getattr(errno, name)
     for name in (

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-import re
 from pathlib import Path
 
 from anabranch.runtime.ledger import Ledger
@@ -12,8 +10,6 @@ from anabranch.views.figures import count, died, duration, milliseconds, plural,
 
 REASONS_SHOWN = 5
 FAULTS_SHOWN = 10
-_ERROR = re.compile(r": (\w+): ")
-_BROKEN_PIPE = "BrokenPipeError"
 
 
 def summary(report: Report, dead_letters: Path) -> list[str]:
@@ -124,11 +120,4 @@ def _dead(report: Report, file: Path) -> list[str]:
 
 
 def _failure(message: str, detail: str) -> list[str]:
-    """In the user's terms: where the system refused something, our traceback says nothing more."""
-    if _BROKEN_PIPE in message:
-        return ["  whoever read standard output has gone, so there was nothing left to do"]
-    refused = _ERROR.search(message)
-    kind = getattr(builtins, refused[1], None) if refused else None
-    if isinstance(kind, type) and issubclass(kind, OSError):
-        detail = ""
     return [f"  {line}" for line in f"{message}\n{detail}".rstrip().splitlines()]

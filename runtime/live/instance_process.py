@@ -22,7 +22,7 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import InputError, RunContext, passing
+from anabranch.runtime.ends import InputError, ReaderGone, RunContext, passing
 from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.forks import keep_files_from_children
 from anabranch.runtime.graph import Pipeline
@@ -161,7 +161,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         code = 1
     except Exception as error:
         again = Cause.SYSTEM if _may_pass(error) else None
-        home.send(Failed(reason=_reason(error), detail=traceback.format_exc(), again=again))
+        home.send(Failed(reason=_reason(error), detail=_detail(error), again=again))
         code = 1
     else:
         home.send(final_count(instance))
@@ -271,6 +271,13 @@ def _found(instance: Instance, task: Assign) -> None:
     instance.found(frozenset(succs), preds, siblings, keeper=genesis.keeper)
 
 
+def _detail(error: Exception) -> str:
+    """Where the system has refused something, our traceback says nothing more."""
+    return "" if isinstance(error, OSError) else traceback.format_exc()
+
+
 def _reason(error: Exception) -> str:
+    if isinstance(error, ReaderGone):
+        return str(error)
     first = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__

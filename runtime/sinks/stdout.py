@@ -1,7 +1,7 @@
 """Standard output: a terminal, a file or a pipe, whose slowness is passed on to the stream.
 
 What `write` has returned for was taken by the system. If the reader of a pipe goes away, as
-`head` does, `write` raises `BrokenPipeError`: the results have nowhere to go, which ends the run
+`head` does, `write` raises `ReaderGone`: the results have nowhere to go, which ends the run
 but is nobody's mistake.
 """
 
@@ -16,7 +16,7 @@ import stat
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer, passing
+from anabranch.runtime.ends import DeadLetter, ReaderGone, RunContext, Sink, Writer, passing
 from anabranch.runtime.patience import Patience
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.standard_output import STDOUT, results_fd
@@ -90,8 +90,10 @@ class StdoutWriter(Writer):
     def _write(self, piece: memoryview) -> int:
         try:
             return os.write(self._fd, piece)
-        except (BlockingIOError, BrokenPipeError):
+        except BlockingIOError:
             raise
+        except BrokenPipeError as error:
+            raise ReaderGone from error
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot write to standard output: {error.strerror}"

@@ -174,7 +174,7 @@ def test_a_reader_that_goes_away_ends_the_run_with_a_clear_word(tmp_path: Path) 
         text = process.stderr.read().decode()
     process.stderr.close()
     assert process.wait(TIMEOUT_S) == 1
-    assert "whoever read standard output has gone" in text
+    assert "the reader of standard output has gone" in text
     assert "Traceback" not in text
     assert_nobody_left(process.pid)
 

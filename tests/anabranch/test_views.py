@@ -218,20 +218,6 @@ def test_the_summary_tells_why_a_run_failed() -> None:
     assert "headlines: failed after 12.3 s\n  operator 'split': gone\n  last words\n" in text
 
 
-def test_a_failure_of_the_system_comes_without_our_traceback() -> None:
-    failure = "operator 'out': instance out.0 failed: OSError: [Errno 28] No space left on device"
-    text = text_of(summary(report(ended="failed", failure=failure, failure_detail="Trace"), DEAD))
-    assert failure in text
-    assert "Trace" not in text
-
-
-def test_a_reader_that_went_away_is_told_as_what_it_is() -> None:
-    failure = "operator 'out': instance out.0 failed: BrokenPipeError: [Errno 32] Broken pipe"
-    text = text_of(summary(report(ended="failed", failure=failure), DEAD))
-    assert "whoever read standard output has gone" in text
-    assert "Errno" not in text
-
-
 def test_at_least_once_nobody_is_left_to_think_that_what_the_ledger_calls_lost_is_missing() -> None:
     told, again = "and at-least-once allows for that", "what was lost with them came again"
     lost = report(ledger={"lost": 3, "balanced": False, "excused": True}).ledger

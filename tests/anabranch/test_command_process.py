@@ -334,7 +334,7 @@ def test_a_closed_stream_that_is_needed_is_named(tmp_path: Path, closed: str, me
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
-@pytest.mark.parametrize(("option", "code"), [("", 0), ("--json", 2)])
+@pytest.mark.parametrize(("option", "code"), [("", 0), ("--json", 1)])
 def test_a_full_disk_under_the_summary_is_told_without_a_traceback(
     tmp_path: Path, option: str, code: int
 ) -> None:

@@ -135,8 +135,8 @@ class Retry:
     """How often a tuple is tried again after an exception before it becomes a dead letter.
 
     `backoff_s`: the pause before the first new attempt. Each further pause is twice as long, up to
-    60 s. Raises `PipelineError` unless `attempts` is a whole number of 0 or more and `backoff_s`
-    is from 0 to 60.
+    60 s, or always `backoff_s` if that is more. Raises `PipelineError` unless `attempts` is a whole
+    number and both are 0 or more.
     """
 
     attempts: int = 0
@@ -147,18 +147,14 @@ class Retry:
         check_number("retry: backoff_s", self.backoff_s)
         if self.attempts < 0 or self.backoff_s < 0:
             raise PipelineError("retry: attempts and backoff_s must be 0 or more")
-        if self.backoff_s > PAUSE_MAX_S:
-            raise PipelineError(
-                f"retry: backoff_s must be at most {PAUSE_MAX_S:g}, the longest pause, "
-                f"got {self.backoff_s}"
-            )
 
     def pause_s(self, attempt: int) -> float:
         """Seconds before new attempt number `attempt`, the first of which is 0."""
+        most_s = max(PAUSE_MAX_S, self.backoff_s)
         try:
-            return min(PAUSE_MAX_S, math.ldexp(self.backoff_s, attempt))
+            return min(most_s, math.ldexp(self.backoff_s, attempt))
         except OverflowError:
-            return PAUSE_MAX_S
+            return most_s
 
 
 @dataclass(frozen=True, slots=True)

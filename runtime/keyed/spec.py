@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from anabranch.runtime.keyed.handler import Handler
+if TYPE_CHECKING:  # the public face imports this, and must not import what only instances need
+    from anabranch.runtime.keyed.handler import Handler
 
 LateRule = Literal["bury", "emit", "drop"]
 LATE_RULES: tuple[LateRule, ...] = ("bury", "emit", "drop")

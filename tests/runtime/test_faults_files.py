@@ -210,7 +210,7 @@ def test_a_disk_that_cannot_sync_costs_a_life_and_no_tuple(
 
 
 def test_dead_letters_may_be_taken_away_while_the_run_goes_on(tmp_path: Path) -> None:
-    pipeline = ab.Pipeline("numbers", dead_letters=tmp_path / "dead.jsonl")
+    pipeline = ab.Pipeline("numbers", dead_letters=tmp_path / "dead.jsonl", dead_max=1.0)
     source = pipeline.source("numbers", ab.generate(lambda n: n, rate=5_000))
     source.map("refuse", refuse, scale=ab.Scale(max_instances=3)).sink("out", ab.discard())
     script = parse_script("0.2 refuse duplicate 2")

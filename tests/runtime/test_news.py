@@ -28,7 +28,7 @@ from tests.runtime.processes import LINUX
 HANGS = EventKind.HANGS
 
 
-def event(t: float, kind: EventKind, instance: str = "work.0", detail: str = "") -> Event:
+def event(t: float, kind: EventKind, instance: str = "work.0", detail: str = "so") -> Event:
     return Event(t=t, operator="work", kind=kind, instances=1, instance=instance, detail=detail)
 
 

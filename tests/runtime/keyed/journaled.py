@@ -206,6 +206,16 @@ class Faults(Moves):
             run = partial(self.bench.all[number].run, keys, tuples, side, batch)
             await self._alive(number, run)
 
+    async def advance(self, watermark: float) -> None:
+        """Of all instances; one that dies while its timers are called goes on in its next life."""
+        self.watermark = max(watermark, self.watermark)
+        for number in range(len(self.bench.all)):
+            while not await self._alive(number, partial(self._advance, number)):
+                pass
+
+    async def _advance(self, number: int) -> None:
+        await self.bench.all[number].advance(self.watermark)
+
     async def _send_to(self, owner: int, pairs: list[tuple[Any, int]]) -> None:
         batch = Batch([key for key, _ in pairs], [item for _, item in pairs])
         await self._process(owner, batch, 0)

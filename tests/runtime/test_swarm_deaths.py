@@ -28,8 +28,11 @@ SHOWN_IN = {
     "takes what is new before repeats": 1197,
     "takes repeats channel by channel": 1739,
     "is drained before repeats": 230,
-    "adds state sent again to its part": 143,
+    "adds state sent again to its part": 203,
     "says event time before Restarted": 169,
+    "keeps children that nobody knows": 349,
+    "does not wait for repeats": 186,
+    "puts words before repeats": 238,
 }
 """Rarer ones, and the first seed that shows each; `scripts/swarm.py --mutants` finds them anew."""
 

@@ -74,6 +74,13 @@ class Came:
         self._source: list[Any] = [read]
         self._n = n
 
+    @classmethod
+    def here(cls, tuples: list[Any]) -> Came:
+        """Those that nobody changes."""
+        came = cls.__new__(cls)
+        came._source, came._n = [None, tuples], len(tuples)
+        return came
+
     def last(self, n: int) -> Came:
         fewer = Came.__new__(Came)
         fewer._source, fewer._n = self._source, n
@@ -99,14 +106,14 @@ class Saver:
 
     def save(self, tuples: list[Any]) -> Came:
         if all_fixed(tuples):
-            return Came(lambda: tuples, len(tuples))
+            return Came.here(tuples)
         try:
             data = self._encoder.encode(tuples)
         except KeyboardInterrupt:
             raise
         except BaseException:  # one of them cannot travel
             copies = [copied(one) for one in tuples]
-            return Came(lambda: copies, len(tuples))
+            return Came.here(copies)
         return Came(lambda: decode(data), len(tuples))
 
 
@@ -155,13 +162,11 @@ class Watch:
     """
 
     def __init__(self) -> None:
+        self.on = True
+        """Whether results are to be given to `taken`; `look` after them."""
         self._left = WATCHED_MAX
         self._changes = False
         self._seen: deque[tuple[Any, bytes]] = deque(maxlen=WATCHED_AT_ONCE)
-
-    @property
-    def on(self) -> bool:
-        return self._changes or self._left > 0
 
     def taken(self, value: Any) -> Any:
         """What goes on instead of a result, at the moment in which it is returned."""
@@ -183,6 +188,7 @@ class Watch:
         """After some calls."""
         if self._seen and not self._changes:
             self._changes = any(map(_has_changed, self._seen))
+        self.on = self._changes or self._left > 0
         if self._changes or not self.on:
             self._seen.clear()
 

@@ -11,62 +11,74 @@ import asyncio
 import contextlib
 import signal
 import threading
-import time
 from asyncio import events, tasks
+from time import monotonic as _now
 from typing import Any
 
 _SIGNALS_PERIOD_S = 0.05
+_running, _set_running = events._get_running_loop, events._set_running_loop
 _swap_task = getattr(tasks, "_swap_current_task", None)
 """Python 3.12 or later."""
 
 
 class NoLoop:
-    """Costs less than a microsecond; may be entered within itself, and not twice."""
+    """Costs about a microsecond, and much less within another one; is not entered twice.
+
+    Instead of `with`, `hide` and `show` do it as often as wanted, for those who await in between.
+    """
 
     __slots__ = ("_loop", "_task")
 
-    def __enter__(self) -> None:
-        loop = self._loop = events._get_running_loop()
-        if loop is not None:
-            _signals.note(loop)
-            self._task = _swap_task(loop, None) if _swap_task is not None else None
-            events._set_running_loop(None)
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
 
-    def __exit__(self, *_: Any) -> None:
-        loop = self._loop
-        if loop is not None:
-            events._set_running_loop(loop)
+    def hide(self) -> None:
+        """From now on no loop is seen to run; nothing may be awaited until `show`."""
+        if self._loop is None and (loop := _running()) is not None:
+            self._loop = loop
+            if loop is not _signals.loop:
+                _signals.note(loop)
+            if _swap_task is not None:
+                self._task = _swap_task(loop, None)
+            _set_running(None)
+
+    def show(self) -> None:
+        """It is seen again, if it was hidden here."""
+        if (loop := self._loop) is not None:
+            self._loop = None
+            _set_running(loop)
             if _swap_task is not None:
                 _swap_task(loop, self._task)
-            _signals.give_back()
+            if _signals.file != -1 and _now() - _signals.given_at > _SIGNALS_PERIOD_S:
+                _signals.give_back()
+
+    __enter__ = hide
+
+    def __exit__(self, *_: Any) -> None:
+        self.show()
 
 
 class _Signals:
     """The file by which signals wake a loop. A loop that has run in between takes it, and leaves
-    none when it ends."""
+    none when it ends. Now and then it is given back, for it takes a call of the system."""
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._file = -1
-        self._given_at = 0.0
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.file = -1
+        self.given_at = 0.0
 
     def note(self, loop: asyncio.AbstractEventLoop) -> None:
-        if loop is self._loop or threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread():
             return
-        self._loop = loop
-        self._file = signal.set_wakeup_fd(-1)
-        self._give_back()
+        self.loop = loop
+        self.file = signal.set_wakeup_fd(-1)
+        self.give_back()
 
     def give_back(self) -> None:
-        """Now and then: it takes a call of the system."""
-        if self._file != -1 and time.monotonic() - self._given_at > _SIGNALS_PERIOD_S:
-            self._give_back()
-
-    def _give_back(self) -> None:
-        self._given_at = time.monotonic()
-        if self._file != -1 and threading.current_thread() is threading.main_thread():
+        self.given_at = _now()
+        if self.file != -1 and threading.current_thread() is threading.main_thread():
             with contextlib.suppress(ValueError, OSError):  # that loop is closed
-                signal.set_wakeup_fd(self._file, warn_on_full_buffer=False)
+                signal.set_wakeup_fd(self.file, warn_on_full_buffer=False)
 
 
 _signals = _Signals()

@@ -121,26 +121,39 @@ class Chain:
         were. Raises only what is not the tuples' fault."""
         part = Part(len(tuples))
         part.marks = marks
-        for number, stage in enumerate(self._stages):
-            if not tuples:
-                break
-            if came is None or number:
-                came = self._saver.save(tuples)
-            if marks is not None:
-                stage.keep_apart()
-            results, parts = await stage.run(tuples)
-            dead = len(part.letters)
-            if parts is not None:
-                results = await self._mend(stage, len(tuples), came, parts, part)
-            if part.marks is not None and stage.is_batch:
-                part.marks = stage.marks(part.marks, results)
-            dead = len(part.letters) - dead
-            if number <= self._expands_at:
-                part.dead += dead
-            part.per_step.append((len(tuples), dead, len(results)))
-            tuples = results
+        no_loop = NoLoop()  # hidden once for steps in a row
+        try:
+            for number, stage in enumerate(self._stages):
+                if not tuples:
+                    break
+                if came is None or number:
+                    came = self._saver.save(tuples)
+                if marks is not None:
+                    stage.keep_apart()
+                if stage.plain:
+                    no_loop.hide()
+                    results, parts = stage.call(tuples)
+                else:
+                    no_loop.show()
+                    results, parts = await stage.run(tuples)
+                dead = len(part.letters)
+                if parts is not None:
+                    no_loop.show()
+                    results = await self._mend(stage, len(tuples), came, parts, part)
+                if part.marks is not None and stage.is_batch:
+                    part.marks = stage.marks(part.marks, results)
+                self._note(number, len(tuples), len(part.letters) - dead, len(results), part)
+                tuples = results
+        finally:
+            no_loop.show()
         part.results = tuples
         return part
+
+    def _note(self, number: int, received: int, dead: int, produced: int, part: Part) -> None:
+        """What a step has done with its tuples."""
+        if number <= self._expands_at:
+            part.dead += dead
+        part.per_step.append((received, dead, produced))
 
     def refuse(self, one: Any, reason: str) -> Part:
         """What becomes of a tuple that nobody works on."""

@@ -157,7 +157,8 @@ def due_by(rate: Rate) -> Callable[[float], float]:
 def _sound(what: str, fn: Callable[[float], float], t_s: float) -> float:
     """What a function of the user's says of a time, if that is a number, 0 or more."""
     try:
-        value = float(fn(t_s))
+        with NoLoop():
+            value = float(fn(t_s))
     except Exception as error:
         where = where_raised(error)
         raise RateError(

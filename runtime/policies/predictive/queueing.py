@@ -47,6 +47,16 @@ def wait_of_each(load: Load, instances: int) -> float:
     return _kingman(load, instances, load.work_s, arrivals_cv2)
 
 
+def wait_split(at: int) -> Wait:
+    """The same, where the arrivals' variability was measured at each of `at` instances."""
+
+    def wait(load: Load, instances: int) -> float:
+        arrivals_cv2 = split_variability(load.arrivals_cv2, at, instances)
+        return _kingman(load, instances, load.work_s, arrivals_cv2)
+
+    return wait
+
+
 def split_variability(measured_cv2: float, at: int, instances: int) -> float:
     """Of the arrivals at each of `instances`, from that at each of `at` instances (PL4b)."""
     return max(0.0, 1 + (measured_cv2 - 1) * at / instances)

@@ -16,6 +16,7 @@ from anabranch.commands.telling import say
 if TYPE_CHECKING:
     from anabranch.workloads.belkhiria2019.evaluation import Evaluation
     from anabranch.workloads.belkhiria2019.metrics import Following
+    from anabranch.workloads.curve_base import FloatArray
 
 EXAMPLES = """\b
 Examples:
@@ -24,8 +25,10 @@ Examples:
   anabranch experiment belkhiria2019 --load requests.csv.gz
   anabranch experiment scale
   anabranch experiment wladdimiro2021 --out results
+  anabranch experiment dematteis2017 --quick --json
 """
 QUICK_SEEDS = 5
+QUICK_RUNS = 3
 TRACE_SEEDS = 10
 
 
@@ -129,6 +132,51 @@ def wladdimiro2021(out: Path | None, as_json: bool, traces: Path | None, quick: 
         except PictureUnavailable as error:
             click.echo(f"no figures: {error}", err=True)
     say(json.dumps(numbers, indent=2) if as_json else text)
+
+
+@command.command(epilog=EXAMPLES)
+@click.option("--seeds", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="For the results.")
+@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
+@click.option(
+    "--traces",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder of recordings, for load b (taq_xxx_20180102_quotes.csv.gz).",
+)
+@click.option("--quick", is_flag=True, help=f"{QUICK_RUNS} seeds.")
+def dematteis2017(
+    seeds: int, out: Path | None, as_json: bool, traces: Path | None, quick: bool
+) -> None:
+    """Predictive control of the latency: Tables I and II tuple by tuple, keys of Figure 5."""
+    from anabranch.dematteis_pictures import draw_figures
+    from anabranch.panels import PictureUnavailable
+    from anabranch.workloads.dematteis2017 import telling
+    from anabranch.workloads.dematteis2017.evaluation import evaluate
+
+    quotes = None if traces is None else _quotes_in(traces)
+    found = evaluate(QUICK_RUNS if quick else seeds, quotes, progress=_progress)
+    text, numbers = telling.whole(found), telling.numbers(found)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "dematteis2017.md").write_text(text, encoding="utf-8")
+        (out / "dematteis2017.json").write_text(json.dumps(numbers, indent=2) + "\n")
+        try:
+            draw_figures(found, out)
+        except PictureUnavailable as error:
+            click.echo(f"no figures: {error}", err=True)
+    say(json.dumps(numbers, indent=2) if as_json else text)
+
+
+def _quotes_in(folder: Path) -> FloatArray:
+    from anabranch.workloads.dematteis2017.loads import QUOTES, find_quotes, read_counts
+
+    path = find_quotes(folder)
+    if path is None:
+        raise WrongUsage(f"--traces: there is no {QUOTES} in {folder}")
+    try:
+        return read_counts(path)
+    except (OSError, ValueError) as error:
+        raise WrongUsage(f"--traces: {error}") from None
 
 
 def _progress(done: int, of: int) -> None:

@@ -1,0 +1,106 @@
+"""Figures of De Matteis & Mencagli 2017: courses of each load, the tables, and the keys that move.
+
+The paper's Figures 4 and 6 are known from its text only, so they are drawn by what it says there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from anabranch.panels import FAINT, INK, OPERATORS, head, new_figure, prepare
+from anabranch.workloads.dematteis2017.contestants import PUBLISHED
+from anabranch.workloads.dematteis2017.evaluation import Evaluation, Results
+from anabranch.workloads.dematteis2017.keys import PUBLISHED as MOVES
+from anabranch.workloads.dematteis2017.model import STEP_S, WORK_S
+from anabranch.workloads.dematteis2017.telling import PAPER
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHOWN = ("NoSw", "Sw 1", "Sw 3", "rules")
+BARS = {
+    "reconfigurations": "steps",
+    "violations": "steps",
+    "instances": "mean",
+    "amplitude": "instances",
+}
+
+
+def draw_figures(found: Evaluation, folder: Path) -> list[Path]:
+    """Write dematteis-LOAD.svg, dematteis-keys.svg, and with load b dematteis-tables.svg. Raises
+    `PictureUnavailable`."""
+    figures = {name: _course(results) for name, results in found.results.items()}
+    figures["keys"] = _keys(found)
+    if "b" in found.results:
+        figures["tables"] = _tables(found.results["b"])
+    return [_save(figure, folder / f"dematteis-{name}.svg") for name, figure in figures.items()]
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    import matplotlib
+
+    # Without salt and date the same evaluation is the same file.
+    with matplotlib.rc_context({"svg.hashsalt": "anabranch"}):
+        figure.savefig(path, metadata={"Date": None})
+    return path
+
+
+def _course(results: Results) -> Figure:
+    """Of the first seed."""
+    figure = new_figure(9, 7, f"De Matteis & Mencagli 2017, load {results.name}, first seed")
+    above, below = figure.subplots(2, 1, sharex=True)
+    at = np.arange(results.steps) * STEP_S
+    for axes, what, unit in ((above, "instances", ""), (below, "latency", "ms, mean of a step")):
+        prepare(axes, results.steps * STEP_S)
+        head(axes, what, unit)
+    shown = [name for name in SHOWN if name in results.runs]
+    for name, colour in zip(shown, OPERATORS, strict=False):
+        run = results.runs[name][0]
+        above.step(at, run.instances, where="post", color=colour, linewidth=1.3, label=name)
+        below.plot(at, np.maximum(run.latencies_s * 1000, 1), color=colour, linewidth=1.2)
+    offered = next(iter(results.runs.values()))[0].offered
+    above.plot(
+        at, offered * WORK_S, color=INK, linewidth=0.8, linestyle=":", label="busy, at least"
+    )
+    below.axhline(results.latency_ms, color=FAINT, linewidth=1, linestyle="--")
+    below.set_yscale("log")
+    below.set_xlabel("seconds", color=FAINT)
+    above.legend(frameon=False, fontsize=9, ncols=5)
+    return figure
+
+
+def _tables(results: Results) -> Figure:
+    """Tables I and II: theirs beside ours."""
+    figure = new_figure(9, 6, "Tables I and II: the paper (grey) and ours, load b")
+    names = [name for name in PUBLISHED if name in results.runs]
+    for axes, (what, unit) in zip(figure.subplots(2, 2).flat, BARS.items(), strict=True):
+        theirs = [PAPER[name][what] for name in names]
+        _pairs(axes, names, theirs, [results.mean(name, what) for name in names])
+        head(axes, what, unit)
+    return figure
+
+
+def _keys(found: Evaluation) -> Figure:
+    figure = new_figure(7, 3.5, "Figure 5: keys moved, 30 to 60 instances (grey: paper)")
+    axes = figure.subplots()
+    names = list(found.moves)
+    _pairs(axes, names, [MOVES[n][0] for n in names], [found.moves[n].keys for n in names])
+    axes.set_yscale("log")
+    axes.set_ylim(10, None)
+    return figure
+
+
+def _pairs(
+    axes: Axes, names: Sequence[str], theirs: Sequence[float], ours: Sequence[float]
+) -> None:
+    prepare(axes, len(names))
+    at = np.arange(len(names))
+    axes.bar(at - 0.2, theirs, width=0.38, color=FAINT)
+    axes.bar(at + 0.2, ours, width=0.38, color=OPERATORS[0])
+    axes.set_xticks(at, names)
+    axes.set_xlim(-0.6, len(names) - 0.4)

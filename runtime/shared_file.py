@@ -9,9 +9,10 @@ next can tell from the file what became of that piece:
     torn      its putter died while it wrote: cut off
     whole     counts as put, whether or not its putter could say so
 
-What others append is left alone. A file that is shorter than it was, or another file in its
-place, is an error, for nobody can know what was lost; unless it is **free**: then whoever has taken
-it away, or part of it, has what was in it, and a new one is begun.
+Once it is appended, the entry is marked as whole: from then on a torn piece was damaged later, and
+is an error. What others append is left alone. A file that is shorter than it was, or another file
+in its place, is an error, since what was lost cannot be known; unless it is **free**: then what was
+in it is with the program that took it away, and a new one is begun.
 
 All of it happens under a lock on the file (flock), which ends with its holder.
 """
@@ -128,7 +129,7 @@ class SharedFile:
             return 0
         if entry.row != row:
             return side.number(row)
-        return entry.number if self._fate(entry, length) == "whole" else entry.last
+        return entry.number if self._fate(side, entry, length) == "whole" else entry.last
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -180,6 +181,7 @@ class SharedFile:
                 side.write_entry(Entry(entry.sequence + 1, length, 0, row, last, last, 0, file))
             raise
         self._mine = entry
+        side.mark_whole(entry)
 
     def _newest(self, side: Sidecar, length: int) -> Entry:
         """The newest entry. Raises `OSError` if there may have been a newer one."""
@@ -188,19 +190,19 @@ class SharedFile:
             return Entry(0, length, 0)
         if entry != self._mine and entry.row != NOBODY:
             side.number(entry.row)  # whoever it was must be known
-        if self._free and self._was_taken_from(entry, length):
+        if self._free and self._was_taken_from(side, entry, length):
             return entry._replace(start=length, length=0)  # it was whole, as far as one can know
         if side.alone and length > entry.start + entry.length:
             raise side.damaged()
         return entry
 
-    def _was_taken_from(self, entry: Entry, length: int) -> bool:
-        least = entry.start + (entry.length if entry == self._mine else 0)
+    def _was_taken_from(self, side: Sidecar, entry: Entry, length: int) -> bool:
+        least = entry.start + (entry.length if self._was_whole(side, entry) else 0)
         return entry.file != self._identity[1] or length < least
 
     def _settled(self, side: Sidecar, entry: Entry, length: int, row: int) -> tuple[int, int]:
         """Deal with the newest piece. Returns the owner's last number and the file's length."""
-        fate = self._fate(entry, length)
+        fate = self._fate(side, entry, length)
         if fate == "torn":
             os.ftruncate(self._fd, entry.start)
             length = entry.start
@@ -211,13 +213,25 @@ class SharedFile:
             side.set_number(entry.row, done)
         return side.number(row), length
 
-    def _fate(self, entry: Entry, length: int) -> Fate:
-        """Raises `SharedFileError` if what was whole before it is not there any more."""
-        end = entry.start + entry.length
-        if length < entry.start or (entry == self._mine and length < end):
-            raise self._missing(f"it has {length:,} bytes, but had {entry.start:,} or more")
-        if entry == self._mine or not entry.length:
+    def _was_whole(self, side: Sidecar, entry: Entry) -> bool:
+        return entry == self._mine or not entry.length or side.was_whole(entry)
+
+    def _fate(self, side: Sidecar, entry: Entry, length: int) -> Fate:
+        """Raises `SharedFileError` if what was whole is not there any more."""
+        end, known = entry.start + entry.length, self._was_whole(side, entry)
+        least = end if known else entry.start
+        if length < least:
+            raise self._missing(f"it has {length:,} bytes, but had {least:,} or more")
+        if entry == self._mine or not entry.length or (known and self._free):
             return "whole"
+        found = self._found(entry, length)
+        if known and found != "whole":
+            raise self._missing(f"its bytes {entry.start:,} to {end:,} are not what was written")
+        return found
+
+    def _found(self, entry: Entry, length: int) -> Fate:
+        """What the file has of the newest piece, by its first and last bytes."""
+        end = entry.start + entry.length
         begun = os.pread(self._fd, len(entry.head), entry.start)
         if not begun:
             return "absent"

@@ -2,6 +2,7 @@
 
     sidecar = entry (in two slots, `anabranch.runtime.slots`) | table
     entry   = start, length, row, last, number, tail, file, head
+    mark    = sequence of the entry, at the end of its slot, once its piece is whole
     row     = hash of an instance's name, number of its last piece, checksum
 
 The table lags behind the entry: a row is written when the entry of somebody else takes the place
@@ -17,7 +18,14 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.runtime.slots import SLOTS_BYTES, SlotsError, read_both, write_slot
+from anabranch.runtime.slots import (
+    SLOTS_BYTES,
+    SlotsError,
+    is_marked,
+    mark_slot,
+    read_both,
+    write_slot,
+)
 
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _ENTRY = struct.Struct("<QQqQQIQ")
@@ -98,6 +106,14 @@ class Sidecar:
     def write_entry(self, entry: Entry) -> None:
         write_slot(self._fd, entry.sequence, _ENTRY.pack(*entry[1:-1]) + entry.head)
         self._sync()
+
+    def mark_whole(self, entry: Entry) -> None:
+        """Its piece has been appended, and synced if it is durable. (The mark need not be.)"""
+        mark_slot(self._fd, entry.sequence)
+
+    def was_whole(self, entry: Entry) -> bool:
+        """False also if its putter died before it could say so."""
+        return is_marked(self._fd, entry.sequence)
 
     def find_row(self) -> int:
         """The owner's row; `NOBODY` if it has none yet. Raises `SidecarError`."""

@@ -1,9 +1,10 @@
 """A small record that is replaced again and again and never half: two slots, written in turn.
 
-    slot = sequence, length of the body, body, checksum
+    slot = sequence, length of the body, body, checksum, …, mark
 
 The whole slot with the higher sequence counts. A slot is what a disk writes at once, so power that
-is lost while one is written leaves the other.
+is lost while one is written leaves the other. The mark is written later, and says that something
+has come true of the record with that sequence.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ BODY_BYTES_MAX = 480
 
 _HEAD = struct.Struct("<QH")
 _CHECK = struct.Struct("<I")
+_MARK = struct.Struct("<Q")
 
 
 class SlotsError(OSError):
@@ -49,6 +51,19 @@ def write_slot(fd: int, sequence: int, body: bytes) -> None:
     """One write. Sequences begin with 1 and grow by one."""
     slot = _HEAD.pack(sequence, len(body)) + body
     os.pwrite(fd, slot + _CHECK.pack(zlib.crc32(slot)), sequence % 2 * SLOT_BYTES)
+
+
+def mark_slot(fd: int, sequence: int) -> None:
+    """Mark the record with this sequence, which was written last."""
+    os.pwrite(fd, _MARK.pack(sequence), _mark_at(sequence))
+
+
+def is_marked(fd: int, sequence: int) -> bool:
+    return os.pread(fd, _MARK.size, _mark_at(sequence)) == _MARK.pack(sequence)
+
+
+def _mark_at(sequence: int) -> int:
+    return sequence % 2 * SLOT_BYTES + SLOT_BYTES - _MARK.size
 
 
 def _record(slot: bytes) -> tuple[int, bytes] | None:

@@ -24,6 +24,8 @@ from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.extent import Extent, ExtentError, ExtentFile, read_extent
 from anabranch.runtime.live.messages import Genesis
 from anabranch.runtime.report import Event, SampleRow
+from anabranch.runtime.shared_file import write_whole
+from anabranch.runtime.sidecar import sync_folder
 from anabranch.runtime.status import FinalCount, WireId
 from anabranch.runtime.texts import printable
 
@@ -229,12 +231,13 @@ class AgentJournal:
     def __init__(self, path: Path, *, power: bool = False) -> None:
         self.path = path
         self._power = power
+        # First, for a death between the two may leave an extent without a journal, not the reverse.
+        self._extent = ExtentFile(path, power=power)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         bodies = _bodies(path.read_bytes())
         whole = _size(bodies)
         os.ftruncate(self._fd, whole)
         self._edition = _edition(bodies)
-        self._extent = ExtentFile(path)
         if power:
             sync_folder(path.parent)
         self._size = self._shortest = whole
@@ -252,7 +255,7 @@ class AgentJournal:
         if self._is_torn:
             os.ftruncate(self._fd, self._size)
         self._is_torn = True
-        _write_all(self._fd, data)
+        write_whole(self._fd, data)
         if not self._power:
             self._extent.note(self._edition, self._size + len(data))
         self._is_torn = False
@@ -320,15 +323,6 @@ def _check_extent(path: Path, found: Extent) -> None:
         )
 
 
-def sync_folder(folder: Path) -> None:
-    """What was made or renamed in it is there after a loss of power, too."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _size(bodies: list[bytes]) -> int:
     return sum(_HEAD.size + len(body) for body in bodies)
 
@@ -388,15 +382,9 @@ def _written(path: Path, data: bytes) -> int:
     """A file that is on the disk, still open."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
     try:
-        _write_all(fd, data)
+        write_whole(fd, data)
         os.fsync(fd)
     except OSError:
         os.close(fd)
         raise
     return fd
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]

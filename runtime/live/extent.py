@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.runtime.forks import not_for_children
+from anabranch.runtime.sidecar import sync_folder
 from anabranch.runtime.slots import SLOTS_BYTES, SlotsError, read_slots, write_slot
 
 EXTENTS = "extents"
@@ -34,14 +35,17 @@ class Extent(NamedTuple):
 
 
 class ExtentFile:
-    """The end that writes. Raises `OSError` if the disk refuses."""
+    """The end that writes. With `power` its name is on the disk before anything is noted: without
+    an extent no journal is read. Raises `OSError` if the disk refuses."""
 
-    def __init__(self, journal: Path) -> None:
+    def __init__(self, journal: Path, *, power: bool = False) -> None:
         path = extent_path(journal)
         path.parent.mkdir(mode=0o700, exist_ok=True)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if os.fstat(self._fd).st_size < SLOTS_BYTES:  # room is taken while a full disk is harmless
             os.pwrite(self._fd, bytes(SLOTS_BYTES), 0)
+        if power:
+            sync_folder(path.parent)
         found = read_slots(self._fd)
         self._sequence = 0 if found is None else found[0]
         not_for_children(self)
@@ -49,9 +53,6 @@ class ExtentFile:
     def note(self, part: int, size: int) -> None:
         write_slot(self._fd, self._sequence + 1, _EXTENT.pack(part, size))
         self._sequence += 1
-
-    def sync(self) -> None:
-        os.fdatasync(self._fd)
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -104,9 +104,10 @@ class HeldMemory:
             yield len(tuples), self._encoder.encode(tuples), ""
             return
         batches, dead = self._encoder.encode_batches(tuples)
-        if dead and len(tuples) > 1:
-            for number in range(len(tuples)):
-                yield from self._pieces(tuples[number : number + 1])
+        if dead and len(tuples) > 1:  # its place among the others must be known
+            half = len(tuples) // 2
+            yield from self._pieces(tuples[:half])
+            yield from self._pieces(tuples[half:])
             return
         for count, data in batches:
             yield count, data, ""

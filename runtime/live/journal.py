@@ -102,7 +102,7 @@ class Journal:
         self._number = max((number for number, _ in self._old), default=0)
         self._fd = -1
         try:
-            self._extent = ExtentFile(path)
+            self._extent = ExtentFile(path, power=power)
             self.begin_segment()
         except OSError:
             os.close(self._lock)

@@ -36,13 +36,13 @@ from anabranch.runtime.live.agent_journal import (
     Damaged,
     Founded,
     read_records,
-    sync_folder,
 )
 from anabranch.runtime.live.extent import EXTENTS
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.live.run_dir import FolderLock
 from anabranch.runtime.options import Options
 from anabranch.runtime.shared_file import write_whole
+from anabranch.runtime.sidecar import sync_folder
 
 FORMAT = 2
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"

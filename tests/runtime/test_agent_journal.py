@@ -17,7 +17,7 @@ from anabranch.runtime.live.agent_journal import (
     _framed,
     read_records,
 )
-from anabranch.runtime.live.extent import extent_path
+from anabranch.runtime.live.extent import ExtentFile, extent_path
 from anabranch.runtime.live.state_dir import StateError
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
@@ -104,6 +104,21 @@ def test_a_journal_without_its_extent_is_refused(tmp_path: Path) -> None:
     extent_path(path).unlink()
     with pytest.raises(Damaged, match=r"^agent\.journal: cannot read its extent"):
         read_records(path)
+
+
+def test_a_death_while_a_journal_is_made_leaves_none_without_its_extent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "agent.journal"
+
+    def dies(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ExtentFile, "__init__", dies)
+        with pytest.raises(KeyboardInterrupt):
+            AgentJournal(path)
+    assert read_records(path) == []
 
 
 @pytest.mark.parametrize("zeros", [4, 8, 100])

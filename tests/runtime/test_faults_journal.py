@@ -365,7 +365,7 @@ def test_a_journal_that_was_removed_is_not_written_into_the_void(tmp_path: Path)
     journal.close()
 
 
-async def test_the_name_of_a_new_segment_is_on_the_disk_before_it_counts(
+async def test_the_names_of_an_extent_and_a_new_segment_are_on_the_disk_before_they_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     synced: list[str] = []
@@ -388,7 +388,7 @@ async def test_the_name_of_a_new_segment_is_on_the_disk_before_it_counts(
     await journal.synced()
     journal.close()
     first, second = "/a.journal.1", "/a.journal.2"
-    assert synced == [first, "", first, second, ""]
+    assert synced == ["/extents", first, "", first, second, ""]
 
 
 async def test_a_disk_that_cannot_sync_is_named(

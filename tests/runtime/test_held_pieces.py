@@ -99,6 +99,18 @@ def test_results_that_cannot_be_encoded_have_a_place_and_a_reason() -> None:
     assert journal.held == [2]
 
 
+def test_one_result_that_cannot_be_encoded_leaves_those_beside_it_in_large_pieces() -> None:
+    branch, n = shared(), 100 * PIECE_TUPLES_MAX
+    journal = Journal(branch)
+    results: list[Any] = [*range(n)]
+    results[n // 3] = lambda: None
+    branch.hold(results, 0.0)
+    journal.turn()
+    assert journal.held[: n // 3] == results[: n // 3]
+    assert journal.held[n // 3 + 1 :] == results[n // 3 + 1 :]
+    assert len(journal.pieces) < 150
+
+
 STEPS = st.lists(st.tuples(st.sampled_from(["hold", "send", "turn"]), st.integers(1, 600)))
 
 

@@ -243,8 +243,23 @@ async def test_a_file_that_was_cut_is_told_with_its_length(tmp_path: Path) -> No
     await other.put(1, b"b\n")
     os.truncate(tmp_path / "out", 50)
     for one in (file, other, opened(tmp_path)):
-        with pytest.raises(OSError, match="it has 50 bytes, but had 101 or more"):
+        with pytest.raises(OSError, match="it has 50 bytes, but had 103 or more"):
             await one.put(2, b"c\n")
+
+
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_cut_within_the_last_piece_is_told_when_its_putter_has_ended(
+    tmp_path: Path, own: bool
+) -> None:
+    file = opened(tmp_path)
+    await file.put(1, b"a\n")
+    await file.put(2, b"b" * 100 + b"\n")
+    file.close()
+    os.truncate(tmp_path / "out", 50)
+    next_life = opened(tmp_path, "out.0" if own else "out.1")
+    with pytest.raises(OSError, match="it has 50 bytes, but had 103 or more"):
+        await next_life.put(3 if own else 1, b"c\n")
+    assert text(tmp_path) == "a\n" + "b" * 48
 
 
 async def test_a_disk_that_was_full_leaves_no_half_line_and_goes_on(
@@ -325,10 +340,16 @@ async def test_what_is_durable_is_on_the_disk_in_this_order(
 
         monkeypatch.setattr(os, name, noted)
     await file.put(2, b"b\n")
-    assert calls == [("pwrite", False), ("fsync", False), ("write", True), ("fsync", True)]
+    noted_before = [("pwrite", False), ("fsync", False)]
+    assert calls == [*noted_before, ("write", True), ("fsync", True), ("pwrite", False)]
 
 
-async def test_lost_power_that_leaves_zeros_is_mended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("marked", [True, False])
+async def test_lost_power_that_leaves_zeros_is_mended_unless_the_piece_was_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marked: bool
+) -> None:
+    if not marked:  # power went before its putter could say so
+        monkeypatch.setattr("anabranch.runtime.sidecar.mark_slot", lambda *_: None)
     file = opened(tmp_path)
     await file.put(1, b"a\n")
     await file.put(2, b"b" * 100 + b"\n")
@@ -336,6 +357,10 @@ async def test_lost_power_that_leaves_zeros_is_mended(tmp_path: Path) -> None:
     os.truncate(tmp_path / "out", 2)
     os.truncate(tmp_path / "out", 103)
     again = opened(tmp_path)
+    if marked:
+        with pytest.raises(OSError, match="its bytes 2 to 103 are not what was written"):
+            again.last_put()
+        return
     assert again.last_put() == 1
     await again.put(2, b"b" * 100 + b"\n")
     assert text(tmp_path) == "a\n" + "b" * 100 + "\n"

@@ -92,7 +92,9 @@ def test_p3_waits_fall_with_instances_and_rise_with_load(load: Load, n: int, wai
     assume(load.per_instance(n) < 0.95)
     of = wait_as_one if wait is wait_as_one else wait_of_each
     here = of(load, n)
-    assert of(load, n + 1) <= here + 1e-12
+    # Random shares of very regular arrivals are less regular the more there are (PL4b).
+    if of is wait_as_one or load.arrivals_cv2 >= 1:
+        assert of(load, n + 1) <= here + 1e-12
     assert of(replace(load, rate=load.rate / 2), n) <= here + 1e-12
     assert of(replace(load, work_cv2=load.work_cv2 / 2), n) <= here + 1e-12
     assert of(replace(load, arrivals_cv2=load.arrivals_cv2 / 2), n) <= here + 1e-12

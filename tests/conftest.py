@@ -20,13 +20,11 @@ hypothesis.settings.register_profile(
     "any machine",
     deadline=None,  # how long an example takes says how busy the host is
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=True,  # the same commit gets the same verdict; "search" draws anew each time
+    # The same commit gets the same verdict; `deep` draws other examples each time.
+    derandomize=os.environ.get("ANABRANCH_HYPOTHESIS", "fast") != "deep",
     database=None,
 )
-hypothesis.settings.register_profile(
-    "search", hypothesis.settings.get_profile("any machine"), derandomize=False
-)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "any machine"))
+hypothesis.settings.load_profile("any machine")
 
 # In the background of a script, in some CI and under `nohup`, signals are ignored, and would be so
 # in the processes that tests start and interrupt.

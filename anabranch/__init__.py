@@ -23,7 +23,7 @@ from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Step,
 from anabranch.steps import filter, flat_map, map
 
 if TYPE_CHECKING:
-    from anabranch import spark, testing
+    from anabranch import policies, spark, testing
     from anabranch.running import run, start
     from anabranch.runtime.failure import RunFailed
     from anabranch.runtime.keyed.aggregations import (
@@ -72,6 +72,7 @@ _LAZY = {
     "least": "anabranch.runtime.keyed.aggregations",
     "mean": "anabranch.runtime.keyed.aggregations",
     "parquet": "anabranch.runtime.sinks",
+    "policies": "anabranch",
     "run": "anabranch.running",
     "session": "anabranch.runtime.keyed.windows",
     "sliding": "anabranch.runtime.keyed.windows",
@@ -142,6 +143,7 @@ __all__ = [
     "map",
     "mean",
     "parquet",
+    "policies",
     "run",
     "session",
     "sliding",

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -286,7 +287,9 @@ def scenarios(
     if min(jobs, len(tasks)) == 1:
         found = [_forecast(task) for task in tasks]
     else:
-        with ProcessPoolExecutor(min(jobs, len(tasks))) as pool:
+        # A fork knows the modules of the pipeline, and with them policies of its own.
+        fork = get_context("fork")
+        with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=fork) as pool:
             found = list(pool.map(_forecast, tasks))
     return [
         Scenario(v.name, v.pipeline, found[i * seeds : (i + 1) * seeds])

@@ -20,6 +20,8 @@ are encoded as in a run, so what cannot travel is found here too. Event time goe
 each tuple that moves it. A run with several instances per operator mixes streams otherwise: what
 holds there, and here, is the order of the tuples of one key from one sender.
 
+How operators scale is not part of that: `scaled` lets their policies decide under a load.
+
 Processing time stands still but for `advance` and where a function waits (`asyncio.sleep`, the
 pauses of a `Retry`).
 """
@@ -38,9 +40,10 @@ from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.keyed.groups import plain_key
 from anabranch.testing_flow import Flow, Node
+from anabranch.testing_scaling import scaled
 from anabranch.virtual_time import VirtualLoop
 
-__all__ = ["Harness", "Outcome", "by_key", "harness", "run"]
+__all__ = ["Harness", "Outcome", "by_key", "harness", "run", "scaled"]
 
 T = TypeVar("T")
 

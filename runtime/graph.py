@@ -9,18 +9,20 @@ from __future__ import annotations
 import difflib
 import inspect
 import math
-import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime import order
+from anabranch.runtime.checks import PipelineError as PipelineError
+from anabranch.runtime.checks import check_number as check_number
 from anabranch.runtime.ends import Sink, Source
 from anabranch.runtime.keyed.spec import EventTime, Keyed, KeyedEdge
+from anabranch.runtime.scale import Scale as Scale
 
 if TYPE_CHECKING:
     from anabranch.runtime.keyed.streams import KeyedStream
@@ -35,18 +37,6 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 PAUSE_MAX_S = 60.0
 """The longest pause between two attempts of a retry."""
-
-PLACEMENTS = ("balanced", "flux")
-
-
-class PipelineError(ValueError):
-    """The pipeline as written cannot run. The message names the operator and what to do."""
-
-
-def check_number(what: str, value: object, *, whole: bool = False) -> None:
-    kind = numbers.Integral if whole else numbers.Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
-        raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
 
 
 def check_dead_max(what: str, value: object) -> None:
@@ -64,70 +54,6 @@ Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
 DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
 Durable = Literal["process", "power"]
 DURABLES = ("process", "power")
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """How an operator scales itself (Belkhiria & Tedeschi 2019, section 3, corrected).
-
-    `target`: the share of its capacity that an instance should use. `high`, `low`: above
-    and below these shares of the capacity instances duplicate or leave. `capacity`: tuples per
-    second of one instance; measured while running when None. `period_s`: time between two
-    decisions. `cooldown_s`: no decision for so long after the number of instances changed.
-    `actions_per_minute_max`: bound per instance on its own duplications and leaves.
-    `placement`: which key groups a keyed operator's newcomers get (De Matteis & Mencagli 2016):
-    `balanced`, an even load, or `flux`, as few as bring the load within `imbalance_max` of even.
-    Raises `PipelineError` for values that make no sense together.
-    """
-
-    target: float = 0.7
-    high: float = 0.8
-    low: float = 0.6
-    capacity: float | None = None
-    min_instances: int = 1
-    max_instances: int = 8
-    period_s: float = 1.0
-    cooldown_s: float = 3.0
-    actions_per_minute_max: int = 20
-    placement: Literal["balanced", "flux"] = "balanced"
-    imbalance_max: float = 0.1
-
-    def __post_init__(self) -> None:
-        for f in fields(self):
-            value = getattr(self, f.name)
-            if f.name != "placement" and (value is not None or f.name != "capacity"):
-                check_number(f"scale: {f.name}", value, whole=f.type == "int")
-        if not 0 < self.low <= self.target <= self.high <= 1:
-            raise PipelineError(
-                "scale: expected 0 < low <= target <= high <= 1, "
-                f"got low={self.low}, target={self.target}, high={self.high}"
-            )
-        if self.capacity is not None and self.capacity <= 0:
-            raise PipelineError(f"scale: capacity must be above 0, got {self.capacity}")
-        if not 1 <= self.min_instances <= self.max_instances:
-            raise PipelineError(
-                "scale: expected 1 <= min_instances <= max_instances, "
-                f"got {self.min_instances} and {self.max_instances}"
-            )
-        if self.placement not in PLACEMENTS or self.imbalance_max < 0:
-            raise PipelineError(
-                "scale: expected placement 'balanced' or 'flux' and imbalance_max >= 0, "
-                f"got {self.placement!r} and {self.imbalance_max}"
-            )
-        if self.period_s <= 0 or self.cooldown_s < 0 or self.actions_per_minute_max < 1:
-            raise PipelineError(
-                "scale: expected period_s > 0, cooldown_s >= 0 and actions_per_minute_max >= 1"
-            )
-
-    def with_setting(self, name: str, value: object) -> Scale:
-        """A copy with one setting changed; raises `PipelineError` with a suggestion for typos."""
-        known = [f.name for f in fields(self)]
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
-            raise PipelineError(f"scale has no setting {name!r}{hint}")
-        changes: dict[str, Any] = {name: value}
-        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)

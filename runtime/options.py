@@ -24,6 +24,8 @@ class Options:
     script: Script | None = None
     scaling: bool | None = None
     """Whether operators decide by themselves; None: yes, unless a script decides."""
+    policy_dry_run: bool = False
+    """Policies decide as ever, but what they decide is only told (events of kind `would_do`)."""
     transport: Literal["unix", "tcp"] = "unix"
     host: str = "127.0.0.1"
     """Where instances listen with transport `tcp`."""
@@ -75,6 +77,8 @@ class Options:
             raise PipelineError(f"warm must be 0 or more, got {self.warm}")
         if self.seed is not None and not -(2**63) <= self.seed < 2**63:
             raise PipelineError(f"seed must fit into 64 bits, got {self.seed}")
+        if self.policy_dry_run and not self.decides:
+            raise PipelineError("policy_dry_run needs policies that decide: leave out the script")
         if self.transport not in ("unix", "tcp"):
             raise PipelineError(f"transport must be 'unix' or 'tcp', got {self.transport!r}")
         if self.preload not in ("auto", "fork", "import"):

@@ -80,6 +80,8 @@ class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Instances that left while running."""
     messages: int
     """Control messages sent by its instances."""
+    policy: str | None = None
+    """The policy that decided, with its settings other than defaults; None where none did."""
     deaths: int = 0
     """Processes that died; the instances went on in new ones."""
     capacity: float | None = None

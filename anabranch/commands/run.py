@@ -28,6 +28,7 @@ Examples:
   anabranch run headlines.py
   anabranch run pipelines.py:nightly --report nightly.json
   anabranch run headlines.py --set split.scale.max_instances=4 --set split.scale.low=0.5
+  anabranch run headlines.py --set split.scale.policy=predictive --policy-dry-run
   anabranch run sensors.py --duration 60
   anabranch run storm.py --scale-script "every 0.1 from 1 to 60: * duplicate"
   cat lines.txt | anabranch run count.py --json | jq .ledger
@@ -79,6 +80,11 @@ class DeadMax(click.ParamType[int | float]):
     help="Decisions at given times, such as '2.0 split duplicate 2'; replaces the policy.",
 )
 @click.option(
+    "--policy-dry-run",
+    is_flag=True,
+    help="Tell what the policies of the operators decide, and do nothing of it.",
+)
+@click.option(
     "--transport",
     type=click.Choice(["unix", "tcp"]),
     default="unix",
@@ -121,6 +127,7 @@ def command(
     duration: float | None,
     as_json: bool,
     scale_script: str | None,
+    policy_dry_run: bool,
     transport: str,
     warm: int,
     state: Path | None,
@@ -137,6 +144,7 @@ def command(
     wishes = {
         "report": report,
         "duration_s": duration,
+        "policy_dry_run": policy_dry_run,
         "transport": transport,
         "warm": warm,
         "state": state,

@@ -23,7 +23,7 @@ Examples:
   anabranch simulate headlines.py --cost report.json --load step:before=500,after=2000,at_s=20
   anabranch simulate headlines.py --cost report.json --load load.csv --seeds 20 --picture out.svg
   anabranch simulate headlines.py --cost report.json --load daily:peak=5000,day_s=300 \\
-      --compare split.scale.target=0.5 --compare "split.scale.target=0.6 split.scale.low=0.4"
+      --compare split.scale.policy=predictive --compare "split.scale.target=0.6 split.scale.low=0.4"
 
 \b
 Costs are measured by a run (anabranch run headlines.py --report report.json) or given. What is

@@ -63,7 +63,7 @@ def _operator_values(operator: Operator) -> dict[str, Any]:
             {"name": s.name, "kind": s.kind, "batch": s.batch, "async": s.is_async}
             for s in operator.steps
         ],
-        "scale": asdict(operator.scale) if operator.scale else None,
+        "scale": operator.scale.plain if operator.scale else None,
         "retry": asdict(operator.retry),
     }
 
@@ -72,6 +72,8 @@ def _instances(scale: Scale | None) -> str:
     if scale is None or scale.max_instances == 1:
         return "1"
     span = f"{scale.min_instances} to {scale.max_instances}"
+    if scale.policy != Scale().policy:
+        return f"{span} by {scale.policy.text}"
     if scale.capacity is None:
         return f"{span} at load {scale.target:g}"
     return f"{span} at load {scale.target:g} of {scale.capacity:g}/s"

@@ -35,6 +35,7 @@ def orders_of(agent: Agent) -> Orders:
         host=agent.options.host,
         seed=agent.seed,
         scaling=agent.options.decides,
+        dry_run=agent.options.policy_dry_run,
         limits=agent.options.limits,
         delivery=agent.pipeline.delivery,
         state_dir=agent.chronicle.ends,

@@ -136,6 +136,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             journal=Path(original(task.journal)) if task.journal else None,
             in_vain=task.in_vain,
         )
+        instance.scaling.dry_run = task.dry_run
         _wire(home, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))
         # Whoever ends single processes politely wants this one to leave; a keeper stays.

@@ -51,6 +51,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """False: no decisions of its own, only scripted ones."""
     limits: dict[str, Any]
     service_address: str
+    dry_run: bool = False
+    """The policies' decisions are told and not carried out."""
     heritage: dict[str, float] = {}
     """What the creator's scaling policy passes on to a newcomer."""
     life: int = 1

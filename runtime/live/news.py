@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 URGENT = frozenset(
     {
         EventKind.LIMITED,
+        EventKind.WOULD_DO,
+        EventKind.POLICY_FAILED,
         EventKind.REFUSED,
         EventKind.START_FAILED,
         EventKind.DIES_OFTEN,

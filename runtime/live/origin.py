@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import traceback
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
@@ -89,7 +89,7 @@ def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
         ],  # Python passes over others, too
         argv=list(map(carried, sys.argv)),
         scales={
-            operator.name: asdict(operator.scale) if operator.scale else None
+            operator.name: operator.scale.plain if operator.scale else None
             for operator in pipeline.operators.values()
         },
         dead_letters=None if dead_letters is None else carried(dead_letters),
@@ -176,7 +176,7 @@ def _apply(request: Load, pipeline: Pipeline) -> None:
     pipeline.dead_letters = None if letters is None else original(letters)
     for name, operator in pipeline.operators.items():
         settings = request.scales[name]
-        scale = None if settings is None else Scale(**settings)
+        scale = None if settings is None else Scale.of(settings)
         pipeline.operators[name] = replace(operator, scale=scale)
     try:
         pipeline.validate()

@@ -16,7 +16,9 @@ from anabranch.runtime.graph import Scale
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies import Duplicate, Hold, Leave, Reading, measure, policy
+from anabranch.runtime.policies import Act, Decider, Duplicate, Hold, Leave, PolicyError
+from anabranch.runtime.policies.load import measure
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.status import InstanceState, Status
 
 if TYPE_CHECKING:
@@ -36,8 +38,10 @@ class Scaling:
         operator = instance.operator
         self._instance = instance
         self._scale = operator.scale or FIXED
-        self._policy = policy() if enabled and operator.scale else None
-        self._memory = self._policy.born(heritage, now()) if self._policy else None
+        decides = enabled and operator.scale is not None
+        self._decider = Decider.begin(self._scale, heritage, now()) if decides else None
+        self.dry_run = False
+        """Decisions are told, and not carried out."""
         founded = instance.me.creator < 0
         self._instances = int(operator.instances_at_start if founded else heritage.get(SIBLINGS, 2))
         self._rank: int | None = None
@@ -61,8 +65,8 @@ class Scaling:
     def heritage(self, n: int) -> dict[str, float]:
         """What each of `n` newcomers should know: how many they are, what was tried."""
         known = {SIBLINGS: float(self._instances + n), WATERMARK: self._instance.gate.value}
-        if self._policy:
-            known.update(self._policy.heritage(self._memory, now()))
+        if self._decider is not None:
+            known.update(self._decider.heritage(now()))
         return known
 
     # -- what the instance tells -----------------------------------------------------------
@@ -142,10 +146,24 @@ class Scaling:
         return meter.reading(now(), keeper=keeper).with_rank(self._rank)
 
     def _decide(self, reading: Reading) -> None:
-        if self._policy is None or not isinstance(self._instance.core.state, Active):
+        if self._decider is None or not isinstance(self._instance.core.state, Active):
             return
-        rng = self._instance.rng
-        decision, self._memory = self._policy.decide(reading, self._scale, self._memory, rng)
+        try:
+            decision = self._decider.decide(reading, self._instance.rng)
+        except PolicyError as error:
+            self._give_up(error)
+            return
+        if self.dry_run and not isinstance(decision, Hold):
+            self._instance.home.note(EventKind.WOULD_DO, decision.text)
+        else:
+            self._carry_out(decision)
+
+    def _give_up(self, error: PolicyError) -> None:
+        """The stream goes on with as many instances as there are."""
+        self._decider = None
+        self._instance.home.note(EventKind.POLICY_FAILED, f"{error}; it decides nothing any more")
+
+    def _carry_out(self, decision: Act) -> None:
         match decision:
             case Duplicate(n=n):
                 self._instance.home.note(EventKind.DECIDED, decision.text)

@@ -33,6 +33,7 @@ class Orders:
     host: str
     seed: int
     scaling: bool
+    dry_run: bool
     limits: Limits
     delivery: str
     state_dir: Path
@@ -49,6 +50,7 @@ class Orders:
             genesis=member.genesis,
             seed=self.seed,
             scaling=self.scaling,
+            dry_run=self.dry_run,
             limits=asdict(self.limits),
             service_address=service_address,
             heritage=member.heritage,

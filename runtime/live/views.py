@@ -80,6 +80,7 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         instances_ever=agent.roster.ever[name],
         joins=recorder.joins[name],
         leaves=recorder.leaves[name],
+        policy=_policy(agent, operator),
         deaths=recorder.deaths[name],
         messages=sum(r.messages for r in rows),
         late=dict(sum((Counter(f.late) for f in finals), Counter())),
@@ -88,6 +89,11 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         latency_ms=percentiles(merged(f.latency for f in finals)),
         samples=recorder.samples(name),
     )
+
+
+def _policy(agent: Agent, operator: Operator) -> str | None:
+    decides = operator.scale is not None and operator.can_scale and agent.options.decides
+    return operator.scale.policy.text if operator.scale is not None and decides else None
 
 
 def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:

@@ -1,52 +1,51 @@
-"""Scaling policies: pure functions from a reading to a decision, registered by name."""
+"""Scaling policies: values with settings, and pure functions from a reading to a decision."""
 
 from __future__ import annotations
 
-import difflib
-from typing import Any
-
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import (
+    Act,
     Decision,
     Duplicate,
     Explanation,
-    Heritage,
     Hold,
     Leave,
-    Policy,
+    Resize,
     Why,
 )
-from anabranch.runtime.policies.fixed import FIXED
+from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.load import Load, measure
-from anabranch.runtime.policies.probabilistic import PROBABILISTIC
+from anabranch.runtime.policies.policy import (
+    Heritage,
+    Policy,
+    known_policies,
+    policy_named,
+    policy_of,
+    setting,
+)
+from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
 
-DEFAULT_POLICY = PROBABILISTIC.name
-POLICIES: dict[str, Policy[Any]] = {p.name: p for p in (PROBABILISTIC, FIXED)}
-
-
-def policy(name: str = DEFAULT_POLICY) -> Policy[Any]:
-    """The policy of that name; raises `PipelineError` with a suggestion if there is none."""
-    if name in POLICIES:
-        return POLICIES[name]
-    near = difflib.get_close_matches(name, POLICIES, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(POLICIES)}"
-    raise PipelineError(f"no scaling policy {name!r}; {hint}")
-
-
 __all__ = [
-    "DEFAULT_POLICY",
-    "POLICIES",
+    "Act",
+    "Decider",
     "Decision",
     "Duplicate",
     "Explanation",
+    "Fixed",
     "Heritage",
     "Hold",
     "Leave",
     "Load",
     "Policy",
+    "PolicyError",
+    "Probabilistic",
     "Reading",
+    "Resize",
     "Why",
+    "known_policies",
     "measure",
-    "policy",
+    "policy_named",
+    "policy_of",
+    "setting",
 ]

@@ -7,7 +7,7 @@ left yet, so no two can take the last place. That refusals are rare is the polic
 
 from __future__ import annotations
 
-from anabranch.runtime.graph import Scale
+from anabranch.runtime.scale import Scale
 
 
 def places(wanted: int, living: int, operator: str, scale: Scale | None) -> tuple[int, str]:

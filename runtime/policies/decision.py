@@ -1,17 +1,9 @@
-"""What a policy can say, why it says so, and what a policy is."""
+"""What a policy can say, and why it says so."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
-
-from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies.reading import Reading
-
-if TYPE_CHECKING:
-    from random import Random
 
 
 class Why(Enum):
@@ -45,10 +37,12 @@ class Why(Enum):
     SATURATED = "busy all the time, so it stays whatever the rates say"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """All numbers that led to a decision; None where the rule did not look at them.
 
+    `why`: a rule, or the words of a policy of one's own, which give its numbers too. `instances`:
+    as many as the operator has, 0 where that is not told.
     `load` is demand over capacity and `p` its distance from the target: `load / target - 1`,
     the instances that this one wishes for beside itself, `wanted` what the shared maximum leaves
     of it. `surplus` counts whole superfluous
@@ -57,8 +51,9 @@ class Explanation:
     fewer, siblings have under way as far as this one can tell. `wait_s`: until the rule ends.
     """
 
-    why: Why
-    instances: int
+    why: Why | str
+    instances: int = 0
+    _: KW_ONLY
     demand_per_s: float | None = None
     capacity: float | None = None
     load: float | None = None
@@ -73,7 +68,8 @@ class Explanation:
     @property
     def text(self) -> str:
         """One line for people."""
-        return "; ".join([self.why.value, *self._numbers()])
+        why = self.why.value if isinstance(self.why, Why) else self.why
+        return "; ".join([why, *self._numbers()])
 
     def _numbers(self) -> list[str]:
         parts = []
@@ -91,63 +87,77 @@ class Explanation:
         if self.probability is not None:
             drew = "" if self.draw is None else f" (drew {self.draw:.2f})"
             parts.append(f"probability {self.probability:.2f}{drew}")
+        if not self.instances:
+            return parts
         under_way = f", {self.coming:+d} under way" if self.coming else ""
         parts.append(f"{self.instances} instance{'s' if self.instances != 1 else ''}{under_way}")
         return parts
 
 
-@dataclass(frozen=True, slots=True)
+def explained(explanation: Explanation | str) -> Explanation:
+    """Words become an explanation without numbers."""
+    return Explanation(why=explanation) if isinstance(explanation, str) else explanation
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Hold:
     explanation: Explanation = field(compare=False)
+
+    def __init__(self, explanation: Explanation | str) -> None:
+        object.__setattr__(self, "explanation", explained(explanation))
 
     @property
     def text(self) -> str:
         return f"hold: {self.explanation.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Duplicate:
     """Start `n` >= 1 new instances of the operator."""
 
     n: int
     explanation: Explanation = field(compare=False)
 
-    def __post_init__(self) -> None:
-        assert self.n >= 1, "a duplication of nothing is a Hold (erratum E1)"
+    def __init__(self, n: int, explanation: Explanation | str) -> None:
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "explanation", explained(explanation))
+        assert n >= 1, "a duplication of nothing is a Hold (erratum E1)"
 
     @property
     def text(self) -> str:
         return f"duplicate {self.n}: {self.explanation.text}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Leave:
     explanation: Explanation = field(compare=False)
+
+    def __init__(self, explanation: Explanation | str) -> None:
+        object.__setattr__(self, "explanation", explained(explanation))
 
     @property
     def text(self) -> str:
         return f"leave: {self.explanation.text}"
 
 
-Decision = Hold | Duplicate | Leave
-Heritage = dict[str, float]
-M = TypeVar("M")
+@dataclass(frozen=True, slots=True, init=False)
+class Resize:
+    """The operator should have `n` instances. Every instance says so for itself, and those whose
+    turn it is see to it (`concert`); bounds, budget and the core hold as ever."""
+
+    n: int
+    explanation: Explanation = field(compare=False)
+
+    def __init__(self, n: int, explanation: Explanation | str) -> None:
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "explanation", explained(explanation))
+        assert n >= 0, f"an operator cannot have {n} instances"
+
+    @property
+    def text(self) -> str:
+        return f"resize to {self.n}: {self.explanation.text}"
 
 
-@dataclass(frozen=True, slots=True)
-class Policy(Generic[M]):
-    """A named pure function. Same reading, settings, memory and random state: same decision.
-
-    The driver keeps a memory, beginning with `memory`, calls `decide` as often as it
-    likes, best several times per `Scale.period_s`, and hands every decision but `Hold` to the
-    protocol core, which may still veto it. A newcomer's memory begins with
-    `born(heritage(memory, now_s), now_s)` of the instance that made it, so that it knows why it
-    was made: without that, every newcomer would repeat the experiment that made it.
-    A heritage is a map that MessagePack can carry, with times relative to `now_s`.
-    """
-
-    name: str
-    memory: M
-    decide: Callable[[Reading, Scale, M, Random], tuple[Decision, M]]
-    born: Callable[[Heritage, float], M]
-    heritage: Callable[[M, float], Heritage]
+Decision = Hold | Duplicate | Leave | Resize
+Act = Hold | Duplicate | Leave
+"""What an instance does by itself: a `Resize` becomes one of these."""

@@ -1,19 +1,26 @@
-"""The policy that never scales: for runs whose decisions come from a script or from nobody."""
+"""The policy that never scales: for runs whose decisions come from a script, or from none."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies.decision import Decision, Explanation, Hold, Policy, Why
-from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.policies.decision import Explanation, Hold, Why
+from anabranch.runtime.policies.policy import Policy
 
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.policies.decision import Decision
+    from anabranch.runtime.policies.reading import Reading
+    from anabranch.runtime.scale import Scale
 
-def decide(reading: Reading, settings: Scale, memory: None, rng: Random) -> tuple[Decision, None]:
-    return Hold(Explanation(why=Why.FIXED, instances=reading.instances)), memory
 
+@dataclass(frozen=True)
+class Fixed(Policy[None]):
+    """The number of instances stays as it started."""
 
-FIXED = Policy("fixed", None, decide, lambda heritage, now_s: None, lambda memory, now_s: {})
+    def decide(
+        self, reading: Reading, scale: Scale, memory: None, rng: Random
+    ) -> tuple[Decision, None]:
+        return Hold(Explanation(why=Why.FIXED, instances=reading.instances)), memory

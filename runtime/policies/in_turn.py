@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies.decision import Decision, Duplicate, Explanation, Hold, Leave, Why
+from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
 from anabranch.runtime.policies.load import SATURATED
 from anabranch.runtime.policies.memory import Memory
 from anabranch.runtime.policies.reading import Reading
@@ -15,10 +15,17 @@ from anabranch.runtime.policies.turns import (
     is_among_the_youngest,
     joining,
     leaving,
+    next_slot_s,
     noted,
     share,
     slot_of,
 )
+from anabranch.runtime.policies.way import Way
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from anabranch.runtime.scale import Scale
 
 LASTING_PERIODS = 3.0
 """A slight overload that lasts so long is answered."""
@@ -28,9 +35,9 @@ more instances: with 0.5 there are as many as the published policy has, with 0 t
 closest but throughput suffers (`anabranch experiment belkhiria2019`)."""
 
 
-def grow_in_turn(
-    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation
-) -> tuple[Decision, Memory]:
+def _grow(
+    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation, rng: Random
+) -> tuple[Act, Memory]:
     """See to this instance's share of what is missing; `numbers.load` is above the threshold."""
     assert reading.rank is not None
     assert numbers.load is not None
@@ -56,11 +63,12 @@ def grow_in_turn(
     return Duplicate(own, why), memory
 
 
-def shrink_in_turn(
-    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation
-) -> tuple[Decision, Memory]:
+def _shrink(
+    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation, rng: Random
+) -> tuple[Act, Memory]:
     """Leave if this instance is one of those that should; its load is below the threshold."""
     assert numbers.load is not None
+    memory = rested(memory)
     n = reading.instances
     expected = max(1, n + numbers.coming)
     if n <= settings.min_instances:
@@ -71,17 +79,25 @@ def shrink_in_turn(
     surplus = expected - max(needed, settings.min_instances)
     if surplus < 1:
         return Hold(replace(numbers, why=Why.NO_SURPLUS, surplus=max(surplus, 0))), memory
-    return leave_in_turn(reading, settings, memory, surplus, numbers, Why.UNDERLOADED)
+    return _leave(reading, settings, memory, surplus, numbers, Why.UNDERLOADED)
 
 
-def leave_in_turn(
+def _shed(
+    reading: Reading, settings: Scale, memory: Memory, numbers: Explanation, rng: Random
+) -> tuple[Act, Memory]:
+    surplus = max(0, reading.instances + net(memory) - settings.max_instances)
+    why = replace(numbers, surplus=reading.instances - settings.max_instances)
+    return _leave(reading, settings, memory, surplus, why, Why.ABOVE_MAXIMUM)
+
+
+def _leave(
     reading: Reading,
     settings: Scale,
     memory: Memory,
     surplus: int,
     numbers: Explanation,
     reason: Why,
-) -> tuple[Decision, Memory]:
+) -> tuple[Act, Memory]:
     """Of the siblings, the `surplus` youngest that do not leave yet."""
     assert reading.rank is not None
     goes = is_among_the_youngest(surplus, reading.rank, reading.instances, leaving(memory.coming))
@@ -112,3 +128,11 @@ def rested(memory: Memory) -> Memory:
 def net(memory: Memory) -> int:
     """By how much siblings are about to change the number of instances."""
     return joining(memory.coming) - leaving(memory.coming)
+
+
+def _next_look_s(reading: Reading, settings: Scale, rng: Random) -> float:
+    """Turns go by slots of time, the same for all."""
+    return next_slot_s(reading.now_s, settings.period_s)
+
+
+IN_TURN = Way(_grow, _shrink, _shed, _next_look_s)

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from anabranch.runtime.graph import Scale
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
+
+if TYPE_CHECKING:
+    from anabranch.runtime.scale import Scale
 
 DRAIN_S = 5.0
 """What waits should be gone after so long."""
 SATURATED = 0.95
 """Busy for this share of the time is busy all the time."""
+BLOCKED = 0.2
+"""Held up by successors for this share of the time: they are the bottleneck."""
+CPU_WAIT = 0.5
+"""Waiting for a processor for this share of the time: the host has none to spare."""
 
 
 @dataclass(frozen=True, slots=True)

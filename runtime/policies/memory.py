@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies.decision import Heritage
 from anabranch.runtime.policies.load import Load
+from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.turns import Coming, settled
+
+if TYPE_CHECKING:
+    from anabranch.runtime.scale import Scale
 
 HELPED = 0.25
 """A step helped if it brought this share of the throughput that its instances should bring."""

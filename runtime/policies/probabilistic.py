@@ -41,47 +41,27 @@ it. Then, beside the above,
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies.decision import (
-    Decision,
-    Duplicate,
-    Explanation,
-    Hold,
-    Leave,
-    Policy,
-    Why,
-)
-from anabranch.runtime.policies.in_turn import (
-    grow_in_turn,
-    leave_in_turn,
-    net,
-    rested,
-    shrink_in_turn,
-)
-from anabranch.runtime.policies.load import SATURATED, Load, measure
+from anabranch.runtime.policies.by_chance import BY_CHANCE
+from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
+from anabranch.runtime.policies.in_turn import IN_TURN, net, rested
+from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT, Load, measure
 from anabranch.runtime.policies.memory import Memory, born, heritage, learn
+from anabranch.runtime.policies.policy import Heritage, Policy
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
-from anabranch.runtime.policies.turns import next_slot_s
+from anabranch.runtime.policies.way import Way
 
 if TYPE_CHECKING:
     from random import Random
 
-BLOCKED = 0.2
-"""Held up by successors for this share of the time: they are the bottleneck."""
-CPU_WAIT = 0.5
-"""Waiting for a processor for this share of the time: the host has none to spare."""
+    from anabranch.runtime.scale import Scale
+
 MINUTE_S = 60.0
-JITTER = 0.1
-ROUNDING = 1e-9
-"""So that a surplus of exactly one survives floating point."""
 
 
-def decide(
-    reading: Reading, settings: Scale, memory: Memory, rng: Random
-) -> tuple[Decision, Memory]:
+def decide(reading: Reading, settings: Scale, memory: Memory, rng: Random) -> tuple[Act, Memory]:
     """What the instance should do now, and what it has to remember."""
     hold = _too_early(reading, settings, memory)
     if hold is not None:
@@ -91,22 +71,16 @@ def decide(
     )
     load = measure(reading, settings)
     memory = learn(reading, settings, memory, load)
-    decision, memory = _within_bounds(reading, settings, memory, rng) or _by_load(
-        reading, settings, memory, load, rng
+    way = IN_TURN if reading.rank is not None else BY_CHANCE
+    decision, memory = _within_bounds(reading, settings, memory, way, rng) or _by_load(
+        reading, settings, memory, load, way, rng
     )
     decision = _within_budget(decision, reading, settings, memory)
     return decision, replace(
         memory,
-        due_s=_next_look_s(reading, settings, rng),
+        due_s=way.next_look_s(reading, settings, rng),
         actions=memory.actions + (reading.now_s,) * _cost(decision),
     )
-
-
-def _next_look_s(reading: Reading, settings: Scale, rng: Random) -> float:
-    """Turns go by slots of time, the same for all; those who draw had better not be in step."""
-    if reading.rank is not None:
-        return next_slot_s(reading.now_s, settings.period_s)
-    return reading.now_s + settings.period_s * (1 + JITTER * (2 * rng.random() - 1))
 
 
 def _too_early(reading: Reading, settings: Scale, memory: Memory) -> Hold | None:
@@ -134,8 +108,8 @@ def _refills(reading: Reading, settings: Scale) -> bool:
 
 
 def _within_bounds(
-    reading: Reading, settings: Scale, memory: Memory, rng: Random
-) -> tuple[Decision, Memory] | None:
+    reading: Reading, settings: Scale, memory: Memory, way: Way, rng: Random
+) -> tuple[Act, Memory] | None:
     """What the bounds demand, whatever the load."""
     n = reading.instances
     if _refills(reading, settings):
@@ -143,17 +117,12 @@ def _within_bounds(
         return Duplicate(settings.min_instances - n, why), memory
     if n <= settings.max_instances or reading.keeper:
         return None
-    surplus = n - settings.max_instances
-    why = Explanation(why=Why.ABOVE_MAXIMUM, instances=n, surplus=surplus)
-    if reading.rank is None:
-        return _leave_by_chance(reading, surplus, why, rng), memory
-    surplus = max(0, n + net(memory) - settings.max_instances)
-    return leave_in_turn(reading, settings, memory, surplus, why, Why.ABOVE_MAXIMUM)
+    return way.shed(reading, settings, memory, Explanation(Why.ABOVE_MAXIMUM, n), rng)
 
 
 def _by_load(
-    reading: Reading, settings: Scale, memory: Memory, load: Load, rng: Random
-) -> tuple[Decision, Memory]:
+    reading: Reading, settings: Scale, memory: Memory, load: Load, way: Way, rng: Random
+) -> tuple[Act, Memory]:
     ratio = load.ratio
     numbers = Explanation(
         why=Why.DEAD_BAND,
@@ -174,13 +143,9 @@ def _by_load(
         held = _must_not_grow(reading, settings, memory)
         if held is not None:
             return Hold(replace(numbers, why=held[0], wait_s=held[1])), memory
-        if reading.rank is not None:
-            return grow_in_turn(reading, settings, memory, numbers)
-        return _grow_by_chance(reading, settings, numbers, rng), memory
+        return way.grow(reading, settings, memory, numbers, rng)
     if ratio < settings.low:
-        if reading.rank is not None:
-            return shrink_in_turn(reading, settings, rested(memory), numbers)
-        return _shrink_by_chance(reading, settings, numbers, rng), memory
+        return way.shrink(reading, settings, memory, numbers, rng)
     return Hold(numbers), rested(memory)
 
 
@@ -197,49 +162,7 @@ def _must_not_grow(
     return None
 
 
-def _grow_by_chance(
-    reading: Reading, settings: Scale, numbers: Explanation, rng: Random
-) -> Hold | Duplicate:
-    room = settings.max_instances - reading.instances
-    assert numbers.p is not None
-    wanted = min(numbers.p, room / reading.instances)
-    certain = math.floor(wanted)
-    chance = wanted - certain
-    draw = rng.random()
-    why = replace(numbers, why=Why.OVERLOADED, wanted=wanted, probability=chance, draw=draw)
-    count = certain + (draw < chance)
-    return Duplicate(count, why) if count >= 1 else Hold(why)
-
-
-def _shrink_by_chance(
-    reading: Reading, settings: Scale, numbers: Explanation, rng: Random
-) -> Hold | Leave:
-    n = reading.instances
-    if reading.keeper:
-        return Hold(replace(numbers, why=Why.KEEPER))
-    if n <= settings.min_instances:
-        return Hold(replace(numbers, why=Why.AT_MINIMUM))
-    assert numbers.p is not None
-    surplus = min(math.trunc(n * -numbers.p + ROUNDING), n - settings.min_instances)
-    why = replace(numbers, why=Why.UNDERLOADED, surplus=surplus)
-    if surplus < 1:
-        return Hold(replace(why, why=Why.NO_SURPLUS))
-    return _leave_by_chance(reading, surplus, why, rng)
-
-
-def _leave_by_chance(reading: Reading, surplus: int, why: Explanation, rng: Random) -> Hold | Leave:
-    """Of `surplus` superfluous instances, this one with its share of the probability."""
-    if reading.busy >= SATURATED:
-        return Hold(replace(why, why=Why.SATURATED))
-    chance = min(1.0, surplus / (reading.instances - 1))
-    draw = rng.random()
-    why = replace(why, probability=chance, draw=draw)
-    return Leave(why) if draw < chance else Hold(why)
-
-
-def _within_budget(
-    decision: Decision, reading: Reading, settings: Scale, memory: Memory
-) -> Decision:
+def _within_budget(decision: Act, reading: Reading, settings: Scale, memory: Memory) -> Act:
     left = settings.actions_per_minute_max - len(memory.actions)
     cost = _cost(decision)
     if cost <= left:
@@ -250,7 +173,7 @@ def _within_budget(
     return Hold(replace(decision.explanation, why=Why.BUDGET, wait_s=wait))
 
 
-def _cost(decision: Decision) -> int:
+def _cost(decision: Act) -> int:
     match decision:
         case Duplicate(n=n):
             return n
@@ -260,4 +183,23 @@ def _cost(decision: Decision) -> int:
             return 0
 
 
-PROBABILISTIC = Policy("probabilistic", Memory(), decide, born, heritage)
+@dataclass(frozen=True)
+class Probabilistic(Policy[Memory]):
+    """Each instance compares its own load with the target; siblings that know their ranks take
+    turns, others draw. Its settings are those of the scale: target, high, low, capacity."""
+
+    source: ClassVar[str] = "Belkhiria & Tedeschi 2019, corrected"
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: Memory, rng: Random
+    ) -> tuple[Act, Memory]:
+        return decide(reading, scale, memory, rng)
+
+    def begin(self) -> Memory:
+        return Memory()
+
+    def heritage(self, memory: Memory, now_s: float) -> Heritage:
+        return heritage(memory, now_s)
+
+    def born(self, heritage: Heritage, now_s: float) -> Memory:
+        return born(heritage, now_s)

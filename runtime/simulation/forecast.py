@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.graph import Pipeline, edges
-from anabranch.runtime.policies import policy
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
@@ -131,7 +130,7 @@ def forecast(
         knobs=Knobs(read_every_s=load.look_s, slice_s=0.01),
         births=Births(ready_s=start_s / 1.5),
         boards=boards,
-        policy=policy(),
+        decides=True,
     )
     looks = Looks(world, seed, seconds)
     world.found(outline.counts)

@@ -9,7 +9,7 @@ from anabranch.protocol.states import Active
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies import Duplicate, Hold, Leave, Reading, measure
+from anabranch.runtime.policies import Decider, Duplicate, Hold, Leave, Reading, measure
 from anabranch.runtime.simulation.channel import Channel
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ class Scaling:
     def __init__(self, me: Instance, heritage: dict[str, float]) -> None:
         self.me = me
         self.scale = me.model.scale or FIXED
-        self._policy = me.world.policy if me.model.scale else None
-        self._memory = self._policy.born(heritage, me.clock.now) if self._policy else None
+        decides = me.world.decides and me.model.scale is not None
+        self._decider = Decider.begin(self.scale, heritage, me.clock.now) if decides else None
         self.load = 0.0
         """At the last look; 1.0 is as much as the instance can do."""
         founded = me.me.creator < 0
@@ -46,8 +46,8 @@ class Scaling:
     def heritage(self, n: int) -> dict[str, float]:
         """What each of `n` newcomers should know: how many they are, and what was tried."""
         known = {SIBLINGS: float(self.siblings + n)}
-        if self._policy:
-            known.update(self._policy.heritage(self._memory, self.me.clock.now))
+        if self._decider is not None:
+            known.update(self._decider.heritage(self.me.clock.now))
         return known
 
     # -- what the instance tells -----------------------------------------------------------
@@ -124,10 +124,9 @@ class Scaling:
 
     def _decide(self, reading: Reading) -> None:
         me = self.me
-        if self._policy is None or not isinstance(me.core.state, Active):
+        if self._decider is None or not isinstance(me.core.state, Active):
             return
-        rng = me.world.rng
-        decision, self._memory = self._policy.decide(reading, self.scale, self._memory, rng)
+        decision = self._decider.decide(reading, me.world.rng)
         match decision:
             case Duplicate(n=n):
                 me.decide(events.DuplicateDecided(n), decision.text)

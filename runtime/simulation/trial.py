@@ -20,7 +20,6 @@ from anabranch.protocol.errors import AnabranchProtocolError
 from anabranch.protocol.ids import InstanceId, Topology
 from anabranch.protocol.states import Active
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.policies import policy
 from anabranch.runtime.simulation import audit
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.fault import Fault
@@ -225,7 +224,7 @@ def world_of(scene: Scene, table: Table, watch: Watch | None, remark: Remark | N
         knobs=scene.knobs,
         births=scene.births,
         boards=boards,
-        policy=policy() if scene.policy else None,
+        decides=scene.policy,
         timing=scene.timing,
         table=table,
         watch=watch,

@@ -9,7 +9,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anabranch.protocol import events, invariants
 from anabranch.protocol.effects import Effect
@@ -29,7 +29,6 @@ from anabranch.protocol.states import Active, ClosingIn, Draining, State
 from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.latency import LatencyCounts
-from anabranch.runtime.policies import Policy
 from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.channel import Channel, Items
@@ -60,7 +59,8 @@ class Birth(NamedTuple):
 class World:
     """`models` in an order in which everything upstream of an operator comes before it.
 
-    `timing`: tuples are numbered and have an event time, and instances state watermarks.
+    `decides`: operators that have a scale decide by its policy. `timing`: tuples are numbered and
+    have an event time, and instances state watermarks.
     `watch` is told every event of every core, `note` what instances would tell their agent.
     """
 
@@ -76,7 +76,7 @@ class World:
         knobs: Knobs,
         births: Births,
         boards: Mapping[str, Board],
-        policy: Policy[Any] | None = None,
+        decides: bool = False,
         timing: Timing | None = None,
         table: Table = TABLE,
         watch: Watch | None = None,
@@ -93,7 +93,7 @@ class World:
         self.hosts = tuple(hosts)
         self.net, self.limits, self.knobs, self.births = net, limits, knobs, births
         self.boards = boards
-        self.policy = policy
+        self.decides = decides
         self.lineage = Lineage(self.models, timing) if timing is not None else None
         """Of worlds with event time; without it a keyed operator counts its tuples."""
         self.table = table

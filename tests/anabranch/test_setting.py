@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
+from anabranch.runtime.policies import Policy, setting
 from anabranch.runtime.sinks import discard
 from anabranch.runtime.sources import items
 from anabranch.setting import apply_settings
+
+
+@dataclass(frozen=True)
+class Turning(Policy[None]):
+    step: int = setting(1, "how far", least=1)
+    calm: bool = False
+
+    def decide(self, *_: Any) -> Any:
+        raise AssertionError("never called here")
 
 
 def pipeline() -> Pipeline:
@@ -49,8 +62,8 @@ def test_the_order_of_settings_does_not_matter() -> None:
     ):
         made = pipeline()
         apply_settings(made, settings)
-        for setting in settings:
-            name, value = setting.removeprefix("split.scale.").split("=")
+        for text in settings:
+            name, value = text.removeprefix("split.scale.").split("=")
             assert getattr(scale_of(made, "split"), name) == float(value)
 
 
@@ -77,3 +90,43 @@ def test_the_order_of_settings_does_not_matter() -> None:
 def test_a_mistake_is_told_with_a_suggestion(text: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         apply_settings(pipeline(), ["split.scale.cooldown_s=1", text])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["split.scale.policy=turning", "split.scale.policy.step=2", "split.scale.policy.calm=yes"],
+        ["split.scale.policy.calm=true", "split.scale.policy.step=2", "split.scale.policy=Turning"],
+    ],
+)
+def test_a_policy_and_its_settings_are_chosen_in_any_order(settings: list[str]) -> None:
+    made = pipeline()
+    apply_settings(made, settings)
+    assert scale_of(made, "split") == Scale(max_instances=8, policy=Turning(step=2, calm=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("split.scale.policy=turnin", r"no scaling policy 'turnin'; did you mean 'turning'\?"),
+        ("split.scale.policy.step=2", r"policy probabilistic has no setting 'step'; known: none"),
+        ("clean.scale.policy.step=2", r"policy probabilistic has no setting 'step'; known: none"),
+        ("out.scale.placement=odd", r"expected placement 'balanced' or 'flux'"),
+    ],
+)
+def test_a_mistake_about_policies_is_told(text: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        apply_settings(pipeline(), [text])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("step=0", r"policy turning: step must be 1 or more, got 0"),
+        ("step=few", r"policy.step: expected int, got 'few'"),
+        ("calm=perhaps", r"policy.calm: expected true or false, got 'perhaps'"),
+    ],
+)
+def test_a_wrong_setting_of_a_policy_is_told(text: str, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        apply_settings(pipeline(), ["split.scale.policy=turning", f"split.scale.policy.{text}"])

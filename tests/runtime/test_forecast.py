@@ -5,17 +5,22 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass
 from statistics import median
 
 import pytest
 
 from anabranch.runtime.graph import Pipeline, Scale
-from anabranch.runtime.policies.decision import Decision, Duplicate, Explanation, Policy, Why
+from anabranch.runtime.policies import (
+    Act,
+    Decision,
+    Duplicate,
+    Policy,
+    Probabilistic,
+    Reading,
+    Resize,
+)
 from anabranch.runtime.policies.memory import Memory
-from anabranch.runtime.policies.probabilistic import PROBABILISTIC
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.simulation import forecast as forecast_module
 from anabranch.runtime.simulation.forecast import (
     Cost,
     Forecast,
@@ -149,40 +154,60 @@ def test_each_sink_gets_its_own_tuples() -> None:
     assert found.delivered == {"rare": pytest.approx(200, abs=5), "all": pytest.approx(2000, abs=9)}
 
 
-def greedy(
-    reading: Reading, _settings: Scale, memory: None, _rng: random.Random
-) -> tuple[Decision, None]:
+@dataclass(frozen=True)
+class Greedy(Policy[None]):
     """Whatever there is already."""
-    return Duplicate(3, Explanation(why=Why.OVERLOADED, instances=reading.instances)), memory
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: None, rng: random.Random
+    ) -> tuple[Decision, None]:
+        return Duplicate(3, "more is more"), memory
 
 
 @pytest.mark.parametrize("most", [1, 2, 7])
-def test_siblings_that_all_want_more_in_the_same_moment_never_exceed_the_bound(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    always = Policy("greedy", None, greedy, lambda *_: None, lambda *_: {})
-    monkeypatch.setattr(forecast_module, "policy", lambda: always)
-    made = pipeline(Scale(max_instances=most))
+def test_siblings_that_all_want_more_in_the_same_moment_never_exceed_the_bound(most: int) -> None:
+    made = pipeline(Scale(max_instances=most, policy=Greedy()))
     found = foretold(made, steady(50, 5), 5)
     assert max(found.courses["work"].instances) == most
 
 
-def test_siblings_take_turns_in_a_forecast_as_they_do_in_a_run(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_siblings_take_turns_in_a_forecast_as_they_do_in_a_run() -> None:
     ranks: list[int | None] = []
 
-    def watched(
-        reading: Reading, settings: Scale, memory: Memory, rng: random.Random
-    ) -> tuple[Decision, Memory]:
-        ranks.append(reading.rank)
-        return PROBABILISTIC.decide(reading, settings, memory, rng)
+    @dataclass(frozen=True)
+    class Watched(Probabilistic):
+        def decide(
+            self, reading: Reading, scale: Scale, memory: Memory, rng: random.Random
+        ) -> tuple[Act, Memory]:
+            ranks.append(reading.rank)
+            return super().decide(reading, scale, memory, rng)
 
-    looked = replace(PROBABILISTIC, decide=watched)
-    monkeypatch.setattr(forecast_module, "policy", lambda: looked)
-    foretold(pipeline(), steady(350, 30), 30)
+    foretold(pipeline(Scale(policy=Watched())), steady(350, 30), 30)
     late = ranks[len(ranks) // 2 :]
     assert set(range(5)) <= set(late) <= set(range(6))
+
+
+@dataclass(frozen=True)
+class Wishes(Policy[None]):
+    """As many as wished until `until_s`, one afterwards."""
+
+    n: int = 6
+    until_s: float = 10.0
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: None, rng: random.Random
+    ) -> tuple[Decision, None]:
+        n = self.n if reading.now_s < self.until_s else 1
+        return Resize(n, "wished"), memory
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_siblings_that_all_wish_for_the_same_number_reach_it_and_never_pass_it(seed: int) -> None:
+    found = foretold(pipeline(Scale(policy=Wishes())), steady(50, 20), 20, seed=seed)
+    counts = found.courses["work"].instances
+    assert max(counts) == 6
+    assert counts[-1] == 1
+    assert (found.joins["work"], found.leaves["work"]) == (5, 5)
 
 
 def test_key_groups_of_a_keyed_operator_move_and_cost_messages_and_time() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.policies import Decision, Duplicate, Hold, Leave, Reading, Why, measure
 from anabranch.runtime.policies.in_turn import RESERVE
-from anabranch.runtime.policies.load import SATURATED
+from anabranch.runtime.policies.load import BLOCKED, SATURATED
 from anabranch.runtime.policies.memory import Memory
-from anabranch.runtime.policies.probabilistic import BLOCKED, decide
+from anabranch.runtime.policies.probabilistic import decide
 from anabranch.runtime.policies.turns import BATCH_MAX, joining, leaving, settled
 
 NOW_S = 10_000.0

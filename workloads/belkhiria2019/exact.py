@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies import Duplicate, Hold, Leave, Policy, Reading, policy
+from anabranch.runtime.policies import Duplicate, Hold, Leave, Policy, Probabilistic, Reading
 from anabranch.workloads.belkhiria2019.setup import Outcome, Setup
 from anabranch.workloads.curve_base import FloatArray
 
@@ -47,7 +47,7 @@ class Operator:
     ranks: bool
     noise: float
     rng: random.Random
-    policy: Policy[Any] = field(default_factory=policy)
+    policy: Policy[Any] = field(default_factory=Probabilistic)
     siblings: list[Instance] = field(default_factory=list)
     changed: int = -1000
     joins: dict[int, list[Join]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Operator:
         return n, joins, batches, leaves
 
     def _founder(self, keeper: bool) -> Instance:
-        return Instance(self.policy.memory, keeper, due=self._phase())
+        return Instance(self.policy.begin(), keeper, due=self._phase())
 
     def _phase(self) -> int:
         """Asynchronous: everybody has a phase of its own within the period."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies import Duplicate, Leave, Policy, Reading, policy
+from anabranch.runtime.policies import Duplicate, Leave, Policy, Probabilistic, Reading
 from anabranch.runtime.policies.predictive.controller import (
     Memory,
     Settings,
@@ -136,7 +136,7 @@ class Shipped:
     they decide together is done by the next step."""
 
     rng: random.Random
-    policy: Policy[Any] = field(default_factory=policy)
+    policy: Policy[Any] = field(default_factory=Probabilistic)
     memories: list[Any] = field(default_factory=list)
     passed: int = 0
     changed_s: float = -LONG_S
@@ -150,7 +150,7 @@ class Shipped:
         self.passed += 1
         now_s = self.passed * STEP_S
         if not self.memories:
-            self.memories = [self.policy.memory] * slot.instances
+            self.memories = [self.policy.begin()] * slot.instances
         stay, come = [], []
         for rank, memory in enumerate(self.memories):
             seen = self._reading(slot, now_s, rank)

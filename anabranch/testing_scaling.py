@@ -1,0 +1,41 @@
+"""How the operators of a pipeline would scale, in virtual time: the same for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.graph import Pipeline
+
+if TYPE_CHECKING:
+    from anabranch.runtime.simulation.forecast import Forecast
+
+
+def scaled(
+    pipeline: Pipeline,
+    load: float | str | None = None,
+    *,
+    capacity: Mapping[str, float],
+    selectivity: Mapping[str, float] | None = None,
+    seconds: float = 60.0,
+    seed: int = 0,
+) -> Forecast:
+    """Let the policies of a pipeline decide under a load, as `anabranch simulate` does.
+
+        found = ab.testing.scaled(pipeline, 350, capacity={"split": 100})
+        assert found.courses["split"].instances[-1] == 5
+
+    `load`: tuples per second of every source, or a curve such as "step:before=50,after=350,at_s=20"
+    (None: the source's own rate). `capacity`: tuples per second of one instance that is always
+    busy, by operator. `selectivity`: results per tuple (1 where not given). `seconds`: of virtual
+    time. Raises `ValueError` where something is missing, `PipelineError` for a pipeline that cannot
+    run, and what a policy of one's own raises.
+    """
+    from anabranch import forecasting as f
+    from anabranch.runtime.simulation.forecast import forecast, outline_of
+
+    pipeline.validate()
+    curves = f.curves_of(pipeline, [] if load is None else [str(load)])
+    costs = f.costs_of(pipeline, report=None, capacities=capacity, selectivities=selectivity or {})
+    outline = outline_of(pipeline, {name: costed.cost for name, costed in costs.items()})
+    return forecast(outline, f.load_of(curves, seconds), seed=seed, seconds=seconds)

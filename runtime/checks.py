@@ -1,0 +1,16 @@
+"""What a mistake in a pipeline is called, and checks of numbers that say it in the same words."""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+
+class PipelineError(ValueError):
+    """The pipeline as written cannot run. The message names the operator and what to do."""
+
+
+def check_number(what: str, value: object, *, whole: bool = False) -> None:
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
+        raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")

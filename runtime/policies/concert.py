@@ -1,0 +1,156 @@
+"""How siblings bring about the number of instances that each of them has worked out (`Resize`).
+
+All see the same sums, so all say the same number. Who knows its rank does its part of the
+difference: what is missing is shared out in turns, what is too many are the youngest (`turns`).
+What siblings have under way is noted, and counts until it shows or is given up. Who does not know
+its rank draws, with the same expectation for all of them together.
+
+One number per period is carried out. An instance does not grow where successors hold it up or the
+host has no processor to spare, does nothing while an operation of its own is open, and keeps to
+the bounds of the scale and to its budget of actions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.policies.decision import (
+    Act,
+    Decision,
+    Duplicate,
+    Explanation,
+    Hold,
+    Leave,
+    Resize,
+    Why,
+)
+from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT
+from anabranch.runtime.policies.turns import (
+    COMING_PERIODS,
+    Coming,
+    is_among_the_youngest,
+    joining,
+    leaving,
+    next_slot_s,
+    noted,
+    settled,
+    share,
+    slot_of,
+)
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from anabranch.runtime.policies.reading import Reading
+    from anabranch.runtime.scale import Scale
+
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What an instance remembers of its part. `coming`: changes that siblings have under way;
+    `slot`: of the last number carried out; `actions`: when it acted, per newcomer, in the last
+    minute; `instances`: as it counted last."""
+
+    coming: Coming = ()
+    slot: int = -1
+    actions: tuple[float, ...] = ()
+    instances: int = 0
+
+
+def carried_out(
+    decision: Decision, reading: Reading, scale: Scale, part: Part, rng: Random
+) -> tuple[Act, Part]:
+    """What this instance does itself; a decision other than a `Resize` stays as it is."""
+    part = _looked(part, reading)
+    if not isinstance(decision, Resize):
+        return decision, part
+    target = min(max(decision.n, scale.min_instances), scale.max_instances)
+    slot = slot_of(reading.now_s, scale.period_s)
+    coming = joining(part.coming) - leaving(part.coming)
+    told = replace(decision.explanation, instances=reading.instances, coming=coming)
+    if slot == part.slot:
+        wait = next_slot_s(reading.now_s, scale.period_s) - reading.now_s
+        return Hold(replace(told, why=Why.NOT_DUE, wait_s=wait)), part
+    part = replace(part, slot=slot)
+    change = target - max(1, reading.instances + coming)
+    if change == 0:
+        return Hold(told), part
+    if (held := _forbidden(change, reading, scale)) is not None:
+        return Hold(replace(told, why=held)), part
+    if reading.rank is None:
+        act = _by_chance(change, reading, told, rng)
+    else:
+        act = _in_turn(change, reading, scale, part, told)
+        part = _under_way(part, change, reading, scale)
+    return _within_budget(act, reading, scale, part)
+
+
+def _looked(part: Part, reading: Reading) -> Part:
+    change = reading.instances - part.instances if part.instances else 0
+    return replace(
+        part,
+        coming=settled(part.coming, change, reading.now_s),
+        actions=tuple(t for t in part.actions if reading.now_s - t < MINUTE_S),
+        instances=reading.instances,
+    )
+
+
+def _forbidden(change: int, reading: Reading, scale: Scale) -> Why | None:
+    if reading.is_source and reading.demand_per_s is None:
+        return Why.SOURCE
+    if change > 0 and reading.blocked >= BLOCKED:
+        return Why.BLOCKED
+    if change > 0 and scale.capacity is None and reading.cpu_wait >= CPU_WAIT:
+        return Why.HOST_FULL
+    return None
+
+
+def _in_turn(change: int, reading: Reading, scale: Scale, part: Part, told: Explanation) -> Act:
+    assert reading.rank is not None
+    n = reading.instances
+    if reading.busy_with_operation:
+        return Hold(replace(told, why=Why.OWN_OPERATION))
+    if change > 0:
+        own = share(change, reading.rank, n, slot_of(reading.now_s, scale.period_s))
+        return Duplicate(own, told) if own else Hold(replace(told, why=Why.ANOTHERS_TURN))
+    if not is_among_the_youngest(-change, reading.rank, n, leaving(part.coming)):
+        return Hold(replace(told, why=Why.YOUNGER_LEAVE))
+    return Hold(replace(told, why=Why.KEEPER)) if reading.keeper else Leave(told)
+
+
+def _by_chance(change: int, reading: Reading, told: Explanation, rng: Random) -> Act:
+    n = reading.instances
+    if reading.busy_with_operation:
+        return Hold(replace(told, why=Why.OWN_OPERATION))
+    draw = rng.random()
+    if change > 0:
+        certain, chance = divmod(change / n, 1)
+        count = math.floor(certain) + (draw < chance)
+        told = replace(told, probability=chance, draw=draw)
+        return Duplicate(count, told) if count else Hold(told)
+    if reading.keeper:
+        return Hold(replace(told, why=Why.KEEPER))
+    chance = min(1.0, -change / (n - 1)) if n > 1 else 0.0
+    told = replace(told, probability=chance, draw=draw)
+    return Leave(told) if draw < chance else Hold(told)
+
+
+def _under_way(part: Part, change: int, reading: Reading, scale: Scale) -> Part:
+    until_s = reading.now_s + COMING_PERIODS * scale.period_s
+    return replace(part, coming=noted(part.coming, change, until_s))
+
+
+def _within_budget(act: Act, reading: Reading, scale: Scale, part: Part) -> tuple[Act, Part]:
+    cost = act.n if isinstance(act, Duplicate) else int(isinstance(act, Leave))
+    left = scale.actions_per_minute_max - len(part.actions)
+    if cost > left:
+        if isinstance(act, Duplicate) and left > 0:
+            act, cost = replace(act, n=left), left
+        else:
+            wait = part.actions[0] + MINUTE_S - reading.now_s
+            return Hold(replace(act.explanation, why=Why.BUDGET, wait_s=wait)), part
+    return act, replace(part, actions=part.actions + (reading.now_s,) * cost)

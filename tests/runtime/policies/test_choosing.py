@@ -1,0 +1,139 @@
+"""Policies are values with checked settings, chosen by the scale and found by name."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.graph import PipelineError, Scale
+from anabranch.runtime.policies import (
+    Decider,
+    Decision,
+    Fixed,
+    Heritage,
+    Hold,
+    Policy,
+    PolicyError,
+    Probabilistic,
+    Reading,
+    policy_named,
+    policy_of,
+    setting,
+)
+
+
+@dataclass(frozen=True)
+class ByQueue(Policy[float]):
+    """For tests: remembers when it last looked."""
+
+    wait_s: float = setting(1.0, "seconds of work that may wait", unit="s", above=0, most=60)
+    step: int = setting(1, "instances at once", least=1)
+    way: str = setting("up", "where to", one_of=("up", "down"))
+    calm: bool = False
+    limit: float | None = None
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: float, rng: random.Random
+    ) -> tuple[Decision, float]:
+        return Hold("nothing to do"), reading.now_s
+
+    def begin(self) -> float:
+        return 0.0
+
+    def heritage(self, memory: float, now_s: float) -> Heritage:
+        return {"ago_s": now_s - memory}
+
+    def born(self, heritage: Heritage, now_s: float) -> float:
+        return now_s - heritage.get("ago_s", 0.0)
+
+
+READING = Reading(now_s=7.0, instances=1, instances_changed_s=0.0, covered_s=7.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"wait_s": 0}, "policy by-queue: wait_s must be above 0 and at most 60, got 0"),
+        ({"wait_s": 61.0}, "wait_s must be above 0 and at most 60, got 61.0"),
+        ({"wait_s": "long"}, "wait_s must be a number, got 'long'"),
+        ({"wait_s": float("nan")}, "wait_s must be a number, got nan"),
+        ({"step": 1.5}, "step must be a whole number, got 1.5"),
+        ({"step": 0}, "step must be 1 or more, got 0"),
+        ({"step": True}, "step must be a whole number, got True"),
+        ({"way": "left"}, "way must be one of 'up', 'down', got 'left'"),
+        ({"calm": 1}, "calm must be a bool, got 1"),
+        ({"limit": [1]}, r"limit must be a number, a text, True, False or None"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named_with_its_range(
+    settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(PipelineError, match=message):
+        ByQueue(**settings)
+
+
+def test_a_scale_takes_only_policies() -> None:
+    wrong: Any = "predictive"
+    with pytest.raises(PipelineError, match="scale: policy must be a policy with its settings"):
+        Scale(policy=wrong)
+
+
+def test_the_default_policy_is_the_probabilistic_one() -> None:
+    assert Scale().policy == Probabilistic()
+
+
+def test_a_policy_is_found_by_its_name_with_dashes_or_underscores() -> None:
+    assert policy_named("by-queue") is policy_named("by_queue") is ByQueue
+    with pytest.raises(PipelineError, match="no scaling policy 'probabalistic'; did you mean 'pro"):
+        policy_named("probabalistic")
+
+
+def test_no_policy_takes_the_name_of_one_that_is_shipped() -> None:
+    with pytest.raises(PipelineError, match="a policy named 'fixed' already"):
+        type("Fixed", (ByQueue,), {})
+
+
+def test_a_scale_goes_to_another_process_by_pickle_and_as_plain_values() -> None:
+    scale = Scale(max_instances=3, policy=ByQueue(wait_s=2.0, calm=True))
+    assert pickle.loads(pickle.dumps(scale)) == scale
+    assert Scale.of(scale.plain) == scale
+    assert policy_of(Fixed().plain) == Fixed()
+    assert scale.policy.text == "by-queue(wait_s=2.0, calm=True)"
+
+
+def test_a_setting_of_the_policy_is_set_through_the_scale() -> None:
+    scale = Scale().with_setting("policy", "by-queue").with_setting("policy.step", 4)
+    assert scale.policy == ByQueue(step=4)
+    assert scale.with_setting("policy", "by_queue") is scale
+    with pytest.raises(PipelineError, match="has no setting 'stop'; did you mean 'step'"):
+        scale.with_setting("policy.stop", 4)
+
+
+def test_a_newcomer_begins_with_what_its_maker_leaves_to_it() -> None:
+    scale = Scale(policy=ByQueue())
+    maker = Decider.begin(scale, {}, 5.0)
+    maker.decide(READING, random.Random(1))
+    left = {"siblings": 2.0, **maker.heritage(10.0)}
+    assert Decider.begin(scale, left, 1000.0).memory == 997.0
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (lambda: 1 / 0, "policy bad: ZeroDivisionError: division by zero"),
+        (lambda: ("grow", None), r"policy bad: expected a decision .* got 'grow'"),
+        (lambda: None, "policy bad: TypeError"),
+    ],
+)
+def test_a_policy_that_fails_is_named(answer: Any, message: str) -> None:
+    @dataclass(frozen=True)
+    class Bad(Policy[None]):
+        def decide(self, *_: Any) -> Any:
+            return answer()
+
+    with pytest.raises(PolicyError, match=message):
+        Decider.begin(Scale(policy=Bad()), {}, 0.0).decide(READING, random.Random(1))

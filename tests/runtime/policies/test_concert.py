@@ -1,0 +1,92 @@
+"""What siblings do who all say the same number: their parts add up to the difference."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.runtime.policies import Act, Duplicate, Hold, Leave, Reading, Resize, Why
+from anabranch.runtime.policies.concert import Part, carried_out
+from anabranch.runtime.scale import Scale
+
+SCALE = Scale(max_instances=60, period_s=1.0, actions_per_minute_max=60)
+
+
+def reading(rank: int | None, n: int, **changes: Any) -> Reading:
+    seen = Reading(
+        now_s=100.3, instances=n, instances_changed_s=0.0, covered_s=50.0, keeper=rank == 0
+    )
+    return replace(seen, rank=rank, **changes)
+
+
+def acts(n: int, target: int, scale: Scale = SCALE, **changes: Any) -> list[Act]:
+    rng = random.Random(1)
+    return [
+        carried_out(Resize(target, "so"), reading(rank, n, **changes), scale, Part(), rng)[0]
+        for rank in range(n)
+    ]
+
+
+@given(n=st.integers(1, 60), target=st.integers(0, 99), now_s=st.floats(0, 1e6))
+def test_the_parts_of_all_ranks_add_up_and_the_keeper_stays(
+    n: int, target: int, now_s: float
+) -> None:
+    """PL, P9."""
+    done = acts(n, target, now_s=now_s)
+    change = sum(a.n for a in done if isinstance(a, Duplicate))
+    change -= sum(isinstance(a, Leave) for a in done)
+    assert change == min(max(target, 1), 60) - n
+    assert not isinstance(done[0], Leave)
+
+
+@given(n=st.integers(1, 20), target=st.integers(1, 20), seed=st.integers(0, 99))
+def test_what_is_under_way_is_not_asked_for_twice(n: int, target: int, seed: int) -> None:
+    rng, part = random.Random(seed), Part()
+    _, part = carried_out(Resize(target, "so"), reading(n - 1, n), SCALE, part, rng)
+    later = reading(n - 1, n, now_s=101.3)
+    act, _ = carried_out(Resize(target, "so"), later, SCALE, part, rng)
+    assert isinstance(act, Hold)
+
+
+def test_one_number_per_period_is_carried_out() -> None:
+    _, part = carried_out(Resize(2, "so"), reading(0, 2), SCALE, Part(), random.Random(1))
+    act, _ = carried_out(Resize(4, "so"), reading(0, 2), SCALE, part, random.Random(1))
+    assert act.explanation.why is Why.NOT_DUE
+
+
+def test_without_ranks_siblings_draw_with_the_same_expectation() -> None:
+    rng = random.Random(5)
+
+    def mean(target: int, kind: type[Act]) -> float:
+        drawn = [
+            carried_out(Resize(target, "so"), reading(None, 4), SCALE, Part(), rng)[0]
+            for _ in range(20_000)
+        ]
+        return sum(getattr(a, "n", 1) for a in drawn if isinstance(a, kind)) / len(drawn)
+
+    assert 4 * mean(10, Duplicate) == pytest.approx(6, abs=0.1)
+    assert 3 * mean(2, Leave) == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"blocked": 0.3}, Why.BLOCKED),
+        ({"cpu_wait": 0.6}, Why.HOST_FULL),
+        ({"is_source": True}, Why.SOURCE),
+        ({"busy_with_operation": True}, Why.OWN_OPERATION),
+    ],
+)
+def test_guards_hold_against_any_number(changes: dict[str, Any], why: Why) -> None:
+    assert {a.explanation.why for a in acts(2, 6, **changes)} == {why}
+
+
+def test_the_budget_bounds_what_one_instance_starts() -> None:
+    scale = replace(SCALE, actions_per_minute_max=3)
+    (act,) = acts(1, 9, scale)
+    assert act == Duplicate(3, "so")

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from types import GeneratorType
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.payload import Encoder, decode
-
-ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
-"""Types of values that cannot change."""
+from anabranch.runtime.sharing import ATOMS as ATOMS
+from anabranch.runtime.sharing import share
 
 SAVED_BYTES_MAX = 4096
 """States that are longer, as a pickle, are not saved before each call: it would take longer than
@@ -98,11 +97,22 @@ class Came:
         return copied(self[at])
 
 
+def apart(values: list[Any] | tuple[Any, ...]) -> list[Any] | tuple[Any, ...]:
+    """These, or copies of them if they share something."""
+    return list(map(copied, values)) if share(values) else values
+
+
+class _AsTheyAre(Encoder):
+    def _pickled(self, tuples: Sequence[Any], swelling_max: int | None) -> bytes:
+        return pickle.dumps(tuples, 5)
+
+
 class Saver:
-    """Saves tuples before functions get them, where nobody could read them anew."""
+    """Saves tuples before functions get them, where nobody could read them anew. Those that share
+    something do so in what was saved, of which each is copied before it is given away."""
 
     def __init__(self) -> None:
-        self._encoder = Encoder(DEFAULT_LIMITS)
+        self._encoder = _AsTheyAre(DEFAULT_LIMITS)
 
     def save(self, tuples: list[Any]) -> Came:
         if all_fixed(tuples):
@@ -155,10 +165,11 @@ class Undo:
 
 
 class Watch:
-    """Finds out whether a function changes what it has returned before.
+    """Finds out whether a function changes what it has returned before, or returns results that
+    share something.
 
     Its first results go on as copies, and the originals are looked at again after further calls.
-    If one has changed, all results go on as copies from then on.
+    If one has changed, or two share something, all results go on as copies from then on.
     """
 
     def __init__(self) -> None:
@@ -187,7 +198,8 @@ class Watch:
     def look(self) -> None:
         """After some calls."""
         if self._seen and not self._changes:
-            self._changes = any(map(_has_changed, self._seen))
+            seen = [value for value, _ in self._seen]
+            self._changes = any(map(_has_changed, self._seen)) or share(seen)
         self.on = self._changes or self._left > 0
         if self._changes or not self.on:
             self._seen.clear()

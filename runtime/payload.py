@@ -6,7 +6,8 @@ needs an envelope and nothing is copied:
 
 - MessagePack (an array, first byte 0x90 to 0x9f, 0xdc or 0xdd) for what it can carry exactly:
   None, bool, int of 64 bits, float, str, bytes, and lists and dicts of these.
-- pickle, protocol 5 (first byte 0x80) for everything else.
+- pickle, protocol 5 (first byte 0x80) for everything else. Tuples that share a value which can
+  change are copied first, so that they share none where they arrive, as by MessagePack.
 
 Packing in strict mode refuses subclasses, tuples and everything foreign. The one thing which it
 converts silently is a buffer (`bytearray`, `memoryview`) to bytes. Such a value leaves one of
@@ -29,6 +30,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe as describe
 from anabranch.runtime.marks import Marked, sealed
+from anabranch.runtime.sharing import Swells, separate
 
 _PICKLE_FIRST = 0x80
 _BUFFER_HEADERS = (b"\xc4", b"\xc5", b"\xc6")
@@ -69,10 +71,11 @@ class Encoder:
         self._skip = 0
         self._tuple_bytes = 0.0
 
-    def encode(self, tuples: Sequence[Any]) -> bytes:
-        """All tuples in one piece, however long; raises whatever pickle raises."""
+    def encode(self, tuples: Sequence[Any], swelling_max: int | None = None) -> bytes:
+        """All tuples in one piece, however long; raises whatever pickle raises, and `Swells` if
+        they take more than `swelling_max` bytes without what they share."""
         if isinstance(tuples, Marked):
-            return sealed(self.encode(tuples.items), tuples)
+            return sealed(self.encode(tuples.items, swelling_max), tuples)
         if self._skip:
             self._skip -= 1
         else:
@@ -82,7 +85,7 @@ class Encoder:
                 return data
             self._refusals = min(self._refusals + 1, _PATIENCE_MAX)
             self._skip = 2**self._refusals - 1
-        return self._pickled(tuples)
+        return self._pickled(tuples, swelling_max)
 
     def encode_batches(self, tuples: Sequence[Any]) -> Encoded:
         """Batches of at most `batch_tuples_max` tuples and `batch_bytes_max` bytes, in order.
@@ -119,17 +122,20 @@ class Encoder:
                 return data if _SCALARS.issuperset(map(type, tuples)) else None
         return data
 
-    def _pickled(self, tuples: Sequence[Any]) -> bytes:
-        return pickle.dumps(tuples, 5)
+    def _pickled(self, tuples: Sequence[Any], swelling_max: int | None) -> bytes:
+        return pickle.dumps(separate(tuples, swelling_max), 5)
 
     def _add(self, tuples: Sequence[Any], result: Encoded) -> None:
+        limits, count = self._limits, len(tuples)
         try:
-            data = self.encode(tuples)
+            data = self.encode(tuples, limits.batch_bytes_max)
         except (MemoryError, KeyboardInterrupt):  # of this process, not of the tuples
             raise
+        except Swells as swells:
+            return self._add_in_steps(tuples, swells.fitting, result)
         except BaseException:
             return self._add_the_sound(tuples, result)
-        limits, count, size = self._limits, len(tuples), len(data)
+        size = len(data)
         self._tuple_bytes = size / count
         if size <= limits.batch_bytes_max or (count == 1 and size <= limits.tuple_bytes_max):
             result.batches.append(Batch(count, data))
@@ -137,9 +143,11 @@ class Encoder:
             reason = f"its {size:,} encoded bytes are above the limit of {limits.tuple_bytes_max:,}"
             result.dead.append(DeadLetter(reason, tuples[0]))
         else:
-            step = max(1, count * limits.batch_bytes_max // size)
-            for start in range(0, count, step):
-                self._add(tuples[start : start + step], result)
+            self._add_in_steps(tuples, max(1, count * limits.batch_bytes_max // size), result)
+
+    def _add_in_steps(self, tuples: Sequence[Any], step: int, result: Encoded) -> None:
+        for start in range(0, len(tuples), step):
+            self._add(tuples[start : start + step], result)
 
     def _add_the_sound(self, tuples: Sequence[Any], result: Encoded) -> None:
         """Sort out the tuples that cannot be encoded, then encode the others together."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from anabranch.runtime.foreign import is_ours, take_back, type_name, was_cancelled
 from anabranch.runtime.graph import Step
-from anabranch.runtime.own import Watch
+from anabranch.runtime.own import Watch, apart
 from anabranch.runtime.plain_calls import NoLoop
 
 _PLAIN_LISTS = frozenset((list, tuple))
@@ -63,6 +63,13 @@ class Stage(ABC):
     def call(self, tuples: list[Any]) -> Ran:
         raise NotImplementedError
 
+    def taken(self, result: Any) -> Any:
+        """What goes on instead of what the function has returned, while that is watched."""
+        taken = self.watch.taken(result)
+        if self.step.kind == "flat_map" and type(taken) in _PLAIN_LISTS:
+            return apart(taken)
+        return taken
+
     def keep_apart(self) -> None:
         """From now on it must be seen which result is of which tuple."""
         self.apart = True
@@ -94,7 +101,7 @@ class EachStage(Stage):
         return self.gather(tuples, results, errors)
 
     def _watched(self, one: Any) -> Any:
-        return self.watch.taken(self.fn(one))
+        return self.taken(self.fn(one))
 
     def gather(
         self, tuples: list[Any], results: list[Any], errors: dict[int, BaseException]
@@ -208,7 +215,7 @@ class AsyncStage(Stage):
         for index, one in enumerate(tuples):
             try:
                 if self._generates:
-                    results.append([self._taken(item) async for item in self.fn(one)])
+                    results.append([self._yielded(item) async for item in self.fn(one)])
                 else:
                     results.append(self._taken(await self.fn(one)))
                 if was_cancelled(task) and not self.stops():
@@ -223,8 +230,11 @@ class AsyncStage(Stage):
             self.watch.look()
             return self._plain.gather(tuples, results, errors)
 
+    def _yielded(self, item: Any) -> Any:
+        return self.watch.taken(item) if self.watch.on else item
+
     def _taken(self, result: Any) -> Any:
-        return self.watch.taken(result) if self.watch.on else result
+        return self.taken(result) if self.watch.on else result
 
 
 class BatchStage(Stage):

@@ -9,6 +9,7 @@ first byte tells which it is; how long the array is, whether the keys are in it.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Any, overload
@@ -16,6 +17,7 @@ from typing import Any, overload
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.payload import Encoder, PayloadError, decode
 from anabranch.runtime.salvage import decode_batch
+from anabranch.runtime.sharing import separate
 
 _PICKLE_FIRST = b"\x80"
 
@@ -58,8 +60,13 @@ class KeyedEncoder(Encoder):
             return super()._plain(items)
         return super()._plain(keys + items)
 
-    def _pickled(self, tuples: Sequence[Any]) -> bytes:
-        return super()._pickled(list(tuples))
+    def _pickled(self, tuples: Sequence[Any], swelling_max: int | None) -> bytes:
+        items = tuples.tuples if isinstance(tuples, Pairs) else [item for _, item in tuples]
+        apart = separate(items, swelling_max)
+        pairs = (
+            list(tuples) if apart is items else [*zip((k for k, _ in tuples), apart, strict=True)]
+        )
+        return pickle.dumps(pairs, 5)
 
 
 def decode_keyed(

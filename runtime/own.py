@@ -37,10 +37,12 @@ def fixed(value: Any) -> bool:
 
 
 def all_fixed(values: list[Any]) -> bool:
-    kinds = set(map(type, values))
-    if kinds <= ATOMS:
+    kinds = list(map(type, values))
+    if kinds and kinds.count(kinds[0]) == len(kinds):  # faster than to look each of them up
+        del kinds[1:]
+    if ATOMS.issuperset(kinds):
         return True
-    return kinds == {tuple} and ATOMS.issuperset(map(type, chain.from_iterable(values)))
+    return kinds == [tuple] and ATOMS.issuperset(map(type, chain.from_iterable(values)))
 
 
 def copied(value: Any) -> Any:
@@ -79,6 +81,10 @@ class Came:
         came = cls.__new__(cls)
         came._source, came._n = [None, tuples], len(tuples)
         return came
+
+    def are(self, tuples: list[Any]) -> bool:
+        """Whether they are these themselves, which cannot change."""
+        return self._source[-1] is tuples
 
     def last(self, n: int) -> Came:
         fewer = Came.__new__(Came)

@@ -44,10 +44,12 @@ Ran = tuple[list[Any], Parts | None]
 class Stage(ABC):
     """`is_batch`: `run` gives a single part for all tuples if it fails. `apart`: otherwise `run`
     gives entries whenever one tuple may have another number of results than one. `plain`: `call`
-    does the same without awaiting anything, for those who have hidden the loop (`NoLoop`)."""
+    does the same without awaiting anything, for those who have hidden the loop (`NoLoop`).
+    `selects`: the results are some of the tuples."""
 
     is_batch = False
     plain = False
+    selects = False
     apart = False
 
     def __init__(self, step: Step, fn: Callable[..., Any]) -> None:
@@ -164,6 +166,8 @@ class DroppingStage(MapStage):
 
 
 class FilterStage(EachStage):
+    selects = True
+
     def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
         if _all_bool(results) or _HAVE_TRUTH.issuperset(map(type, results)):
             return list(compress(tuples, results))

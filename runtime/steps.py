@@ -121,13 +121,16 @@ class Chain:
         were. Raises only what is not the tuples' fault."""
         part = Part(len(tuples))
         part.marks = marks
+        unchanging = False
+        """Whether it is known that these tuples cannot change."""
         no_loop = NoLoop()  # hidden once for steps in a row
         try:
             for number, stage in enumerate(self._stages):
                 if not tuples:
                     break
                 if came is None or number:
-                    came = self._saver.save(tuples)
+                    came = Came.here(tuples) if unchanging else self._saver.save(tuples)
+                    unchanging = came.are(tuples)
                 if marks is not None:
                     stage.keep_apart()
                 if stage.plain:
@@ -143,6 +146,7 @@ class Chain:
                 if part.marks is not None and stage.is_batch:
                     part.marks = stage.marks(part.marks, results)
                 self._note(number, len(tuples), len(part.letters) - dead, len(results), part)
+                unchanging = unchanging and stage.selects
                 tuples = results
         finally:
             no_loop.show()

@@ -54,10 +54,12 @@ def packed(key: Any) -> bytes:
 
 def plain_keys(keys: list[Any]) -> list[Any]:
     """`plain_key` of each; the usual ones are not looked at one by one."""
-    kinds = set(map(type, keys))
-    if kinds <= _PLAIN:
+    kinds = list(map(type, keys))
+    if kinds and kinds.count(kinds[0]) == len(kinds):
+        del kinds[1:]
+    if _PLAIN.issuperset(kinds):
         return keys
-    if kinds <= _PLAIN_OR_TUPLE:
+    if _PLAIN_OR_TUPLE.issuperset(kinds):
         tuples = keys if len(kinds) == 1 else [key for key in keys if type(key) is tuple]
         if _PLAIN.issuperset(map(type, chain.from_iterable(tuples))):
             return keys

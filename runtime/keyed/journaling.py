@@ -66,26 +66,27 @@ def _news(held: Holdings, touched: Iterable[Any]) -> Iterator[tuple[Word, bool]]
     long as it may be."""
     states = held.store.states
     for keys in in_pieces(touched, KEYS_AT_ONCE):
-        here = [(key, states[key]) for key in keys if key in states]
-        if here and isinstance(here[0][1], Parted):
-            yield from _news_in_parts(here)
-        elif here:
-            yield _whole(here), len(here) == KEYS_AT_ONCE
+        here = [key for key in keys if key in states]
+        now = [*map(states.__getitem__, here)]
+        if now and isinstance(now[0], Parted):
+            yield from _news_in_parts(here, now)
+        elif now:
+            yield _whole(here, now), len(here) == KEYS_AT_ONCE
 
 
-def _news_in_parts(here: list[tuple[Any, Parted]]) -> Iterator[tuple[Word, bool]]:
+def _news_in_parts(keys: list[Any], states: list[Parted]) -> Iterator[tuple[Word, bool]]:
     new: list[tuple[Any, Parted]] = []
     changed: list[tuple[Any, Any]] = []
-    for key, state in here:
+    for key, state in zip(keys, states, strict=True):
         news = state.news()
         if news is None:
             new.append((key, state))
         else:
             changed.append((key, news))
     if new:
-        yield _whole(new), False
+        yield _whole([k for k, _ in new], [s for _, s in new]), False
     if changed:
-        kind = type(here[0][1])
+        kind = type(states[0])
         yield ("parts", kind, [k for k, _ in changed], [n for _, n in changed]), False
 
 
@@ -96,9 +97,9 @@ def _sums(held: Holdings) -> list[Word]:
     ]
 
 
-def _whole(here: list[tuple[Any, Any]]) -> Word:
+def _whole(keys: list[Any], states: list[Any]) -> Word:
     """Keys with their states; of their timers nothing is said."""
-    return ("entries", [key for key, _ in here], [state for _, state in here], None, None)
+    return ("entries", keys, states, None, None)
 
 
 def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
@@ -136,8 +137,9 @@ class _Drawing:
 
     def _keys(self, keys: list[Any]) -> Iterator[bytes]:
         some: list[Any] = []
+        alike = self._alike(keys)
         for key in keys:
-            weight = self._weight(key)
+            weight = 1 if alike else self._weight(key)
             if weight > self._room and (some or self._words):
                 self._tell(some)
                 yield self._piece()
@@ -148,6 +150,13 @@ class _Drawing:
                 some.append(key)
                 self._room -= weight
         self._tell(some)
+
+    def _alike(self, keys: list[Any]) -> bool:
+        """Whether each of these keys is one thing: it has no timers, and its state no parts."""
+        store = self._store
+        if len(store.event) or len(store.processing):
+            return False
+        return not any(isinstance(store.states.get(key), Parted) for key in keys[:1])
 
     def _weight(self, key: Any) -> int:
         store = self._store
@@ -167,7 +176,7 @@ class _Drawing:
         if state is NOTHING:
             return
         if not isinstance(state, Parted):
-            self._words.append(_whole([(key, state)]))
+            self._words.append(_whole([key], [state]))
         else:
             pieces = state.pieces(self._most)
             while store.states.get(key) is state and (news := next(pieces, None)) is not None:

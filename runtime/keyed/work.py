@@ -102,14 +102,15 @@ class Worker:
     ) -> Failed | None:
         states, following = self._store.states, handler.following
         value_of, give, undo = states.get, part.results.append, self._undo
-        items, done = iter(tuples), 0
+        items, before = iter(tuples), len(part.results)
+        value, atom = NOTHING, int
+        """`atom`: the type of the last value that cannot change; of most it is the same."""
         try:
             for key, item in zip(keys, items, strict=True):
-                value = NOTHING
                 try:
                     value = value_of(key, NOTHING)
                     if value is not NOTHING:
-                        if type(value) not in ATOMS:
+                        if type(value) is not atom and type(value) not in ATOMS:
                             undo.save(key, value)
                         states[key] = value = following(value, item)
                     else:
@@ -122,17 +123,24 @@ class Worker:
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
-                    if type(value) not in ATOMS and value is not NOTHING:
+                    if value is not NOTHING and type(value) not in ATOMS:
                         states[key] = undo.saved()
+                    value = NOTHING
                     item = original(_number(items, tuples))
                     failed = self._failed(error, Kept(key, item, side, watermark), part)
                     if failed is not None:
                         return failed
                     continue
-                give((key, value if type(value) in ATOMS else copied(value)))
-                done += 1
+                if type(value) is atom:
+                    give((key, value))
+                elif type(value) in ATOMS:
+                    atom = type(value)
+                    give((key, value))
+                else:
+                    give((key, copied(value)))
+                    value = NOTHING
         finally:
-            part.taken += done
+            part.taken += len(part.results) - before
         return None
 
     def _change(

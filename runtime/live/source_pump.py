@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import functools
 import time
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,6 +23,7 @@ from anabranch.protocol.states import Idle
 from anabranch.runtime.ends import Chunk, Reader, Split
 from anabranch.runtime.live.messages import Progress
 from anabranch.runtime.live.pumps import Pump
+from anabranch.runtime.own import copied
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.instance import Instance
@@ -69,7 +69,7 @@ class Reading:
     def position(self) -> Claimed:
         """Behind the last chunk: what a reader has read, it has handed out. It may go on to change
         the value that it says this with."""
-        return self.claimed._replace(rest=deepcopy(self.reader.remainder()), progress=self.read)
+        return self.claimed._replace(rest=copied(self.reader.remainder()), progress=self.read)
 
 
 class SourcePump(Pump):
@@ -211,7 +211,7 @@ class SourcePump(Pump):
     def _open(self, claimed: Claimed, rest: Split) -> Reading:
         source = self.instance.operator.source
         assert source is not None
-        return Reading(claimed, source.open(deepcopy(rest), self.instance.context))
+        return Reading(claimed, source.open(copied(rest), self.instance.context))
 
     async def _read_to_end(self, reading: Reading) -> None:
         while (chunk := await self._read_chunk(reading.reader)) is not None:

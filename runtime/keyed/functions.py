@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer, ValueHandler
-from anabranch.runtime.own import copied
+from anabranch.runtime.own import ATOMS, copied
 
 TIMERS_AT_END_MAX = 1000
 
@@ -99,6 +99,8 @@ class Passing(Handler):
 def _results(returned: Any) -> Iterable[Any]:
     if returned is None:
         return ()
+    if type(returned) is list and ATOMS.issuperset(map(type, returned)):
+        return returned
     try:
         # Copies: a function may give its state, or what it keeps, and change that later.
         results: Iterable[Any] = map(copied, iter(returned))

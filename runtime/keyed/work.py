@@ -163,11 +163,12 @@ class Worker:
         undo = self._undo if handler.undone else None
         items = iter(tuples)
         for key, item, mark in zip(keys, items, each, strict=True):
-            if mark >= due and mark > time.reached:
-                return None
-            time.watermark = mark
-            if exact:
-                time.reached = mark
+            if marks is not None:
+                if mark >= due and mark > time.reached:
+                    return None
+                time.watermark = mark
+                if exact:
+                    time.reached = mark
             state = NOTHING
             try:
                 state = state_of(key, NOTHING)

@@ -205,6 +205,20 @@ def test_a_timer_that_fails_leaves_no_trace_in_the_state() -> None:
     assert outcome["out"] == [0, 0, 0]
 
 
+@pytest.mark.parametrize(
+    "state",
+    [{"a": 1}, [1, "b"], {1, 2}, {"a": [1]}, [{}], {"a": {1: 2}}, dict.fromkeys(range(99), 0)],
+)
+def test_a_state_is_put_back_with_all_that_is_in_it(state: Any) -> None:
+    undo, before = Undo(), copied(state)
+    undo.save("a", state)
+    for inner in state.values() if isinstance(state, dict) else state:
+        if not fixed(inner):
+            inner.clear()
+    state.clear()
+    assert undo.saved() == before
+
+
 def test_a_large_state_is_saved_only_where_tuples_are_tried_again() -> None:
     state = list(range(SAVED_BYTES_MAX))
     for always in (False, True):

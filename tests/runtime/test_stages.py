@@ -34,7 +34,8 @@ async def _later() -> bool:
 
 
 def test_bools_alone_are_known_as_bools() -> None:
-    assert _all_bool([True]) and _all_bool([False, True] * 600)
+    assert _all_bool([True])
+    assert _all_bool([False, True] * 600)
     assert not _all_bool([])
 
 

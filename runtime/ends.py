@@ -228,6 +228,10 @@ class Source(ABC):
     @abstractmethod
     def open(self, split: Split, context: RunContext) -> Reader: ...
 
+    def parts(self, split: Split) -> list[Split]:
+        """What a split that stands for several is made of, to be told apart in messages."""
+        return [split]
+
     def size(self) -> float | None:
         """How much there is, in the unit of `Chunk.progress`; None if unknown."""
         return None

@@ -43,6 +43,9 @@ class Paced(Source):
     def splits(self) -> Iterator[Split]:
         return self.inner.splits()
 
+    def parts(self, split: Split) -> list[Split]:
+        return self.inner.parts(split)
+
     def open(self, split: Split, context: RunContext) -> Reader:
         return PacedReader(self.inner.open(split, context), self.pace)
 

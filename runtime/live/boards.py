@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -142,9 +143,10 @@ class Boards:
         if not self._sources[holder.operator].scalable and holder in board.held:
             board.held[holder].split = split
         elif answer.number != number or not _same(answer.split, split):
+            came, now = _difference(self._sources[holder.operator], split, answer.split)
             raise InputChanged(
                 f"the input of source {holder.operator!r} has changed since: where "
-                f"{_in_words(split)} came, there is {_in_words(answer.split)} now; {INPUT_ADVICE}"
+                f"{_in_words(came)} came, there is {_in_words(now)} now; {INPUT_ADVICE}"
             )
 
     def pictures(self) -> Iterator[BoardPicture]:
@@ -213,6 +215,12 @@ def _naming(operator: str) -> Iterator[None]:
 def _same(a: Split | None, b: Split) -> bool:
     """As they are on the wire: a tuple and a list are the same there."""
     return msgspec.msgpack.encode(a) == msgspec.msgpack.encode(b)
+
+
+def _difference(source: Source, a: Split, b: Split | None) -> tuple[Split | None, Split | None]:
+    """The first parts of them that are not the same; they themselves if all are."""
+    pairs = zip_longest(source.parts(a), [] if b is None else source.parts(b))
+    return next((pair for pair in pairs if not _same(*pair)), (a, b))
 
 
 def _in_words(split: Split | None) -> str:

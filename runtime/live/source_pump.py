@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
 from anabranch.runtime.ends import Chunk, Reader, Split
+from anabranch.runtime.live import claims
+from anabranch.runtime.live.claims import Claimed
 from anabranch.runtime.live.messages import Progress
 from anabranch.runtime.live.pumps import Pump
 from anabranch.runtime.own import copied
@@ -33,16 +35,6 @@ now = time.monotonic
 
 ENDED_MAX = 128
 """So many splits may wait for their ends to be safe: the journal has each of them in every turn."""
-
-
-class Claimed(NamedTuple):
-    """A split, and the number of the claim that brought it; `rest`: what is left to read of it,
-    None if nothing is; `progress`: how far it is read before that."""
-
-    number: int
-    split: Split
-    rest: Split | None
-    progress: float = 0.0
 
 
 class Released(NamedTuple):
@@ -119,17 +111,21 @@ class SourcePump(Pump):
 
     def memory(self) -> dict[str, Any]:
         claimed = self._claimed if self._present is None else self._present.position()
+        if self._lags:
+            claimed = self._safe
         here = {
-            "claimed": self._safe if self._lags else claimed,
-            "ended": (*self._ended.values(),),
+            "claimed": None if claimed is None else claims.place_of(claimed),
+            "ended": (*map(claims.place_of, self._ended.values()),),
             "released": self._released,
         }
         return {**super().memory(), **here}
 
     def remember(self, memory: dict[str, Any], past: Past) -> None:
         super().remember(memory, past)
-        self._claimed, self._released = memory["claimed"], memory["released"]
-        self._ended = {ended.number: ended for ended in memory["ended"]}
+        turns, claimed = self.instance.turns, memory["claimed"]
+        self._claimed = None if claimed is None else claims.remember(turns, claimed, past)
+        self._ended = {e.number: claims.remember(turns, e, past) for e in memory["ended"]}
+        self._released = memory["released"]
         self._untold = self._released is not None
         self._safe = self._claimed
 
@@ -172,7 +168,9 @@ class SourcePump(Pump):
                 await self._forgotten.wait()
             home = self.instance.home
             split = await home.claim()
-            self._claimed = None if split is None else Claimed(home.claim_number, split, split)
+            if split is not None:
+                self._claimed = Claimed(home.claim_number, split, split)
+                claims.keep(self.instance.turns, self._claimed)
             self._safe = self._claimed
         return self._claimed
 
@@ -253,6 +251,8 @@ class SourcePump(Pump):
             await self._all_safe()
         released = self._released = Released(remainder, position.progress, number)
         self._claimed, self._safe, self._untold = None, None, True
+        if remainder is not None:
+            claims.drop(self.instance.turns, number)
         if self.instance.turns is not None:
             await self.instance.turns.committed()
         self._tell(released)
@@ -308,6 +308,7 @@ class SourcePump(Pump):
         if reader is not None:
             reader.done()
         del self._ended[number]
+        claims.drop(self.instance.turns, number)
         self._forgotten.set()
         if self.instance.turns is not None:
             self.instance.turns.want()

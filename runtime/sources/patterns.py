@@ -13,21 +13,24 @@ from anabranch.runtime.sources.walking import walk
 _SHOWN = 3
 
 
-def find_files(patterns: Sequence[str]) -> list[str]:
-    """The files in the order of the patterns, each pattern's sorted, each file once, whatever
-    links, symbolic or hard, lead to it.
+def find_files(patterns: Sequence[str]) -> dict[str, os.stat_result]:
+    """The files and their status, in the order of the patterns, each pattern's sorted, each file
+    once, whatever links, symbolic or hard, lead to it.
 
     Raises `ValueError` or `FileNotFoundError` for a pattern that gives none, and an `OSError` for a
     folder that cannot be looked into and for a link that leads nowhere.
     """
-    found: dict[tuple[int, int], str] = {}
+    found: dict[str, os.stat_result] = {}
+    seen: set[tuple[int, int]] = set()
     for pattern in patterns:
         files = _matches(os.path.expanduser(pattern))
         if not files:
             raise FileNotFoundError(f"{_nothing(pattern)}{_hint(pattern)}")
         for path, status in files:
-            found.setdefault((status.st_dev, status.st_ino), path)
-    return list(found.values())
+            if (file := (status.st_dev, status.st_ino)) not in seen:
+                seen.add(file)
+                found[path] = status
+    return found
 
 
 def _matches(pattern: str) -> list[tuple[str, os.stat_result]]:

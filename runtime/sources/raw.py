@@ -18,15 +18,18 @@ def is_gzip(path: str) -> bool:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
-def beginning_of(path: str, size: int) -> bytes:
-    """The first bytes, at most `size`, unpacked if they are packed; of a damaged file what there
-    is. Raises `OSError` if it cannot be read."""
-    kind = GzipBytes if is_gzip(path) else PlainBytes
-    with contextlib.closing(kind(path, 0)) as file:
+def look_at(path: str, size: int) -> tuple[bool, bytes]:
+    """Whether it is packed, and its first bytes, at most `size`, unpacked; of a damaged file what
+    there is. Raises `OSError` if it cannot be read."""
+    with contextlib.closing(PlainBytes(path, 0)) as file:
+        beginning = file.read(size)
+    if not beginning.startswith(_MAGIC):
+        return False, beginning
+    with contextlib.closing(GzipBytes(path, 0)) as packed:
         try:
-            return file.read(size) or b""
+            return True, packed.read(size) or b""
         except (EOFError, zlib.error):
-            return b""
+            return True, b""
 
 
 class PlainBytes:

@@ -15,7 +15,7 @@ from anabranch.runtime.live.connection import Connection
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.outbox import Outbox
 from anabranch.runtime.payload import Encoder
-from anabranch.runtime.sources.files import FileReader
+from anabranch.runtime.sources.file_reader import FileReader
 from anabranch.runtime.steps import Chain
 from benches.stopwatch import Stopwatch
 

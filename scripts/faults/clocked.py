@@ -37,6 +37,9 @@ class Clocked(Source):
     def splits(self) -> Iterator[Split]:
         return self.inner.splits()
 
+    def parts(self, split: Split) -> list[Split]:
+        return self.inner.parts(split)
+
     def open(self, split: Split, context: RunContext) -> Reader:
         return ClockedReader(self, self.inner.open(split, context), begins_at(split))
 

@@ -92,7 +92,7 @@ SHAPES = (
     Shape("open sessions of one key", 20_000, sessions_of_one_key),
     Shape("results of one tuple", 1_000_000, results_of_one_tuple),
     Shape("keys", 400_000, keys),
-    Shape("input files", 8_000, input_files),
+    Shape("input files", 20_000, input_files),
     Shape("splits", 8_000, splits),
     Shape("dead letters", 200_000, dead_letters),
     Shape("held results", 1_000_000, held_results),

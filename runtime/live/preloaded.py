@@ -24,6 +24,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, assert_never
@@ -33,6 +34,7 @@ import msgspec
 from anabranch.runtime.live import control as msg
 from anabranch.runtime.live import orphans
 from anabranch.runtime.live.link import FrameBuffer, send_blocking
+from anabranch.runtime.live.reseeding import generators
 from anabranch.runtime.live.run_dir import remove_unless_used
 from anabranch.runtime.live.warm import Inheritance, Preload, become_warm
 from anabranch.runtime.texts import original
@@ -80,6 +82,7 @@ class Parent:
         # What exists now is never collected: collecting would copy the pages shared with children.
         gc.disable()
         gc.collect()
+        self._preload = replace(self._preload, generators=generators())
         gc.freeze()
         orphans.wake_when_parent_ends()
         self._obey_all()

@@ -1,59 +1,77 @@
 """Random numbers of a forked process: different ones in each instance.
 
 A fork has a copy of every generator, so that all instances would draw the same numbers. Python
-gives its own generator a new seed after a fork. The others are given one here: NumPy's global
-generator at random, and each generator in a global variable of the user's files, in a class there
-or in an object that is used as a function, from its own next number and the name of the instance.
-So a generator with a seed of the user's gives each instance numbers of its own, the same ones each
-time that the instance begins.
+gives its own generator a new seed after a fork, at random. All others are given one here, made of
+their own next number and the name of the instance: so a generator with a seed of the user's gives
+each instance numbers of its own, the same ones each time that the instance begins.
+
+The parent of all instances asks the garbage collector for them, once: it knows every generator,
+whatever holds it (a default argument, a closure, a `partial`, an object in a list, a library), and
+no code of the user's is run to find one. A newcomer then pays for the generators alone.
 """
 
 from __future__ import annotations
 
+import _random
+import gc
 import random
 import sys
-from collections.abc import Iterator
-from types import ModuleType
+from collections.abc import Iterable
 from typing import Any
 
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.programs import user_modules
+
+def generators() -> tuple[Any, ...]:
+    """All that this process has. To be called before `gc.freeze`, which hides them."""
+    found = gc.get_objects()
+    wanted = _kinds()
+    kinds = {kind for kind in set(map(type, found)) if issubclass(kind, wanted)}
+    return tuple(value for value in found if type(value) in kinds and _is_seeded(value))
 
 
-def reseed(instance: str, pipeline: Pipeline) -> None:
+def reseed(instance: str, found: Iterable[Any]) -> None:
     """In the process of an instance of that name, before it calls a function of the user's."""
-    numpy_random = sys.modules.get("numpy.random")
-    if numpy_random is not None:
-        numpy_random.seed()
-    met: set[int] = set()
-    for value in _values(pipeline):
-        if id(value) in met:
-            continue
-        met.add(id(value))
+    for value in found:
         if isinstance(value, random.Random):
-            if not isinstance(value, random.SystemRandom):
-                value.seed(f"{value.getrandbits(64)} {instance}")
-        elif numpy_random is not None:
-            _reseed_numpy(value, instance, numpy_random)
+            seed = _next_number(value)
+            random.Random.seed(value, f"{seed} {instance}")
+        else:
+            _reseed_numpy(value, instance, sys.modules["numpy.random"])
 
 
-def _reseed_numpy(value: Any, instance: str, numpy_random: ModuleType) -> None:
-    if isinstance(value, numpy_random.Generator):
-        entropy = [int(value.integers(2**63)), *instance.encode()]
-        kind = type(value.bit_generator)
-        value.bit_generator.state = kind(numpy_random.SeedSequence(entropy)).state
-    elif isinstance(value, numpy_random.RandomState):
-        entropy = [int(value.randint(2**31)), *instance.encode()]
-        value.seed(numpy_random.SeedSequence(entropy).generate_state(8))
+def _kinds() -> tuple[type, ...]:
+    numpy: Any = sys.modules.get("numpy.random")
+    if numpy is None:
+        return (random.Random,)
+    return (random.Random, numpy.BitGenerator, numpy.RandomState, numpy.SeedSequence)
 
 
-def _values(pipeline: Pipeline) -> Iterator[Any]:
-    """Where generators are found."""
-    for module in user_modules():
-        for value in [*vars(module).values()]:
-            yield value
-            if isinstance(value, type) and value.__module__ == module.__name__:
-                yield from [*vars(value).values()]
-    for operator in pipeline.operators.values():
-        for step in operator.steps:
-            yield from [*getattr(step.fn, "__dict__", {}).values()]
+def _is_seeded(value: Any) -> bool:
+    """Unlike what draws from the system, and what another library has made with NumPy's base."""
+    if isinstance(value, random.Random):
+        return not isinstance(value, random.SystemRandom)
+    return _kind_of_numpy(value) is not sys.modules["numpy.random"].BitGenerator
+
+
+def _kind_of_numpy(value: Any) -> Any:
+    """The kind itself where the user has derived from it."""
+    return next(kind for kind in type(value).__mro__ if kind.__module__.startswith("numpy."))
+
+
+def _next_number(value: random.Random) -> int:
+    # A class of the user's may draw in a way of its own, which is not called here.
+    return _random.Random.getrandbits(value, 64)
+
+
+def _reseed_numpy(value: Any, instance: str, numpy: Any) -> None:
+    """A `Generator` draws from its `BitGenerator`, and makes others from its `SeedSequence`."""
+    kind, name = _kind_of_numpy(value), [*instance.encode()]
+    if kind is numpy.SeedSequence:
+        entropy = [*value.generate_state(4).tolist(), *name]
+        children = value.n_children_spawned
+        kind.__init__(value, entropy, spawn_key=value.spawn_key, n_children_spawned=children)
+    elif kind is numpy.RandomState:
+        # Of two normal numbers that are made at once, it has kept one.
+        kind.set_state(value, {**kind.get_state(value, legacy=False), "has_gauss": 0})
+    else:
+        seed = numpy.SeedSequence([int(kind.random_raw(value)), *name])
+        kind.state.__set__(value, kind(seed).state)

@@ -39,6 +39,8 @@ class Preload:
     pipeline: Pipeline
     instance_main: InstanceMain
     service_main: InstanceMain
+    generators: tuple[Any, ...] = ()
+    """Those of random numbers that instances have copies of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def _live(inheritance: Inheritance, assign: dict[str, Any], preload: Preload) ->
     orphans.watch_lifeline(inheritance.lifeline)
     name = _name_of(assign)
     orphans.set_process_name(name)
-    reseed(f"{name} {assign.get('life', 1)}", preload.pipeline)
+    reseed(f"{name} {assign.get('life', 1)}", preload.generators)
     gc.enable()
     main = preload.service_main if assign["role"] == "service" else preload.instance_main
     try:

@@ -232,13 +232,14 @@ class AgentJournal:
         self.path = path
         self._power = power
         # First, for a death between the two may leave an extent without a journal, not the reverse.
-        self._extent = ExtentFile(path, power=power)
+        self._extent = ExtentFile(path)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         bodies = _bodies(path.read_bytes())
         whole = _size(bodies)
         os.ftruncate(self._fd, whole)
         self._edition = _edition(bodies)
         if power:
+            sync_folder(self._extent.folder)
             sync_folder(path.parent)
         self._size = self._shortest = whole
         self._is_torn = False

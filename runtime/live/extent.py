@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.runtime.forks import not_for_children
-from anabranch.runtime.sidecar import sync_folder
 from anabranch.runtime.slots import SLOTS_BYTES, SlotsError, read_slots, write_slot
 
 EXTENTS = "extents"
@@ -35,17 +34,18 @@ class Extent(NamedTuple):
 
 
 class ExtentFile:
-    """The end that writes. With `power` its name is on the disk before anything is noted: without
-    an extent no journal is read. Raises `OSError` if the disk refuses."""
+    """The end that writes. Raises `OSError` if the disk refuses.
 
-    def __init__(self, journal: Path, *, power: bool = False) -> None:
+    Without an extent no journal is read: where power may be lost, the owner syncs `folder`, too.
+    """
+
+    def __init__(self, journal: Path) -> None:
         path = extent_path(journal)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
+        self.folder = path.parent
+        self.folder.mkdir(mode=0o700, exist_ok=True)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         if os.fstat(self._fd).st_size < SLOTS_BYTES:  # room is taken while a full disk is harmless
             os.pwrite(self._fd, bytes(SLOTS_BYTES), 0)
-        if power:
-            sync_folder(path.parent)
         found = read_slots(self._fd)
         self._sequence = 0 if found is None else found[0]
         not_for_children(self)

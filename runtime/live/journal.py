@@ -102,7 +102,7 @@ class Journal:
         self._number = max((number for number, _ in self._old), default=0)
         self._fd = -1
         try:
-            self._extent = ExtentFile(path, power=power)
+            self._extent = ExtentFile(path)
             self.begin_segment()
         except OSError:
             os.close(self._lock)
@@ -185,10 +185,11 @@ class Journal:
 
     async def synced(self) -> None:
         """Return when all that was appended is on the disk."""
-        fd, folder = os.dup(self._fd), None if self._is_named else self.path.parent
+        fd = os.dup(self._fd)
+        folders = [] if self._is_named else [self._extent.folder, self.path.parent]
         number, size = self._number, self.size
         try:
-            await asyncio.to_thread(_sync, fd, folder)
+            await asyncio.to_thread(_sync, fd, folders)
             self._extent.note(number, size)
         except OSError as error:
             raise OSError(
@@ -354,7 +355,7 @@ def _name(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
 
 
-def _sync(fd: int, folder: Path | None) -> None:
+def _sync(fd: int, folders: list[Path]) -> None:
     os.fdatasync(fd)
-    if folder is not None:
+    for folder in folders:
         sync_folder(folder)

@@ -20,7 +20,7 @@ from pathlib import Path
 from anabranch.runtime.live.own_files import own
 
 PREFIX = "anabranch-"
-MARK = ".anabranch-run"
+MARK, LOCK = ".anabranch-run", "lock"
 MARK_TEXT = b"The private folder of a run of anabranch, which removes it.\n"
 PATH_BYTES_MAX = 60
 """The path of a Unix socket may have about 100 bytes, and socket names need their part."""
@@ -69,7 +69,7 @@ class RunDir:
     def remove(self) -> None:
         """Unless another folder is in its place."""
         if self._folder.is_at(self.path):
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove_all(self.path)
         self._folder.close()
         os.close(self._lock)
 
@@ -119,13 +119,27 @@ def remove_unless_used(folder: Path) -> None:
         return  # somebody else has removed it
     try:
         if _is_free(lock):
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_all(folder)
     finally:
         os.close(lock)
 
 
+def _remove_all(folder: Path) -> None:
+    """The mark and the lock last: a removal that is interrupted is finished by a later run."""
+    with suppress(OSError):
+        for path in [*folder.iterdir()]:
+            if path.name in (MARK, LOCK):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _open_lock(folder: Path) -> int:
-    return os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    return os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
 def _is_free(lock: int) -> bool:
@@ -159,7 +173,7 @@ def _locked_again(folder: Path) -> int:
 
 def _is_lock_of(folder: Path, lock: int) -> bool:
     try:
-        return os.path.samestat((folder / "lock").stat(), os.fstat(lock))
+        return os.path.samestat((folder / LOCK).stat(), os.fstat(lock))
     except OSError:
         return False
 
@@ -200,7 +214,7 @@ def _base() -> Path:
 
 
 def _remove_abandoned(base: Path) -> None:
-    for path in base.glob(f"{PREFIX}*/lock"):
+    for path in base.glob(f"{PREFIX}*/{LOCK}"):
         try:
             if _is_old(path):
                 remove_unless_used(path.parent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,9 @@ def test_the_folder_of_a_run_is_removed_even_if_the_agent_is_killed(tmp_path: Pa
         assert folder.is_dir()
         popen.kill()
         assert still_alive_after(pids) == []
+        deadline = time.monotonic() + PATIENCE_S
+        while folder.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
         assert not folder.exists()
 
 

@@ -40,6 +40,20 @@ def test_what_a_killed_run_has_left_is_removed(base: Path) -> None:
     remove_unless_used(folder)
 
 
+def test_a_removal_that_was_interrupted_is_finished_by_the_next_run(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = left(base)
+    (folder / "state").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # killed, or somebody writes there
+        remove_unless_used(folder)
+    assert (folder / "state").exists()
+    os.utime(folder / "lock", (0, 0))
+    RunDir().remove()
+    assert not folder.exists()
+
+
 def test_who_tidies_up_behind_a_killed_run_leaves_alone_one_that_goes_on(base: Path) -> None:
     again = RunDir(left(base))
     remove_unless_used(again.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import gc
 import threading
 from collections.abc import Iterator
@@ -16,6 +17,13 @@ from tests.anabranch.files import GOOD, clean_imports, write
 
 ENOUGH = threading.Event()
 """The threads of these tests end when it is set."""
+
+
+def wait() -> None:
+    """What a thread without an object is begun for here."""
+    ENOUGH.wait()
+
+
 THREAD = (
     f"from {__name__} import ENOUGH; "
     "threading.Thread(target=ENOUGH.wait, daemon=True, name='fresh').start()"
@@ -49,6 +57,34 @@ def test_a_pool_that_was_used_is_refused(tmp_path: Path) -> None:
     pool = "from concurrent.futures import ThreadPoolExecutor as P; p = P(1); p.submit(len, '')"
     with pytest.raises(LoadError, match=r"headlines\.py:2 begins the thread"):
         load_pipeline(str(write(tmp_path, beginning(pool))))
+
+
+def test_a_timer_is_refused(tmp_path: Path) -> None:
+    timer = f"from {__name__} import ENOUGH; t = threading.Timer(0, ENOUGH.wait); t.start()"
+    with pytest.raises(LoadError, match=r"headlines\.py:2 begins the thread"):
+        load_pipeline(str(write(tmp_path, beginning(timer))))
+
+
+@pytest.mark.parametrize("name", ["start_new_thread", "start_new"])
+def test_a_thread_without_an_object_is_refused_with_the_line(tmp_path: Path, name: str) -> None:
+    plain = f"import _thread; from {__name__} import wait; _thread.{name}(wait, ())"
+    with pytest.raises(LoadError, match=r"headlines\.py:2 begins a thread for wait while"):
+        load_pipeline(str(write(tmp_path, beginning(plain))))
+    assert not hasattr(_thread.start_new_thread, "func")
+
+
+def test_a_thread_without_an_object_that_ends_is_fine(tmp_path: Path) -> None:
+    plain = "import _thread; _thread.start_new_thread(len, ('',))"
+    assert load_pipeline(str(write(tmp_path, beginning(plain)))).name == "pipeline"
+
+
+def test_a_thread_that_another_thread_begins_is_refused(tmp_path: Path) -> None:
+    text = f"from {__name__} import ENOUGH\n\n\ndef go_on():\n    ENOUGH.wait()\n"
+    write(tmp_path, text, "my_work.py")
+    nested = "import my_work as w; t = threading.Thread(target=threading.Thread(target=w.go_on)"
+    path = write(tmp_path, beginning(f"{nested}.start); t.start(); t.join()"))
+    with pytest.raises(LoadError, match=r"my_work\.py:5 runs in a thread that begins while"):
+        load_pipeline(str(path))
 
 
 def test_the_line_is_that_of_the_users_module_that_begins_it(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.payload import Encoder, decode
 from anabranch.runtime.sharing import ATOMS as ATOMS
-from anabranch.runtime.sharing import share
+from anabranch.runtime.sharing import kinds_of, share
 
 SAVED_BYTES_MAX = 4096
 """States that are longer, as a pickle, are not saved before each call: it would take longer than
@@ -37,12 +37,10 @@ def fixed(value: Any) -> bool:
 
 
 def all_fixed(values: list[Any]) -> bool:
-    kinds = list(map(type, values))
-    if kinds and kinds.count(kinds[0]) == len(kinds):  # faster than to look each of them up
-        del kinds[1:]
-    if ATOMS.issuperset(kinds):
+    kinds = kinds_of(values)
+    if kinds <= ATOMS:
         return True
-    return kinds == [tuple] and ATOMS.issuperset(map(type, chain.from_iterable(values)))
+    return kinds == {tuple} and ATOMS.issuperset(map(type, chain.from_iterable(values)))
 
 
 def copied(value: Any) -> Any:

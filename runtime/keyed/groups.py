@@ -20,6 +20,8 @@ from typing import Any
 
 import msgpack
 
+from anabranch.runtime.sharing import kinds_of
+
 CACHED_MAX = 1 << 17
 """Keys whose group is remembered; then the memory begins anew."""
 
@@ -54,12 +56,10 @@ def packed(key: Any) -> bytes:
 
 def plain_keys(keys: list[Any]) -> list[Any]:
     """`plain_key` of each; the usual ones are not looked at one by one."""
-    kinds = list(map(type, keys))
-    if kinds and kinds.count(kinds[0]) == len(kinds):
-        del kinds[1:]
-    if _PLAIN.issuperset(kinds):
+    kinds = kinds_of(keys)
+    if kinds <= _PLAIN:
         return keys
-    if _PLAIN_OR_TUPLE.issuperset(kinds):
+    if kinds <= _PLAIN_OR_TUPLE:
         tuples = keys if len(kinds) == 1 else [key for key in keys if type(key) is tuple]
         if _PLAIN.issuperset(map(type, chain.from_iterable(tuples))):
             return keys

@@ -66,8 +66,11 @@ def _news(held: Holdings, touched: Iterable[Any]) -> Iterator[tuple[Word, bool]]
     long as it may be."""
     states = held.store.states
     for keys in in_pieces(touched, KEYS_AT_ONCE):
-        here = [key for key in keys if key in states]
-        now = [*map(states.__getitem__, here)]
+        try:
+            here, now = keys, [*map(states.__getitem__, keys)]
+        except KeyError:  # some have gone
+            here = [key for key in keys if key in states]
+            now = [*map(states.__getitem__, here)]
         if now and isinstance(now[0], Parted):
             yield from _news_in_parts(here, now)
         elif now:

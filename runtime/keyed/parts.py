@@ -65,11 +65,12 @@ class Log:
         return self.begin + self._stop - self._first
 
     def append(self, item: Any) -> None:
-        if self._stop != len(self._items):
+        items, stop = self._items, self._stop
+        if stop == len(items):
+            items.append(item)
+            self._stop = stop + 1
+        else:
             self.extend((item,))
-            return
-        self._items.append(item)
-        self._stop += 1
 
     def extend(self, items: Iterable[Any]) -> None:
         if self._stop != len(self._items):  # behind it stand items of a copy

@@ -330,8 +330,10 @@ class CountWindows(Handler):
         self, windows: Count, aggregation: Aggregation, tell: Tell, *, retries: int = 0
     ) -> None:
         self._windows = windows
+        self._every = windows.every
         self._overlap = windows.every < windows.tuples
         self._aggregation = aggregation
+        self._may_refuse = not aggregation.collects
         self._tell = tell
         self._retries = retries
 
@@ -342,10 +344,11 @@ class CountWindows(Handler):
         self, key: Any, state: Tail, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         # A tuple that cannot count must show it now, not in every window that it would be in.
-        if not self._aggregation.collects:
+        if self._may_refuse:
             self._aggregation.add(_new(self._aggregation), copied(item))
         results: Iterable[Any] = ()
-        completes = state.since + 1 == self._windows.every
+        since = state.since + 1
+        completes = since == self._every
         if completes:
             last = [*state.tuples.last(self._windows.tuples - 1), item]
             try:
@@ -359,7 +362,7 @@ class CountWindows(Handler):
         if self._overlap and len(state.tuples) > self._windows.tuples:
             state.tuples.drop(1)
         state.seen += 1
-        state.since += 1
+        state.since = since
         if completes:
             self._begin_next(state)
         return state, results

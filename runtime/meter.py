@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass, field
 
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
+from anabranch.runtime.slot_meter import SlotMeter
 
 CAPACITY_BUSY_S = 5.0
 """The measured capacity is a mean over so many busy seconds ..."""
@@ -110,15 +111,22 @@ class Meter:
         self._capacity_busy_s = 0.0
         self._sums = Sums()
         self._new = Sums()
+        self._slots = SlotMeter(period_s, now_s)
+        self._processed_total = 0.0
+        self._busy_total_s = 0.0
 
     def received(self, tuples: int) -> None:
         """A batch came in (a source: a chunk was read)."""
         self._new.received += tuples
+        self._slots.received(tuples)
 
     def processed(self, tuples: int, busy_s: float = 0.0) -> None:
         """The operator is done with so many tuples, which kept it busy for so long."""
         self._new.processed += tuples
         self._new.busy_s += busy_s
+        self._slots.processed(tuples, busy_s)
+        self._processed_total += tuples
+        self._busy_total_s += busy_s
 
     def occupied(self, share: float, now_s: float) -> None:
         """For async operators, instead of busy seconds: calls in flight over calls allowed.
@@ -180,6 +188,7 @@ class Meter:
     def reading(self, now_s: float, *, keeper: bool = False) -> Reading:
         """The measurements up to now."""
         self._fold(now_s)
+        self._slots.look(self._queued + self._held / max(1, self._instances), now_s)
         sums = self._sums
         span = sums.span_s or math.inf
         busy = min(1.0, sums.busy_s / span)
@@ -203,6 +212,9 @@ class Meter:
             blocked_by=sums.worst_blocker if blocked > 0.01 else None,
             cpu_wait=min(1.0, sums.cpu_wait_s / span),
             demand_per_s=self._demand,
+            own=self._slots.last,
+            processed_total=self._processed_total,
+            busy_total_s=self._busy_total_s,
         )
 
     def _fold(self, now_s: float) -> None:
@@ -214,7 +226,11 @@ class Meter:
         self._folded_s = now_s
         if self._blocker is not None:
             self._charge_blocker(now_s)
-        new.busy_s = min(new.span_s, new.busy_s + self._occupied.take(now_s))
+        occupied_s = self._occupied.take(now_s)
+        if occupied_s:
+            self._slots.processed(0, occupied_s)
+            self._busy_total_s += occupied_s
+        new.busy_s = min(new.span_s, new.busy_s + occupied_s)
         new.blocked_s = self._blocked.take(now_s)
         self._learn_capacity(new)
         self._sums.add(new, math.exp(-new.span_s / self._window_s()))

@@ -16,6 +16,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Iterable
+from dataclasses import astuple, fields
 from typing import Any, NamedTuple, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
@@ -27,6 +28,8 @@ from anabranch.protocol.session import Session
 from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.frames import Addresses, Pieces
+from anabranch.runtime.policies.predictive.estimates import SlotSums
+from anabranch.runtime.policies.reading import Figures
 
 ACK_DELAY_S = 0.02
 """How long an acknowledgement may wait for something to travel with."""
@@ -117,6 +120,10 @@ class Channel:
         """My place among them, in the order of ids."""
         self.held_told = 0
         """How many tuples the peer holds back for instances of my operator."""
+        self.figures_told: Figures | None = None
+        """What the peer has counted in its last slot, if it tells that."""
+        self.sums_told: Figures | None = None
+        """The same of all instances of my operator."""
         self.ended = False
         self.silent_s = 0.0
         """For how long nothing has been heard, as far as somebody listened."""
@@ -267,6 +274,14 @@ class Channel:
         done = self.grant.tuples_done
         credit = self.grant.state()
         return frames.frame(frames.STATE, self.acknowledged, *credit, done, *siblings)
+
+    def tell_figures(self, figures: Figures, *, of_all: bool) -> None:
+        """My own, or, `of_all`, those of all instances of the peer's operator."""
+        if self._wire is not None and not self.ended:
+            told = figures.instances if of_all else 0
+            self._wire.write(
+                frames.frame(frames.FIGURES, figures.slot, told, astuple(figures.sums))
+            )
 
     def state_soon(self) -> None:
         """What the peer should know has changed."""
@@ -502,9 +517,22 @@ class Channel:
                 self._state_later(soon=True)
                 if self._is_new(number):
                     self._user.state_came(self, chunk)
+            case [frames.FIGURES, int(slot), int(siblings), list(numbers)]:
+                self._hear_figures(slot, siblings, numbers)
             case [frames.BYE, int(expected), str()]:
                 self.session.acknowledge(expected)
                 self.ended = True
                 self._user.channel_ended(self)
             case _:
                 raise ChannelError(f"an unknown frame of kind {fields[0]!r}")
+
+    def _hear_figures(self, slot: int, siblings: int, numbers: list[Any]) -> None:
+        if len(numbers) != len(fields(SlotSums)) or not all(
+            isinstance(n, int | float) for n in numbers
+        ):
+            raise ChannelError("malformed figures")
+        figures = Figures(slot, siblings or 1, SlotSums(*numbers))
+        if siblings:
+            self.sums_told = figures
+        else:
+            self.figures_told = figures

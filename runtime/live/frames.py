@@ -10,6 +10,7 @@
     BYE      [7, acknowledged, reason]
     WATERMARK[8, number, watermark, idle]
     STATE_OF [9, number, chunk]
+    FIGURES  [10, slot, siblings, sums]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
 the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME):
@@ -21,7 +22,9 @@ of instances of the receiver's operator, `rank` the receiver's place among them 
 ids; `held` is what the sender holds back for lack of credit; `tuples_done` is how many of the
 receiver's tuples the sender has worked off. WATERMARK says that no tuple with an earlier event
 time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's own.
-STATE_OF is a piece of the state of key groups, from their old owner to the new one.
+STATE_OF is a piece of the state of key groups, from their old owner to the new one. FIGURES are
+what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances of
+the receiver's operator have; they are not repeated either.
 """
 
 from __future__ import annotations
@@ -40,8 +43,10 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import MESSAGE_TYPES, Message
 from anabranch.protocol.ownership import Route, Routes, owners_of
 
-VERSION = 3
-HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE, WATERMARK, STATE_OF = range(10)
+VERSION = 4
+HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE, WATERMARK, STATE_OF, FIGURES = range(
+    11
+)
 
 Addresses = dict[InstanceId, str]
 Pieces = tuple[bytes, ...]

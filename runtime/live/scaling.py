@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
+from anabranch.runtime.concerted import Concerted, newest
 from anabranch.runtime.cpu import cpu_wait_s
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.kinds import EventKind
@@ -40,6 +42,7 @@ class Scaling:
         self._scale = operator.scale or FIXED
         decides = enabled and operator.scale is not None
         self._decider = Decider.begin(self._scale, heritage, now()) if decides else None
+        self._concerted = Concerted()
         self.dry_run = False
         """Decisions are told, and not carried out."""
         founded = instance.me.creator < 0
@@ -111,7 +114,7 @@ class Scaling:
         while True:
             await asyncio.sleep(TICK_S)
             self._instance.pump.listen(TICK_S)
-            reading = self._read()
+            reading = self._in_concert(self._read())
             self._adapt(reading)
             self._decide(reading)
             if now() >= status_due:
@@ -144,6 +147,22 @@ class Scaling:
         state = instance.core.state
         keeper = isinstance(state, Active) and state.keeper
         return meter.reading(now(), keeper=keeper).with_rank(self._rank)
+
+    def _in_concert(self, reading: Reading) -> Reading:
+        """Tell figures and sums, and with what neighbours have told."""
+        instance = self._instance
+        state, channel_to = instance.core.state, instance.neighbourhood.channel_to
+        preds, succs = preds_of(state), succs_of(state)
+        channels = [channel_to(x) for x in preds | succs]
+        if self._decider is not None and self._scale.policy.in_concert:
+            teller = self._concerted.teller(reading.own, preds, succs)
+            if teller is not None and reading.own is not None:
+                channel_to(teller).tell_figures(reading.own, of_all=False)
+            reading = replace(reading, operator=newest(channels))
+        for siblings, sums in self._concerted.complete(channels):
+            for channel in siblings:
+                channel.tell_figures(sums, of_all=True)
+        return reading
 
     def _decide(self, reading: Reading) -> None:
         if self._decider is None or not isinstance(self._instance.core.state, Active):

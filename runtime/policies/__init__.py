@@ -15,6 +15,7 @@ from anabranch.runtime.policies.decision import (
 )
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.load import Load, measure
+from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import (
     Heritage,
     Policy,
@@ -23,6 +24,7 @@ from anabranch.runtime.policies.policy import (
     policy_of,
     setting,
 )
+from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
 
@@ -37,8 +39,10 @@ __all__ = [
     "Hold",
     "Leave",
     "Load",
+    "MultiMetric",
     "Policy",
     "PolicyError",
+    "Predictive",
     "Probabilistic",
     "Reading",
     "Resize",

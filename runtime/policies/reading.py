@@ -9,9 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from anabranch.runtime.policies.predictive.estimates import SlotSums
+
 SERVICE_TIMES = 4.0
 """A rate means something only after several tuples: windows last at least so many service times.
 Without that, one ten-second tuple that arrives within a one-second window is a load of 10."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Sums of `instances` siblings over slot number `slot`, which lasts a period of the clock."""
+
+    slot: int
+    instances: int
+    sums: SlotSums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +38,10 @@ class Reading:
     time and add up to 1; `blocked_by` names the successor that blocked longest (P40). `cpu_wait`
     is the share of the time in which it was ready to work but the host had no processor for it.
     `demand_per_s` replaces arrivals where there are none: what a paced source should read to keep
-    its pace, None for a source that reads as fast as it can.
+    its pace, None for a source that reads as fast as it can. `own`: figures of this instance in
+    the last slot that has ended; `operator`: those of all its siblings together in the last slot
+    of which they were told, None where the policy is not `in_concert`. `processed_total`,
+    `busy_total_s`: tuples, and seconds of work on them, since it began.
     """
 
     now_s: float
@@ -49,6 +63,10 @@ class Reading:
     blocked_by: str | None = None
     cpu_wait: float = 0.0
     demand_per_s: float | None = None
+    own: Figures | None = None
+    operator: Figures | None = None
+    processed_total: float = 0.0
+    busy_total_s: float = 0.0
 
     def with_rank(self, told: int | None) -> Reading:
         """The same by an instance that was told its rank last so; one that does not fit the number

@@ -16,6 +16,7 @@ from anabranch.protocol.credit import Allowance, Grant
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Message
 from anabranch.protocol.session import Session
+from anabranch.runtime.policies.reading import Figures
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.links import Frame, Lane, Wire
 
@@ -23,14 +24,15 @@ if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
     from anabranch.runtime.simulation.keyed_state import Chunk
 
-BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET = range(9)
+BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET, FIGURES = range(10)
 """Kinds of frames. The first four are numbered and kept until they are acknowledged.
 
 (BATCH, number, tuples, siblings, held, born_s, items)
 (MESSAGE, number, message, cause, watermark)   (WATERMARK, number, watermark)
 (CHUNK, number, chunk): a part of the state of key groups
 (STATE, safe, tuples, bytes, siblings, rank, done)   (WELCOME, expected, safe, tuples, bytes)
-(RESUME, expected, safe)   (BYE, safe)   (RESET,): the process at the other end is no more
+(FIGURES, figures, of_all)   (RESUME, expected, safe)   (BYE, safe)
+(RESET,): the process at the other end is no more
 
 `safe`: frames below it are acknowledged, those from `expected` on are to be sent.
 """
@@ -69,6 +71,7 @@ class Channel:
         "allowance",
         "dialing",
         "ended",
+        "figures_told",
         "grant",
         "handled",
         "held_told",
@@ -87,6 +90,7 @@ class Channel:
         "settled",
         "settled_tuples",
         "siblings_told",
+        "sums_told",
         "tuples_received",
         "tuples_sent",
         "wire",
@@ -116,6 +120,10 @@ class Channel:
         self.messages_sent = 0
         self.siblings_told = 0
         self.rank_told: int | None = None
+        self.figures_told: Figures | None = None
+        """What the peer has counted in its last slot, if it tells that."""
+        self.sums_told: Figures | None = None
+        """The same of all instances of my operator."""
         self.held_told = 0
         self.ended = False
         self.sent: list[int] = []
@@ -247,6 +255,11 @@ class Channel:
         done = self.grant.tuples_done
         self.lane.write((STATE, self._acknowledged(), *self.grant.state(), siblings, rank, done))
 
+    def tell_figures(self, figures: Figures, *, of_all: bool) -> None:
+        """My own, or, `of_all`, those of all instances of the peer's operator."""
+        if self.lane is not None and not self.ended:
+            self.lane.write((FIGURES, figures, of_all))
+
     def state_soon(self) -> None:
         """What the peer should know has changed."""
         if self.lane is not None:
@@ -289,6 +302,11 @@ class Channel:
             if siblings:
                 self.siblings_told, self.rank_told = siblings, rank
             self._allow(tuples, size)
+        elif kind == FIGURES:
+            if frame[2]:
+                self.sums_told = frame[1]
+            else:
+                self.figures_told = frame[1]
         elif kind == WELCOME:
             _, expected, safe, tuples, size = frame
             wire.forth.write((RESUME, self.session.expected, self._acknowledged()))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Active
+from anabranch.runtime.concerted import Concerted, newest
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.meter import Meter
@@ -32,6 +34,7 @@ class Scaling:
         """Active instances of this operator, this one included, as neighbours tell it."""
         self._rank: int | None = None
         self._cpu_wait_s = 0.0
+        self._concerted = Concerted()
         self.meter = self._new_meter()
 
     def _new_meter(self) -> Meter:
@@ -93,7 +96,7 @@ class Scaling:
         me = self.me
         if me.ended or not me.world.ticking:
             return
-        reading = self._read()
+        reading = self._in_concert(self._read())
         self.load = measure(reading, self.scale).ratio or reading.busy
         self._adapt(reading)
         self._decide(reading)
@@ -107,6 +110,20 @@ class Scaling:
         state = me.core.state
         keeper = isinstance(state, Active) and state.keeper
         return meter.reading(me.clock.now, keeper=keeper).with_rank(self._rank)
+
+    def _in_concert(self, reading: Reading) -> Reading:
+        """Tell figures and sums, and with what neighbours have told."""
+        me = self.me
+        channels = [me.neighbours.channel_to(x) for x in sorted(me.succs | me.preds)]
+        if self._decider is not None and self.scale.policy.in_concert:
+            teller = self._concerted.teller(reading.own, me.preds, me.succs)
+            if teller is not None and reading.own is not None:
+                me.neighbours.channel_to(teller).tell_figures(reading.own, of_all=False)
+            reading = replace(reading, operator=newest(channels))
+        for siblings, sums in self._concerted.complete(channels):
+            for channel in siblings:
+                channel.tell_figures(sums, of_all=True)
+        return reading
 
     def _adapt(self, reading: Reading) -> None:
         """Let no more lie here than is worked off soon, which behind slow successors is theirs."""

@@ -46,6 +46,13 @@ class SlotSums:
             self.backlog + other.backlog,
         )
 
+    def __mul__(self, siblings: int) -> SlotSums:
+        """Of so many siblings which all have these sums."""
+        total = self
+        for _ in range(siblings - 1):
+            total += self
+        return total
+
     @property
     def demand(self) -> float:
         """Tuples per second that want to be processed (erratum G7)."""

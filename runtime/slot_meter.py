@@ -1,0 +1,108 @@
+"""What an instance counts in whole slots of time, the same slots for all siblings.
+
+Slot k lasts from k to k + 1 periods of the clock. Its figures are sums, exact and never faded, to
+which those of siblings can be added (`SlotSums`). Whoever counts a batch adds to a number; the rest
+happens when a reading is taken: the waiting tuples are seen then, so their integral is as fine as
+readings are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from anabranch.runtime.policies.predictive.estimates import SlotSums
+from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.turns import slot_of
+
+SLICE_S = 0.01
+"""Work is looked at in slices of at least so much: for single fast tuples clocks are too coarse."""
+
+
+class SlotMeter:
+    """`period_s`: how long a slot lasts; `now_s`: when counting begins."""
+
+    __slots__ = (
+        "_arrived",
+        "_began_s",
+        "_busy_s",
+        "_count",
+        "_counts",
+        "_counts2",
+        "_looked_s",
+        "_period_s",
+        "_processed",
+        "_queue_s",
+        "_rest_busy_s",
+        "_rest_processed",
+        "_slices",
+        "_slot",
+        "_squares",
+        "_ticks",
+        "last",
+    )  # fmt: skip
+
+    def __init__(self, period_s: float, now_s: float) -> None:
+        self._period_s = period_s
+        self._rest_processed = self._rest_busy_s = 0.0
+        self._count = 0
+        self.last: Figures | None = None
+        """Of the last slot that has ended."""
+        self._begin(now_s)
+
+    def _begin(self, now_s: float) -> None:
+        self._slot = slot_of(now_s, self._period_s)
+        self._began_s = self._looked_s = now_s
+        self._arrived = self._counts = self._counts2 = self._ticks = 0
+        self._processed = self._busy_s = self._squares = self._queue_s = 0.0
+        self._slices = 0
+
+    def received(self, tuples: int) -> None:
+        self._count += tuples
+
+    def processed(self, tuples: float, busy_s: float) -> None:
+        self._processed += tuples
+        self._busy_s += busy_s
+        self._rest_processed += tuples
+        self._rest_busy_s += busy_s
+        if self._rest_busy_s >= SLICE_S and self._rest_processed > 0:
+            self._squares += self._rest_busy_s**2 / self._rest_processed
+            self._slices += 1
+            self._rest_processed = self._rest_busy_s = 0.0
+
+    def look(self, waiting: float, now_s: float) -> None:
+        """`waiting`: tuples that wait here or at predecessors for this instance."""
+        self._arrived += self._count
+        self._counts += self._count
+        self._counts2 += self._count**2
+        self._ticks += 1
+        self._count = 0
+        self._queue_s += waiting * max(0.0, now_s - self._looked_s)
+        self._looked_s = now_s
+        if slot_of(now_s, self._period_s) != self._slot:
+            self.last = Figures(self._slot, 1, self._sums(waiting, now_s))
+            self._begin(now_s)
+
+    def _sums(self, waiting: float, now_s: float) -> SlotSums:
+        return SlotSums(
+            seconds=now_s - self._began_s,
+            arrived=self._arrived,
+            processed=self._processed,
+            busy_s=self._busy_s,
+            squares=self._squares,
+            slices=self._slices,
+            counts=self._counts,
+            counts2=self._counts2,
+            ticks=self._ticks,
+            queue_s=self._queue_s,
+            backlog=waiting,
+        )
+
+
+def added(figures: list[Figures]) -> Figures:
+    """Of siblings in one slot, together."""
+    total = figures[0]
+    for other in figures[1:]:
+        total = replace(
+            total, instances=total.instances + other.instances, sums=total.sums + other.sums
+        )
+    return total

@@ -58,6 +58,7 @@ def warnings(operators: Operators) -> list[str]:
         found += _without_time(operators, operator)
         found += _with_much_disorder(operators, operator)
         found += _by_other_keys(operators, operator)
+        found += _sessions_of_mixed(operators, operator)
     return found
 
 
@@ -111,6 +112,23 @@ def _by_other_keys(operators: Operators, operator: Operator) -> Iterator[str]:
             f"operator {operator.name!r} ({operator.keyed.what}) depends on the order of tuples, "
             "and those of several streams come as they come"
         )
+
+
+def _sessions_of_mixed(operators: Operators, operator: Operator) -> Iterator[str]:
+    if operator.keyed is None or not operator.keyed.makes_sessions:
+        return
+    for name in _before(operators, operator, timed=False):
+        one = operators[name]
+        keeps_order = one.keyed is not None and one.keyed.ordered
+        if not keeps_order and (most := _instances_max(one)) > 1:
+            yield (
+                f"operator {operator.name!r} ({operator.keyed.what}): which session a tuple joins "
+                "that is late by more than lateness_s depends on the order of tuples, and "
+                f"{name!r} may have {most} instances, which mix it; raise disorder_s of "
+                f".event_time(...) or lateness_s until no tuple is so late, or keep {name!r} at "
+                "one instance"
+            )
+            return
 
 
 def _reads_time_in_order(operators: Operators, operator: Operator) -> bool:

@@ -41,6 +41,9 @@ class Keyed:
     """Whether its results come when event time has come to the end of a window."""
     needs_order: bool = False
     """Whether results depend on the order of a key's tuples, beyond what can be made good."""
+    makes_sessions: bool = False
+    """Whether its windows are sessions: what a tuple joins that comes when some are over depends on
+    the order of tuples."""
     ordered: bool = False
     """Whether the user has said so of its key; operators behind have the same one, or no need."""
     holds_back: bool = True

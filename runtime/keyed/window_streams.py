@@ -157,6 +157,7 @@ class WindowedStream:
             asks_for_time=not counts,
             ends_by_time=not counts,
             needs_order=counts,
+            makes_sessions=isinstance(self.windows, Session),
         )
         return self.keyed.operator(name, keyed, scale=scale, retry=retry)
 

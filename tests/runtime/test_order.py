@@ -112,3 +112,28 @@ def test_windows_that_end_with_the_stream_only_are_a_warning() -> None:
     (warning,) = order.warnings(stream.pipeline.operators)
     assert "call .event_time(fn, ...)" in warning
     assert "'rows', which do not end by themselves" in warning
+
+
+def sessions(*, scale: ab.Scale | None, ordered: bool | None = None) -> list[str]:
+    """The warnings of sessions behind an operator; `ordered`: behind one that works by key."""
+    stream = ab.Pipeline("p").source("rows", ab.items([])).event_time(time_of)
+    if ordered is None:
+        stream = stream.map("read", list, scale=scale)
+    else:
+        keyed = stream.key_by(key_of, ordered=ordered)
+        stream = keyed.process("read", lambda k, s, one: [one], state=list, scale=scale)
+    windows = stream.key_by(key_of).window(ab.session(5), time=time_of, lateness_s=10)
+    windows.aggregate("sum", ab.tally(), scale=MANY).sink("out", ab.discard())
+    return order.warnings(stream.pipeline.operators)
+
+
+def test_sessions_of_tuples_whose_order_is_mixed_are_a_warning() -> None:
+    for ordered in (None, False):
+        (warning,) = sessions(scale=MANY, ordered=ordered)
+        assert "late by more than lateness_s" in warning
+        assert f"'read' may have {MANY.max_instances} instances" in warning
+
+
+def test_sessions_are_no_warning_where_each_key_keeps_its_order() -> None:
+    assert sessions(scale=None) == []
+    assert sessions(scale=MANY, ordered=True) == []

@@ -350,7 +350,8 @@ class Stream:
 
         A key is None, a bool, int, float, str, bytes, or a tuple of these; equal keys are one.
         `ordered`: results depend on the order in which the tuples of each key come. Then no
-        operator before may have several instances, unless it works by the same key.
+        operator before may have several instances, unless it works by the same key and says so
+        too. That is checked before anything starts; an order that is lost is not restored.
         """
         from anabranch.runtime.keyed.streams import KeyedStream
 

@@ -19,6 +19,7 @@ from typing import Any
 from anabranch.runtime.ends import DeadLetter, ReaderGone, RunContext, Sink, Writer, passing
 from anabranch.runtime.patience import Patience
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
+from anabranch.runtime.sinks.stdout_lock import StdoutLock
 from anabranch.runtime.standard_output import STDOUT, results_fd
 
 _CERTAIN_BYTES = 4096
@@ -27,7 +28,7 @@ _CERTAIN_BYTES = 4096
 
 @dataclass(frozen=True)
 class Stdout(Sink):
-    """One instance only: lines of several would mix."""
+    """One instance only, for the order of its lines. Those of several sinks take turns."""
 
     format: str = "text"
     fd: int = STDOUT
@@ -44,11 +45,13 @@ class Stdout(Sink):
     def open(self, context: RunContext) -> Writer:
         patience = Patience(context.instance, context.note)
         fd = results_fd() if self.fd == STDOUT else self.fd
-        return StdoutWriter(fd, FORMATS[self.format], patience)
+        return StdoutWriter(fd, FORMATS[self.format], patience, StdoutLock(context.run_dir))
 
 
 def stdout(*, format: str = "text") -> Stdout:
     """Each tuple on a line: `str(tuple)`, or its JSON with `format="jsonl"`.
+
+    Several such sinks of a run write whole lines, of any length, in turns.
 
     Raises `ValueError` for another format.
     """
@@ -61,8 +64,9 @@ class StdoutWriter(Writer):
     """Never blocks the loop. The descriptor is shared with other processes, so it is not made
     non-blocking; instead it is only given what it certainly takes."""
 
-    def __init__(self, fd: int, encode: Encode, patience: Patience) -> None:
+    def __init__(self, fd: int, encode: Encode, patience: Patience, lock: StdoutLock) -> None:
         self._patience = patience
+        self._lock = lock
         self._fd = fd
         self._encode = encode
         self._poll: select.poll | None = None
@@ -72,7 +76,15 @@ class StdoutWriter(Writer):
 
     async def write(self, tuples: list[Any]) -> list[DeadLetter]:
         data, dead = self._encode(tuples)
-        rest = memoryview(data)
+        if data:
+            async with self._lock.held():
+                await self._write_whole(memoryview(data))
+        return dead
+
+    async def close(self) -> None:
+        self._lock.close()
+
+    async def _write_whole(self, rest: memoryview) -> None:
         while rest:
             piece = rest if self._poll is None else rest[:_CERTAIN_BYTES]
             if self._poll is not None and not self._poll.poll(0):
@@ -85,7 +97,6 @@ class StdoutWriter(Writer):
                 if self._poll is not None or not passing(error):
                     raise  # /dev/full, say: only a disk can get room again
                 rest = rest[await self._write_patiently(piece, error) :]
-        return dead
 
     def _write(self, piece: memoryview) -> int:
         try:

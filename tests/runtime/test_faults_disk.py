@@ -346,7 +346,7 @@ async def test_standard_output_that_goes_to_a_full_disk_waits_and_says_so(
     notes: list[tuple[str, str]] = []
     out = tmp_path / "stdout.txt"
     fd = os.open(out, os.O_WRONLY | os.O_CREAT)
-    told = replace(context(), note=lambda *note: notes.append(note))
+    told = replace(context(), run_dir=tmp_path, note=lambda *note: notes.append(note))
     writer = Stdout(fd=fd).open(told)
     await writer.write(["before"])
     refusing.refuse(errno.ENOSPC, "stdout.txt")

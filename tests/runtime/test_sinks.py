@@ -270,36 +270,40 @@ def test_a_file_that_the_system_refuses_is_named(
 # -- standard output -------------------------------------------------------------------------
 
 
-async def written(tuples: list[Any], format: str = "text") -> tuple[bytes, list[Any]]:
+async def written(
+    run_dir: Path, tuples: list[Any], format: str = "text"
+) -> tuple[bytes, list[Any]]:
     with pipe() as (out, into):
-        writer = Stdout(format, into).open(context())
+        writer = Stdout(format, into).open(at(run_dir))
         dead = await writer.write(tuples)
         await writer.close()
         os.close(into)
         return os.read(out, 10**6), [letter.tuple for letter in dead]
 
 
-async def test_text_is_written_as_it_is_and_other_values_as_str_shows_them() -> None:
+async def test_text_is_written_as_it_is_and_other_values_as_str_shows_them(
+    tmp_path: Path,
+) -> None:
     class Mute:
         def __str__(self) -> str:
             raise RuntimeError
 
     mute = Mute()
-    assert await written(["a", "é"]) == (b"a\n\xc3\xa9\n", [])
-    assert await written(["a", 1, ("b", None)]) == (b"a\n1\n('b', None)\n", [])
-    assert await written(["a", "\ud800", mute]) == (b"a\n\\ud800\n", [mute])
-    assert await written([]) == (b"", [])
-    assert await written([{"a": 1}], "jsonl") == (b'{"a":1}\n', [])
+    assert await written(tmp_path, ["a", "é"]) == (b"a\n\xc3\xa9\n", [])
+    assert await written(tmp_path, ["a", 1, ("b", None)]) == (b"a\n1\n('b', None)\n", [])
+    assert await written(tmp_path, ["a", "\ud800", mute]) == (b"a\n\\ud800\n", [mute])
+    assert await written(tmp_path, []) == (b"", [])
+    assert await written(tmp_path, [{"a": 1}], "jsonl") == (b'{"a":1}\n', [])
     assert text_lines(["x\ny"]) == (b"x\ny\n", [])
 
 
 @pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
-def test_a_slow_reader_slows_the_stream_and_not_the_loop(run: Any) -> None:
+def test_a_slow_reader_slows_the_stream_and_not_the_loop(run: Any, tmp_path: Path) -> None:
     lines = [f"line {n} {'x' * 50}" for n in range(20_000)]
 
     async def main() -> bytes:
         with pipe() as (out, into):
-            writer = Stdout("text", into).open(context())
+            writer = Stdout("text", into).open(at(tmp_path))
             task = asyncio.create_task(writer.write(lines))
             got = b""
             while not task.done():
@@ -315,17 +319,50 @@ def test_a_slow_reader_slows_the_stream_and_not_the_loop(run: Any) -> None:
     assert run(main()).decode().splitlines() == lines
 
 
-async def test_a_reader_that_goes_away_is_a_broken_pipe() -> None:
+async def test_a_reader_that_goes_away_is_a_broken_pipe(tmp_path: Path) -> None:
     with pipe() as (out, into):
-        writer = Stdout("text", into).open(context())
+        writer = Stdout("text", into).open(at(tmp_path))
         os.close(out)
         with pytest.raises(BrokenPipeError):
             await writer.write(["x"])
 
 
+async def test_long_lines_of_several_sinks_stay_whole(tmp_path: Path) -> None:
+    async def tell(into: int, letter: str) -> None:
+        # A file of its own, as another process has.
+        writer = Stdout("text", into).open(at(tmp_path))
+        for _ in range(20):
+            await writer.write([letter * 20_000])
+        await writer.close()
+
+    with pipe() as (out, into):
+        ends = [os.dup(into) for _ in "abc"]
+        tasks = [asyncio.create_task(tell(*one)) for one in zip(ends, "abc", strict=True)]
+        got = b""
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            if select.select([out], [], [], 0)[0]:
+                got += os.read(out, 65536)
+        for fd in [into, *ends]:
+            os.close(fd)
+        while block := os.read(out, 65536):
+            got += block
+    await asyncio.gather(*tasks)
+    assert sorted(got.decode().split()) == sorted([letter * 20_000 for letter in "abc" * 20])
+
+
+async def test_a_sink_whose_reader_is_gone_keeps_no_other_from_writing(tmp_path: Path) -> None:
+    with pipe() as (gone, into), pipe() as (out, other):
+        os.close(gone)
+        with pytest.raises(BrokenPipeError):
+            await Stdout("text", into).open(at(tmp_path)).write(["x"])
+        assert await Stdout("text", other).open(at(tmp_path)).write(["y"]) == []
+        assert os.read(out, 10) == b"y\n"
+
+
 async def test_standard_output_may_be_a_file(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "f", os.O_WRONLY | os.O_CREAT)
-    writer = Stdout("text", fd).open(context())
+    writer = Stdout("text", fd).open(at(tmp_path))
     await writer.write(["x" * 10_000] * 3)
     os.close(fd)
     assert text_of(tmp_path / "f") == ("x" * 10_000 + "\n") * 3

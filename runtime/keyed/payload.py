@@ -15,11 +15,12 @@ from operator import is_
 from typing import Any, overload
 
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.payload import Encoder, PayloadError, decode
+from anabranch.runtime.payload import Encoder, PayloadError, decode, describe
 from anabranch.runtime.salvage import decode_batch
 from anabranch.runtime.sharing import separate
 
 _PICKLE_FIRST = b"\x80"
+_CLASS = pickle.STACK_GLOBAL
 
 Pair = tuple[Any, Any]
 
@@ -84,4 +85,37 @@ def decode_keyed(
         if len(flat) == 2 * count:
             return flat[:count], flat[count:], []
     pairs, letters = decode_batch(data, count)
+    if not _pickles_again(data, pairs):
+        pairs, more = _sound(pairs)
+        letters += more
     return [k for k, _ in pairs], [t for _, t in pairs], letters
+
+
+def _pickles_again(data: bytes | memoryview, pairs: list[Pair]) -> bool:
+    """Whether pairs that came of a pickle can be written once more, as what windows keep has to be.
+    Only those with classes, which may have made something else of themselves, can be unable to."""
+    if _CLASS not in bytes(data):
+        return True
+    try:
+        pickle.dumps(pairs, 5)
+    except (MemoryError, KeyboardInterrupt):
+        raise
+    except BaseException:
+        return False
+    return True
+
+
+def _sound(pairs: list[Pair]) -> tuple[list[Pair], list[DeadLetter]]:
+    sound: list[Pair] = []
+    letters: list[DeadLetter] = []
+    for number, pair in enumerate(pairs):
+        try:
+            pickle.dumps(pair, 5)
+        except (MemoryError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            reason = f"it arrived, but cannot be kept, for that it is pickled: {describe(error)}"
+            letters.append(DeadLetter(reason, pair[1], f"number {number} of its batch"))
+        else:
+            sound.append(pair)
+    return sound, letters

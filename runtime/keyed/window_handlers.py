@@ -8,7 +8,6 @@ windows are forgotten is late.
 from __future__ import annotations
 
 import math
-import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ from anabranch.runtime.keyed.windows import (
     Window,
     WindowResult,
 )
-from anabranch.runtime.own import copied, copied_all
+from anabranch.runtime.own import ATOMS, copied, copied_all, read_again
 
 
 class Tell(Protocol):
@@ -175,11 +174,15 @@ class TimeWindows(Handler):
         place, item = given[-1]
         given = [*((place, copied(item)) for place, item in given[:-1]), (place, item)]
         try:
-            return [self._change(key, place, item, reached) for place, item in given]
+            changes = [self._change(key, place, item, reached) for place, item in given]
+            for after, _ in changes:
+                if type(after.accumulator) not in ATOMS:
+                    self.undo.check((key, after.window.start), after.accumulator)
         except BaseException:
             for pane, accumulator, data in before:
-                pane.accumulator = accumulator if data is None else pickle.loads(data)
+                pane.accumulator = accumulator if data is None else read_again(data, accumulator)
             raise
+        return changes
 
     def _change(self, key: Any, place: Place, item: Any, reached: float) -> tuple[Pane, list[Any]]:
         """What a tuple makes of a place, and the results of it. `reached`: what ends by then has

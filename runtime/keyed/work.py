@@ -24,7 +24,7 @@ from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
-from anabranch.runtime.own import ATOMS, Undo, copied
+from anabranch.runtime.own import ATOMS, Undo, Unpicklable, copied
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError, where_raised
 
@@ -64,7 +64,8 @@ class Worker:
         self._store = held.store
         self._time = Present(wall)
         self._sheds = type(self.handler).is_empty is not Handler.is_empty
-        self._undo = Undo(always=operator.retry.attempts > 0)
+        by_value = isinstance(self.handler, ValueHandler)  # their results are copies in any case
+        self._undo = Undo(always=by_value or operator.retry.attempts > 0)
         self.handler.undo.always = operator.retry.attempts > 0
         self._at_end: Counter[Any] = Counter()
 
@@ -103,42 +104,40 @@ class Worker:
         states, following = self._store.states, handler.following
         value_of, give, undo = states.get, part.results.append, self._undo
         items, before = iter(tuples), len(part.results)
-        value, atom = NOTHING, int
-        """`atom`: the type of the last value that cannot change; of most it is the same."""
+        atom: type = int
+        """The type of the last value that cannot change; of most it is the same."""
         try:
             for key, item in zip(keys, items, strict=True):
+                value = NOTHING
                 try:
                     value = value_of(key, NOTHING)
                     if value is not NOTHING:
                         if type(value) is not atom and type(value) not in ATOMS:
                             undo.save(key, value)
-                        states[key] = value = following(value, item)
+                        result = after = following(value, item)
+                        if type(after) is not atom:
+                            result = undo.copied(key, after)
+                            atom = type(after) if type(after) in ATOMS else atom
+                        states[key] = after
                     else:
                         group = self._store.group_of[key]
                         if group not in self._held.owned:
                             self._put_aside(group, Kept(key, item, side, watermark), part)
                             continue
-                        value = handler.first(item)
-                        self._store.add(key, group, value)
+                        after = handler.first(item)
+                        result = undo.copied(key, after)
+                        self._store.add(key, group, after)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
                     if value is not NOTHING and type(value) not in ATOMS:
                         states[key] = undo.saved()
-                    value = NOTHING
                     item = original(_number(items, tuples))
                     failed = self._failed(error, Kept(key, item, side, watermark), part)
                     if failed is not None:
                         return failed
                     continue
-                if type(value) is atom:
-                    give((key, value))
-                elif type(value) in ATOMS:
-                    atom = type(value)
-                    give((key, value))
-                else:
-                    give((key, copied(value)))
-                    value = NOTHING
+                give((key, result))
         finally:
             part.taken += len(part.results) - before
         return None
@@ -176,7 +175,10 @@ class Worker:
                     if undo is not None:
                         undo.save(key, state)
                     after, made = on_tuple(key, state, item, side, time)
-                    results += [*made]
+                    made = [*made]
+                    if undo is not None:
+                        undo.check(key, after)
+                    results += made
                     if after is not state:
                         states[key] = after
                 else:
@@ -185,7 +187,10 @@ class Worker:
                         self._put_aside(group, Kept(key, item, side, time.reached, mark), part)
                         continue
                     after, made = on_tuple(key, handler.new_state(key), item, side, time)
-                    results += [*made]
+                    made = [*made]
+                    if undo is not None:
+                        undo.check(key, after)
+                    results += made
                     self._store.add(key, group, after)
             except KeyboardInterrupt:
                 raise
@@ -288,7 +293,10 @@ class Worker:
                 self._undo.save(key, state)
             before = handler.new_state(key) if state is NOTHING else state
             after, made = handler.on_tuple(key, before, kept.item, kept.side, time)
-            part.results += [*made]
+            made = [*made]
+            if handler.undone:
+                self._undo.check(key, after)
+            part.results += made
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -315,13 +323,15 @@ class Worker:
         try:
             after, made = handler.on_timer(key, state, timer, time)
             made = [*made]
+            if handler.undone:
+                self._undo.check(key, after)
             self._check_end(key, watermark)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             time.said.clear()
             where = f"{_where(error, key)}, timer {shown(timer.name)} at {timer.at:g}"
-            part.letters.append(DeadLetter(describe(error), None, where))
+            part.letters.append(DeadLetter(self._reason(error), None, where))
             if handler.undone:
                 state = self._store.states[key] = self._undo.saved()
             self._shed(key, state)
@@ -382,7 +392,14 @@ class Worker:
     def _bury(self, error: BaseException, kept: Kept, part: Part) -> None:
         part.taken += 1
         part.dead += 1
-        part.letters.append(DeadLetter(describe(error), kept.item, _where(error, kept.key)))
+        where = _where(error, kept.key)
+        part.letters.append(DeadLetter(self._reason(error), kept.item, where))
+
+    def _reason(self, error: BaseException) -> str:
+        if isinstance(error, Unpicklable):
+            name = self._held.operator
+            return f"the state of operator {name!r} for this key cannot be pickled: {error}"
+        return describe(error)
 
     def refuse(self, key: Any, item: Any, reason: str, part: Part) -> None:
         """What becomes of a tuple that nobody works on."""

@@ -259,7 +259,7 @@ def test_a_tuple_that_cannot_be_kept_is_a_dead_letter(kind: str) -> None:
 
 
 @pytest.mark.parametrize("delivery", ["effectively-once", "at-most-once"])
-def test_a_run_goes_on_over_states_that_cannot_be_pickled(tmp_path: Path, delivery: str) -> None:
+def test_a_run_goes_on_over_states_that_cannot_be_pickled(tmp_path: Path, delivery: Any) -> None:
     out, died = tmp_path / "out.jsonl", tmp_path / "died"
 
     def work(key: int, state: list[Any], n: int) -> list[tuple[int, int]]:

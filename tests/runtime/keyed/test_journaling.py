@@ -14,6 +14,7 @@ from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.keyed.notes import NoNotes
 from anabranch.runtime.keyed.windows import count, tumbling
+from anabranch.runtime.own import SAVED_BYTES_MAX
 from anabranch.runtime.steps import StepError
 from tests.runtime.keyed.bench import Bench
 from tests.runtime.keyed.journaled import MANY, Batch, Mortals, contents, install, moving
@@ -107,12 +108,12 @@ async def test_what_is_no_key_is_not_told(odd: Any) -> None:
     assert bench.restored(0).states() == {"a": (1,), "b": (3,)}
 
 
-async def test_a_state_that_cannot_be_written_is_named() -> None:
+async def test_a_large_state_that_cannot_be_written_is_named() -> None:
     def visit(key: str, state: list[Any], item: Any) -> None:
         state.append(item)
 
     bench = Mortals(lambda keyed: keyed.process("work", visit, state=list))
-    await bench.over(("a", 1))
+    await bench.over(("a", 1), ("b", "x" * 2 * SAVED_BYTES_MAX))
     with pytest.raises(StepError, match=r"operator 'work', key 'b': .* be written to the journal"):
         await bench.over(("a", 2), ("b", lambda: None))
 

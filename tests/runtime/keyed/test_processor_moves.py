@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.keyed.streams import KeyedStream
+from anabranch.runtime.own import SAVED_BYTES_MAX
 from tests.runtime.keyed.bench import Bench, Moves
 
 GROUPS = 3
@@ -288,12 +289,12 @@ async def test_timers_of_processing_time_move_along() -> None:
     assert (bench.one.next_due(), bench.all[1].next_due()) == (None, 5.0)
 
 
-async def test_state_that_cannot_travel_is_named() -> None:
-    bench = Bench(
-        lambda keyed: keyed.process("work", lambda k, s, t: None, state=lambda: lambda: None),
-        instances=2,
-    )
-    await bench.over(("a", 1))
+async def test_a_large_state_that_cannot_travel_is_named() -> None:
+    def work(key: str, state: list[Any], item: int) -> None:
+        state += [0] * SAVED_BYTES_MAX if item else [lambda: None]
+
+    bench = Bench(lambda keyed: keyed.process("work", work, state=list), instances=2)
+    await bench.over(("a", 1), ("a", 0))
     with pytest.raises(RuntimeError, match=r"operator 'work', key 'a': .* can be pickled"):
         await bench.move({bench.group("a")})
 

@@ -8,7 +8,7 @@ from statistics import fmean, median
 from typing import Any
 
 from anabranch.forecasting import Band, Costed, Scenario
-from anabranch.runtime.graph import Operator
+from anabranch.runtime.graph import Operator, Scale
 from anabranch.views.figures import count, duration, milliseconds, plural, rate, table
 
 ROWS = 12
@@ -61,7 +61,10 @@ def _scale(operator: Operator) -> str:
     scale = operator.scale
     if scale is None or not operator.can_scale:
         return "one instance"
-    return f"{scale.min_instances} to {scale.max_instances} instances, target {scale.target:g}"
+    span = f"{scale.min_instances} to {scale.max_instances} instances"
+    if scale.policy != Scale().policy:
+        return f"{span} by {scale.policy.text}"
+    return f"{span}, target {scale.target:g}"
 
 
 def _keyed(scenario: Scenario, costs: Mapping[str, Costed]) -> list[str]:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from anabranch.runtime.scale import Scale
 
 MINUTE_S = 60.0
+MIX = 2_654_435_761
+"""Scatters neighbouring numbers (Knuth)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,13 @@ def carried_out(
     return _within_budget(act, reading, scale, part)
 
 
+def turn_of(now_s: float, period_s: float) -> int:
+    """A number that all siblings know, and that steps about from slot to slot: in a plain order one
+    that waits for the same number of slots each time could miss its turn for ever."""
+    mixed = slot_of(now_s, period_s) * MIX & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 15)) * MIX & 0xFFFFFFFF) >> 8
+
+
 def _looked(part: Part, reading: Reading) -> Part:
     change = reading.instances - part.instances if part.instances else 0
     return replace(
@@ -115,7 +124,7 @@ def _in_turn(change: int, reading: Reading, scale: Scale, part: Part, told: Expl
     if reading.busy_with_operation:
         return Hold(replace(told, why=Why.OWN_OPERATION))
     if change > 0:
-        own = share(change, reading.rank, n, slot_of(reading.now_s, scale.period_s))
+        own = share(change, reading.rank, n, turn_of(reading.now_s, scale.period_s))
         return Duplicate(own, told) if own else Hold(replace(told, why=Why.ANOTHERS_TURN))
     if not is_among_the_youngest(-change, reading.rank, n, leaving(part.coming)):
         return Hold(replace(told, why=Why.YOUNGER_LEAVE))

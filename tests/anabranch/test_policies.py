@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import anabranch as ab
+import anabranch.forecasting  # here, or its modules would be forgotten after the first test
 from anabranch.cli import main
 from tests.anabranch.files import clean_imports, write
 
@@ -80,7 +81,9 @@ def test_it_is_simulated_and_compared(own: Path) -> None:
     arguments = ["simulate", str(own), "--load", "50", "--capacity", "work=100", "--seeds", "1"]
     compared = ["--compare", "work.scale.policy=fixed", "--compare", "work.scale.policy.n=2"]
     with clean_imports():
-        done = CliRunner().invoke(main, [*arguments, *compared, "--duration", "10", "--json"])
+        done = CliRunner().invoke(
+            main, [*arguments, *compared, "--duration", "10", "--jobs", "1", "--json"]
+        )
     assert done.exit_code == 0, done.output
     assert "work.scale.policy=fixed" in done.stdout
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.policies import Act, Duplicate, Hold, Leave, Reading, Resize, Why
-from anabranch.runtime.policies.concert import Part, carried_out
+from anabranch.runtime.policies.concert import Part, carried_out, turn_of
 from anabranch.runtime.scale import Scale
 
 SCALE = Scale(max_instances=60, period_s=1.0, actions_per_minute_max=60)
@@ -57,6 +57,15 @@ def test_one_number_per_period_is_carried_out() -> None:
     _, part = carried_out(Resize(2, "so"), reading(0, 2), SCALE, Part(), random.Random(1))
     act, _ = carried_out(Resize(4, "so"), reading(0, 2), SCALE, part, random.Random(1))
     assert act.explanation.why is Why.NOT_DUE
+
+
+@given(n=st.integers(2, 6), first=st.integers(0, 1000), every=st.integers(2, 6))
+def test_one_that_looks_only_every_few_periods_gets_its_turn(
+    n: int, first: int, every: int
+) -> None:
+    for rank in range(n):
+        turns = [turn_of(first + every * look + 0.05, 1.0) for look in range(60)]
+        assert any(turn % n == rank for turn in turns)
 
 
 def test_without_ranks_siblings_draw_with_the_same_expectation() -> None:

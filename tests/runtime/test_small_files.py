@@ -82,6 +82,21 @@ async def test_the_journal_has_the_files_of_a_group_once_and_not_when_they_are_r
     assert past.lasting["splits"] == {}
 
 
+async def test_a_group_that_is_claimed_is_known_after_deaths_one_after_the_other(
+    tmp_path: Path,
+) -> None:
+    network, sink = network_over(tmp_path)
+    await network.start()
+    await network.until(lambda: network._claims["lines"] > 100)
+    for _ in range(5):
+        (reader,) = network.of("lines")
+        assert reader.turns is not None
+        await reader.turns.committed()
+        await network.die_and_go_on([reader.me])
+    await network.finish(60)
+    assert Counter(sink.tuples) == EXPECTED
+
+
 async def test_at_least_once_what_is_not_safe_of_groups_is_read_again(tmp_path: Path) -> None:
     network, sink = network_over(tmp_path, "at-least-once")
     await network.start()

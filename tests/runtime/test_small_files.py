@@ -10,14 +10,17 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.live import claims
 from anabranch.runtime.live.boards import Boards, InputChanged
 from anabranch.runtime.live.messages import SplitAnswer
-from anabranch.runtime.live.recovery import read_past
+from anabranch.runtime.live.recovery import Past, read_past
 from anabranch.runtime.live.source_pump import SourcePump
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Kept, Network
@@ -82,19 +85,14 @@ async def test_the_journal_has_the_files_of_a_group_once_and_not_when_they_are_r
     assert past.lasting["splits"] == {}
 
 
-async def test_a_group_that_is_claimed_is_known_after_deaths_one_after_the_other(
-    tmp_path: Path,
-) -> None:
-    network, sink = network_over(tmp_path)
-    await network.start()
-    await network.until(lambda: network._claims["lines"] > 100)
-    for _ in range(5):
-        (reader,) = network.of("lines")
-        assert reader.turns is not None
-        await reader.turns.committed()
-        await network.die_and_go_on([reader.me])
-    await network.finish(60)
-    assert Counter(sink.tuples) == EXPECTED
+def test_a_split_of_an_earlier_life_is_kept_for_the_lives_after_this_one() -> None:
+    kept: dict[tuple[str, int], bytes] = {}
+    turns: Any = SimpleNamespace(keep=lambda *entry: kept.update({entry[:2]: entry[2]}))
+    claimed = claims.Claimed(7, {"list": b"x", "at": 0}, {"list": b"x", "at": 3})
+    claims.keep(turns, claimed)
+    past = Past(lasting={claims.SPLITS: {7: kept.pop((claims.SPLITS, 7))}})
+    assert claims.remember(turns, claims.place_of(claimed), past) == claimed
+    assert kept == {(claims.SPLITS, 7): past.lasting[claims.SPLITS][7]}
 
 
 async def test_at_least_once_what_is_not_safe_of_groups_is_read_again(tmp_path: Path) -> None:

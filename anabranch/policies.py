@@ -3,22 +3,20 @@ own is made of (`docs/policies.md`)."""
 
 from __future__ import annotations
 
-from anabranch.runtime.policies import (
+from anabranch.runtime.policies.decision import (
     Decision,
     Duplicate,
     Explanation,
-    Fixed,
-    Heritage,
     Hold,
     Leave,
-    MultiMetric,
-    Policy,
-    Predictive,
-    Probabilistic,
-    Reading,
     Resize,
-    setting,
 )
+from anabranch.runtime.policies.fixed import Fixed
+from anabranch.runtime.policies.multi_metric.policy import MultiMetric
+from anabranch.runtime.policies.policy import Heritage, Policy, setting
+from anabranch.runtime.policies.predictive.policy import Predictive
+from anabranch.runtime.policies.probabilistic import Probabilistic
+from anabranch.runtime.policies.reading import Reading
 
 __all__ = [
     "Decision",

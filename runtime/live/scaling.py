@@ -18,7 +18,8 @@ from anabranch.runtime.graph import Scale
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies import Act, Decider, Duplicate, Hold, Leave, PolicyError
+from anabranch.runtime.policies.decider import Decider, PolicyError
+from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
 from anabranch.runtime.policies.load import measure
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.status import InstanceState, Status

@@ -20,6 +20,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from anabranch.runtime.checks import PipelineError, check_number
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 Heritage = dict[str, float]
 SHIPPED = "anabranch.runtime.policies."
+_MODULES = {
+    "fixed": "fixed",
+    "multi-metric": "multi_metric.policy",
+    "predictive": "predictive.policy",
+    "probabilistic": "probabilistic",
+}
+"""Where the shipped policies are: imported when they are asked for, for replicas start fast."""
 _KNOWN: dict[str, type[Policy[Any]]] = {}
 
 
@@ -64,8 +72,7 @@ class Policy(ABC, Generic[M]):
         super().__init_subclass__()
         if "name" not in cls.__dict__:
             cls.name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", cls.__name__).lower()
-        other = _KNOWN.get(_plain(cls.name))
-        if other is not None and is_shipped(other) and not is_shipped(cls):
+        if _plain(cls.name) in _MODULES and not is_shipped(cls):
             raise PipelineError(
                 f"policy {cls.__name__}: there is a policy named {cls.name!r} already; give it "
                 "another `name`"
@@ -155,13 +162,18 @@ def is_shipped(kind: type[Policy[Any]]) -> bool:
 
 def known_policies() -> dict[str, type[Policy[Any]]]:
     """Those that are shipped and those of one's own that were defined so far, by name."""
+    for module in _MODULES.values():
+        import_module(SHIPPED + module)
     return {kind.name: kind for kind in _KNOWN.values()}
 
 
 def policy_named(name: str) -> type[Policy[Any]]:
     """Raises `PipelineError` with a suggestion if there is none of that name."""
-    if (kind := _KNOWN.get(_plain(name))) is not None:
-        return kind
+    plain = _plain(name)
+    if plain in _MODULES:
+        import_module(SHIPPED + _MODULES[plain])
+    if plain in _KNOWN:
+        return _KNOWN[plain]
     raise PipelineError(f"no scaling policy {name!r}; {_hint(name, known_policies())}")
 
 

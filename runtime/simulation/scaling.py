@@ -11,7 +11,10 @@ from anabranch.runtime.concerted import Concerted, newest
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies import Decider, Duplicate, Hold, Leave, Reading, measure
+from anabranch.runtime.policies.decider import Decider
+from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
+from anabranch.runtime.policies.load import measure
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.simulation.channel import Channel
 
 if TYPE_CHECKING:

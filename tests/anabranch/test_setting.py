@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
-from anabranch.runtime.policies import Policy, setting
+from anabranch.runtime.policies.policy import Policy, setting
 from anabranch.runtime.sinks import discard
 from anabranch.runtime.sources import items
 from anabranch.setting import apply_settings

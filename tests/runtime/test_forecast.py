@@ -11,16 +11,11 @@ from statistics import median
 import pytest
 
 from anabranch.runtime.graph import Pipeline, Scale
-from anabranch.runtime.policies import (
-    Act,
-    Decision,
-    Duplicate,
-    Policy,
-    Probabilistic,
-    Reading,
-    Resize,
-)
+from anabranch.runtime.policies.decision import Act, Decision, Duplicate, Resize
 from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.probabilistic import Probabilistic
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.simulation.forecast import (
     Cost,
     Forecast,

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies import Duplicate, Leave
+from anabranch.runtime.policies.decision import Duplicate, Leave
 from anabranch.runtime.policies.memory import Memory, born, heritage
 from anabranch.runtime.policies.probabilistic import decide
 

@@ -10,11 +10,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from anabranch.runtime.graph import Scale
-from anabranch.runtime.policies import Decision, Duplicate, Hold, Leave, Reading, Why, measure
+from anabranch.runtime.policies.decision import Decision, Duplicate, Hold, Leave, Why
 from anabranch.runtime.policies.in_turn import RESERVE
-from anabranch.runtime.policies.load import BLOCKED, SATURATED
+from anabranch.runtime.policies.load import BLOCKED, SATURATED, measure
 from anabranch.runtime.policies.memory import Memory
 from anabranch.runtime.policies.probabilistic import decide
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.turns import BATCH_MAX, joining, leaving, settled
 
 NOW_S = 10_000.0

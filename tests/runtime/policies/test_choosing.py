@@ -10,20 +10,12 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.graph import PipelineError, Scale
-from anabranch.runtime.policies import (
-    Decider,
-    Decision,
-    Fixed,
-    Heritage,
-    Hold,
-    Policy,
-    PolicyError,
-    Probabilistic,
-    Reading,
-    policy_named,
-    policy_of,
-    setting,
-)
+from anabranch.runtime.policies.decider import Decider, PolicyError
+from anabranch.runtime.policies.decision import Decision, Hold
+from anabranch.runtime.policies.fixed import Fixed
+from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
+from anabranch.runtime.policies.probabilistic import Probabilistic
+from anabranch.runtime.policies.reading import Reading
 
 
 @dataclass(frozen=True)

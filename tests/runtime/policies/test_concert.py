@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.policies import Act, Duplicate, Hold, Leave, Reading, Resize, Why
 from anabranch.runtime.policies.concert import Part, carried_out, turn_of
+from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Resize, Why
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.scale import Scale
 
 SCALE = Scale(max_instances=60, period_s=1.0, actions_per_minute_max=60)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from anabranch.runtime.policies import Decision, Hold, MultiMetric, Reading, Resize
-from anabranch.runtime.policies.multi_metric.policy import Memory
+from anabranch.runtime.policies.decision import Decision, Hold, Resize
+from anabranch.runtime.policies.multi_metric.policy import Memory, MultiMetric
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.scale import Scale
 
 POLICY = MultiMetric(window_s=25.0)

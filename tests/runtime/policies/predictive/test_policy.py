@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.policies import Decision, Hold, Predictive, Reading, Resize
+from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.predictive.estimates import SlotSums
-from anabranch.runtime.policies.predictive.policy import Memory
-from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.predictive.policy import Memory, Predictive
+from anabranch.runtime.policies.reading import Figures, Reading
 from anabranch.runtime.scale import Scale
 
 SCALE = Scale(max_instances=16)

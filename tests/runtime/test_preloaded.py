@@ -52,9 +52,9 @@ async def forker(
         assert not any(alive(p.pid) for p in processes)
 
 
-def assignment(operator: str = "work", run_dir: str = "/nowhere") -> Assign:
+def assignment(operator: str = "work", run_dir: str = "/nowhere", number: int = 0) -> Assign:
     return Assign(
-        id=[operator, 0, -1],
+        id=[operator, number, -1],
         pipeline="fake",
         run_dir=run_dir,
         started_s=0.0,
@@ -237,9 +237,9 @@ async def test_processes_draw_different_random_numbers(behaviour: dict[str, obje
     behaviour["work"] = draws
     lines: list[str] = []
     async with forker(on_output=lambda _, line: lines.append(line)) as made:
-        for _ in range(3):
+        for number in range(3):
             process = await made.fork()
-            await first_word(process, assignment())
+            await first_word(process, assignment(number=number))
             await exit_code(process)
             await process.last_words()
     numbers = [number for line in lines for number in line.split()]

@@ -19,7 +19,7 @@ from anabranch.runtime.policies.reading import Reading
 
 
 @dataclass(frozen=True)
-class ByQueue(Policy[float]):
+class ByBacklog(Policy[float]):
     """For tests: remembers when it last looked."""
 
     wait_s: float = setting(1.0, "seconds of work that may wait", unit="s", above=0, most=60)
@@ -49,7 +49,7 @@ READING = Reading(now_s=7.0, instances=1, instances_changed_s=0.0, covered_s=7.0
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"wait_s": 0}, "policy by-queue: wait_s must be above 0 and at most 60, got 0"),
+        ({"wait_s": 0}, "policy by-backlog: wait_s must be above 0 and at most 60, got 0"),
         ({"wait_s": 61.0}, "wait_s must be above 0 and at most 60, got 61.0"),
         ({"wait_s": "long"}, "wait_s must be a number, got 'long'"),
         ({"wait_s": float("nan")}, "wait_s must be a number, got nan"),
@@ -65,7 +65,7 @@ def test_a_setting_that_makes_no_sense_is_named_with_its_range(
     settings: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(PipelineError, match=message):
-        ByQueue(**settings)
+        ByBacklog(**settings)
 
 
 def test_a_scale_takes_only_policies() -> None:
@@ -79,34 +79,34 @@ def test_the_default_policy_is_the_probabilistic_one() -> None:
 
 
 def test_a_policy_is_found_by_its_name_with_dashes_or_underscores() -> None:
-    assert policy_named("by-queue") is policy_named("by_queue") is ByQueue
+    assert policy_named("by-backlog") is policy_named("by_backlog") is ByBacklog
     with pytest.raises(PipelineError, match="no scaling policy 'probabalistic'; did you mean 'pro"):
         policy_named("probabalistic")
 
 
 def test_no_policy_takes_the_name_of_one_that_is_shipped() -> None:
     with pytest.raises(PipelineError, match="a policy named 'fixed' already"):
-        type("Fixed", (ByQueue,), {})
+        type("Fixed", (ByBacklog,), {})
 
 
 def test_a_scale_goes_to_another_process_by_pickle_and_as_plain_values() -> None:
-    scale = Scale(max_instances=3, policy=ByQueue(wait_s=2.0, calm=True))
+    scale = Scale(max_instances=3, policy=ByBacklog(wait_s=2.0, calm=True))
     assert pickle.loads(pickle.dumps(scale)) == scale
     assert Scale.of(scale.plain) == scale
     assert policy_of(Fixed().plain) == Fixed()
-    assert scale.policy.text == "by-queue(wait_s=2.0, calm=True)"
+    assert scale.policy.text == "by-backlog(wait_s=2.0, calm=True)"
 
 
 def test_a_setting_of_the_policy_is_set_through_the_scale() -> None:
-    scale = Scale().with_setting("policy", "by-queue").with_setting("policy.step", 4)
-    assert scale.policy == ByQueue(step=4)
-    assert scale.with_setting("policy", "by_queue") is scale
+    scale = Scale().with_setting("policy", "by-backlog").with_setting("policy.step", 4)
+    assert scale.policy == ByBacklog(step=4)
+    assert scale.with_setting("policy", "by_backlog") is scale
     with pytest.raises(PipelineError, match="has no setting 'stop'; did you mean 'step'"):
         scale.with_setting("policy.stop", 4)
 
 
 def test_a_newcomer_begins_with_what_its_maker_leaves_to_it() -> None:
-    scale = Scale(policy=ByQueue())
+    scale = Scale(policy=ByBacklog())
     maker = Decider.begin(scale, {}, 5.0)
     maker.decide(READING, random.Random(1))
     left = {"siblings": 2.0, **maker.heritage(10.0)}

@@ -22,7 +22,7 @@ _swap_task = getattr(tasks, "_swap_current_task", None)
 
 
 class NoLoop:
-    """Costs about a microsecond, and much less within another one; is not entered twice.
+    """Costs one to two microseconds, and much less within another one; is not entered twice.
 
     Instead of `with`, `hide` and `show` do it as often as wanted, for those who await in between.
     """

@@ -457,7 +457,7 @@ async def test_a_journal_older_than_the_results_at_the_target_is_refused(
     await network.start()
     (out,) = network.mortals("out")
     target, path = tmp_path / "out.jsonl", tmp_path / f"{out}.journal"
-    await network.until(lambda: target.exists() and target.stat().st_size)
+    await network.until(lambda: target.exists() and target.stat().st_size > 0)
     older, size = files_of(path), target.stat().st_size
     await network.until(lambda: target.stat().st_size > size + 20_000)  # more than two pieces
     network.kill(out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from anabranch.runtime.checks import PipelineError, check_number
@@ -44,7 +44,7 @@ class Scale:
     actions_per_minute_max: int = 20
     placement: Literal["balanced", "flux"] = "balanced"
     imbalance_max: float = 0.1
-    policy: Policy[Any] = field(default=Probabilistic())
+    policy: Policy[Any] = Probabilistic()
 
     def __post_init__(self) -> None:
         for f in fields(self):
@@ -72,7 +72,6 @@ class Scale:
             raise PipelineError(
                 "scale: expected period_s > 0, cooldown_s >= 0 and actions_per_minute_max >= 1"
             )
-
         if not isinstance(self.policy, Policy):
             raise PipelineError(
                 "scale: policy must be a policy with its settings, such as "

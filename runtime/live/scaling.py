@@ -41,8 +41,12 @@ class Scaling:
         operator = instance.operator
         self._instance = instance
         self._scale = operator.scale or FIXED
-        decides = enabled and operator.scale is not None
-        self._decider = Decider.begin(self._scale, heritage, now()) if decides else None
+        self._decider: Decider | None = None
+        if enabled and operator.scale is not None:
+            try:
+                self._decider = Decider.begin(self._scale, heritage, now())
+            except PolicyError as error:
+                self._give_up(error)
         self._concerted = Concerted()
         self.dry_run = False
         """Decisions are told, and not carried out."""
@@ -70,7 +74,10 @@ class Scaling:
         """What each of `n` newcomers should know: how many they are, what was tried."""
         known = {SIBLINGS: float(self._instances + n), WATERMARK: self._instance.gate.value}
         if self._decider is not None:
-            known.update(self._decider.heritage(now()))
+            try:
+                known.update(self._decider.heritage(now()))
+            except PolicyError as error:
+                self._give_up(error)
         return known
 
     # -- what the instance tells -----------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,27 +35,37 @@ class Decider:
 
     @classmethod
     def begin(cls, scale: Scale, heritage: Heritage, now_s: float) -> Decider:
-        """`heritage`: all that the creator has told; empty for those that were there at first."""
+        """`heritage`: all that the creator has told; empty for those that were there at first.
+        Raises `PolicyError`."""
         own = {k.removeprefix(OWN): v for k, v in heritage.items() if k.startswith(OWN)}
-        return cls(scale, scale.policy.born(own, now_s), Part())
+        with _named(scale):
+            return cls(scale, scale.policy.born(own, now_s), Part())
 
     def decide(self, reading: Reading, rng: Random) -> Act:
         """Raises `PolicyError`."""
-        policy = self.scale.policy
-        try:
+        with _named(self.scale):
+            policy = self.scale.policy
             decision, memory = policy.decide(reading, self.scale, self.memory, rng)
-        except Exception as error:
-            raise PolicyError(f"policy {policy.name}: {type(error).__name__}: {error}") from error
-        if not isinstance(decision, Decision):
-            raise PolicyError(
-                f"policy {policy.name}: expected a decision (Hold, Duplicate, Leave or Resize) and "
-                f"a memory, got {decision!r}"
-            )
-        self.memory = memory
-        act, self.part = carried_out(decision, reading, self.scale, self.part, rng)
-        return act
+            if not isinstance(decision, Decision):
+                raise TypeError(
+                    "expected a decision (Hold, Duplicate, Leave or Resize) and a memory, got "
+                    f"{decision!r}"
+                )
+            act, self.part = carried_out(decision, reading, self.scale, self.part, rng)
+            self.memory = memory
+            return act
 
     def heritage(self, now_s: float) -> Heritage:
-        """For a newcomer."""
-        known = self.scale.policy.heritage(self.memory, now_s)
-        return {OWN + name: value for name, value in known.items()}
+        """For a newcomer. Raises `PolicyError`."""
+        with _named(self.scale):
+            known = self.scale.policy.heritage(self.memory, now_s)
+            return {OWN + name: float(value) for name, value in known.items()}
+
+
+@contextmanager
+def _named(scale: Scale) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        what = f"policy {scale.policy.name}: {type(error).__name__}: {error}"
+        raise PolicyError(what) from error

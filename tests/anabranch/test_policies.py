@@ -77,6 +77,19 @@ def test_a_policy_that_fails_is_told_and_the_stream_goes_on(tmp_path: Path) -> N
     assert report["ledger"]["tuples_out"] == 300  # type: ignore[index]
 
 
+@pytest.mark.parametrize("method", ["born", "heritage"])
+def test_a_policy_that_fails_around_a_birth_is_told_and_the_stream_goes_on(
+    tmp_path: Path, method: str
+) -> None:
+    before = "        def decide("
+    failing = f"        def {method}(self, *_):\n            return 1 / 0\n\n{before}"
+    broken = write(tmp_path, OWN.replace(before, failing), "broken.py")
+    report = reported(str(broken))
+    told = [e["detail"] for e in report["events"] if e["kind"] == "policy_failed"]  # type: ignore[attr-defined]
+    assert told[0].startswith("policy wishes: ZeroDivisionError")
+    assert report["ledger"]["tuples_out"] == 300  # type: ignore[index]
+
+
 def test_it_is_simulated_and_compared(own: Path) -> None:
     arguments = ["simulate", str(own), "--load", "50", "--capacity", "work=100", "--seeds", "1"]
     compared = ["--compare", "work.scale.policy=fixed", "--compare", "work.scale.policy.n=2"]

@@ -11,7 +11,7 @@ import pytest
 
 from anabranch.runtime.graph import PipelineError, Scale
 from anabranch.runtime.policies.decider import Decider, PolicyError
-from anabranch.runtime.policies.decision import Decision, Hold
+from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
 from anabranch.runtime.policies.probabilistic import Probabilistic
@@ -117,8 +117,9 @@ def test_a_newcomer_begins_with_what_its_maker_leaves_to_it() -> None:
     ("answer", "message"),
     [
         (lambda: 1 / 0, "policy bad: ZeroDivisionError: division by zero"),
-        (lambda: ("grow", None), r"policy bad: expected a decision .* got 'grow'"),
+        (lambda: ("grow", None), r"policy bad: TypeError: expected a decision .* got 'grow'"),
         (lambda: None, "policy bad: TypeError"),
+        (lambda: (Resize("two", "no number"), None), "policy bad: TypeError"),  # type: ignore[arg-type]
     ],
 )
 def test_a_policy_that_fails_is_named(answer: Any, message: str) -> None:

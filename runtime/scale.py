@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from anabranch.runtime.checks import PipelineError, check_number
@@ -44,7 +44,7 @@ class Scale:
     actions_per_minute_max: int = 20
     placement: Literal["balanced", "flux"] = "balanced"
     imbalance_max: float = 0.1
-    policy: Policy[Any] = Probabilistic()
+    policy: Policy[Any] = field(default=Probabilistic())
 
     def __post_init__(self) -> None:
         for f in fields(self):

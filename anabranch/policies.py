@@ -14,6 +14,7 @@ from anabranch.runtime.policies.decision import (
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Heritage, Policy, setting
+from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
@@ -25,12 +26,15 @@ __all__ = [
     "Fixed",
     "Heritage",
     "Hold",
+    "LatencyRules",
     "Leave",
     "MultiMetric",
+    "Peak",
     "Policy",
     "Predictive",
     "Probabilistic",
     "Reading",
     "Resize",
+    "Rules",
     "setting",
 ]

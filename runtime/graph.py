@@ -133,7 +133,10 @@ class Operator:
 
     @property
     def instances_at_start(self) -> int:
-        return self.scale.min_instances if self.scale else 1
+        if self.scale is None:
+            return 1
+        least, most = self.scale.min_instances, self.scale.max_instances
+        return min(max(least, self.scale.policy.at_start(self.scale)), most)
 
 
 @dataclass

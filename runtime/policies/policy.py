@@ -38,9 +38,12 @@ Heritage = dict[str, float]
 SHIPPED = "anabranch.runtime.policies."
 _MODULES = {
     "fixed": "fixed",
+    "latency-rules": "predictive.baselines",
     "multi-metric": "multi_metric.policy",
+    "peak": "predictive.baselines",
     "predictive": "predictive.policy",
     "probabilistic": "probabilistic",
+    "rules": "predictive.baselines",
 }
 """Where the shipped policies are: imported when they are asked for, for replicas start fast."""
 _KNOWN: dict[str, type[Policy[Any]]] = {}
@@ -100,6 +103,11 @@ class Policy(ABC, Generic[M]):
         """The memory of an instance with this heritage, which is empty for those that were there
         from the beginning."""
         return self.begin()
+
+    def at_start(self, scale: Scale) -> int:
+        """With how many instances an operator begins, within the bounds of its scale; the fewest
+        unless a policy says otherwise."""
+        return scale.min_instances
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -1,33 +1,27 @@
 """The predictive controller as a policy: every instance solves the same problem, from the sums that
 a neighbour tells all of them, and does its part of the result.
 
-Until the sums of a slot have come, it waits for half a period; without them it takes its own
-figures for those of each sibling.
+Without the sums of a slot it takes its own figures for those of each sibling (`told`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.policy import Heritage, Policy, setting
 from anabranch.runtime.policies.predictive import controller
-from anabranch.runtime.policies.predictive.controller import HORIZON_MAX, Settings, Slot
-from anabranch.runtime.policies.predictive.estimates import SlotSums
+from anabranch.runtime.policies.predictive.controller import HORIZON_MAX, Settings
 from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
 from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Feedback, Load
-from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.predictive.told import last_slot, slot_of
 
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.policies.reading import Reading
     from anabranch.runtime.scale import Scale
-
-WAIT_PERIODS = 0.5
-"""So long it waits for the sums of all siblings."""
-WHOLE = 0.9
-"""A slot in which it counted for less of a period, since it was just born, says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +55,11 @@ class Predictive(Policy[Memory]):
     def decide(
         self, reading: Reading, scale: Scale, memory: Memory, rng: Random
     ) -> tuple[Decision, Memory]:
-        figures = _figures(reading, scale, memory)
+        figures = last_slot(reading, scale, memory.slot)
         if isinstance(figures, str):
             return Hold(figures), memory
         settings = self._settings(scale)
-        n = figures.instances  # not those of now: some may act on these sums already
-        slot = Slot(_at(figures, scale), n, streams=n)
+        slot = slot_of(figures, scale)
         known, found = controller.step(settings, memory.known or self._new(settings), slot)
         return Resize(found.target, found.why), Memory(figures.slot, known)
 
@@ -102,28 +95,3 @@ class Predictive(Policy[Memory]):
 
 LOAD = ("rate", "work_s", "arrivals_cv2", "work_cv2")
 """Of the newest known load, as a newcomer inherits it."""
-
-
-def _figures(reading: Reading, scale: Scale, memory: Memory) -> Figures | str:
-    """Of all siblings in the last slot; or why there are none now."""
-    own, operator = reading.own, reading.operator
-    if own is None or own.slot <= memory.slot:
-        return "the period is not over"
-    if operator is not None and operator.slot == own.slot:
-        return operator
-    if reading.now_s < (own.slot + 1 + WAIT_PERIODS) * scale.period_s:
-        return "siblings are still telling their figures"
-    if own.sums.seconds < WHOLE * scale.period_s:
-        return "it was not there for a whole period"
-    if reading.instances_changed_s > own.slot * scale.period_s:
-        return "the number of instances changed in the last period"
-    n = reading.instances
-    return Figures(own.slot, n, own.sums * n)
-
-
-def _at(figures: Figures, scale: Scale) -> SlotSums:
-    """A capacity that the user gave wins over the measured one."""
-    sums = figures.sums
-    if scale.capacity is None:
-        return sums
-    return replace(sums, busy_s=sums.processed / scale.capacity, slices=0)

@@ -1,0 +1,129 @@
+"""What predictive control is measured against, as policies (PL12): rules that look at the last
+period and forecast nothing, and all instances that there may be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.policies.decision import Decision, Hold, Resize
+from anabranch.runtime.policies.policy import Policy, setting
+from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad
+from anabranch.runtime.policies.predictive.told import last_slot, slot_of
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from anabranch.runtime.policies.predictive.controller import Slot
+    from anabranch.runtime.policies.reading import Reading
+    from anabranch.runtime.scale import Scale
+
+SOURCE = "De Matteis & Mencagli 2017, a baseline"
+
+
+@dataclass(frozen=True)
+class Rules(Policy[int]):
+    """Several instances more above one load or with a backlog, several fewer below another load.
+
+    What it remembers is the last slot that it looked at. Raises `PipelineError` as all policies do,
+    and if `low` is above `high`.
+    """
+
+    source: ClassVar[str] = SOURCE
+    in_concert: ClassVar[bool] = True
+
+    high: float = setting(0.80, "load of an instance above which some are added", above=0)
+    low: float = setting(0.75, "load of an instance below which some are removed", least=0)
+    step: int = setting(3, "instances more or fewer at once", unit="instances", least=1)
+    backlog_s: float = setting(
+        0.1, "arrivals of so long may wait before some are added", unit="s", least=0
+    )
+
+    def __post_init__(self) -> None:
+        Policy.__post_init__(self)
+        _in_order(self, "low", "high")
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: int, rng: Random
+    ) -> tuple[Decision, int]:
+        figures = last_slot(reading, scale, memory)
+        if isinstance(figures, str):
+            return Hold(figures), memory
+        slot = slot_of(figures, scale)
+        rules = ByLoad(scale.max_instances, self.high, self.low, self.step, self.backlog_s)
+        return Resize(rules.target(slot), _told_of_load(slot)), figures.slot
+
+    def begin(self) -> int:
+        return -1
+
+
+@dataclass(frozen=True)
+class LatencyRules(Policy[int]):
+    """One instance more above a multiple of a mean latency, one fewer below another one.
+
+    Raises `PipelineError` as all policies do, and if `under` is above `over`.
+    """
+
+    source: ClassVar[str] = "De Matteis & Mencagli 2016, a baseline"
+    in_concert: ClassVar[bool] = True
+
+    latency_ms: float = setting(
+        250.0, "mean latency to hold, from arrival to result of one operator", unit="ms", above=0
+    )
+    over: float = setting(1.1, "multiple above which one is added", above=0)
+    under: float = setting(0.7, "multiple below which one is removed", least=0)
+
+    def __post_init__(self) -> None:
+        Policy.__post_init__(self)
+        _in_order(self, "under", "over")
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: int, rng: Random
+    ) -> tuple[Decision, int]:
+        figures = last_slot(reading, scale, memory)
+        if isinstance(figures, str):
+            return Hold(figures), memory
+        slot = slot_of(figures, scale)
+        rules = ByLatency(self.latency_ms, scale.max_instances, self.over, self.under)
+        return Resize(rules.target(slot), self._told(slot)), figures.slot
+
+    def begin(self) -> int:
+        return -1
+
+    def _told(self, slot: Slot) -> str:
+        latency = slot.measured_s
+        if latency is None:
+            return "nothing was processed"
+        return f"a latency of {latency * 1000:.4g} ms (bound {self.latency_ms:g} ms)"
+
+
+@dataclass(frozen=True)
+class Peak(Policy[None]):
+    """All instances that there may be, from the beginning: what the highest load asks for."""
+
+    source: ClassVar[str] = SOURCE
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: None, rng: Random
+    ) -> tuple[Decision, None]:
+        return Resize(scale.max_instances, "all that there may be"), memory
+
+    def at_start(self, scale: Scale) -> int:
+        return scale.max_instances
+
+
+def _told_of_load(slot: Slot) -> str:
+    sums = slot.sums
+    busy = sums.rate * (sums.work_s or 0.0) / slot.instances
+    return f"a load of {busy:.0%} of each instance, {sums.backlog:.4g} tuples wait"
+
+
+def _in_order(policy: Policy[int], low: str, high: str) -> None:
+    settings = policy.settings
+    if settings[low] > settings[high]:
+        raise PipelineError(
+            f"policy {policy.name}: expected {low} <= {high}, got {settings[low]} and "
+            f"{settings[high]}"
+        )

@@ -1,0 +1,53 @@
+"""The last slot of an operator, as one of its instances knows it: the sums that it was told, or its
+own figures for those of each sibling.
+
+Until the sums of a slot have come, an instance waits for half a period.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.policies.predictive.controller import Slot
+from anabranch.runtime.policies.predictive.estimates import SlotSums
+from anabranch.runtime.policies.reading import Figures, Reading
+
+if TYPE_CHECKING:
+    from anabranch.runtime.scale import Scale
+
+WAIT_PERIODS = 0.5
+"""So long an instance waits for the sums of all siblings."""
+WHOLE = 0.9
+"""A slot in which it counted for less of a period, since it was just born, says nothing."""
+
+
+def last_slot(reading: Reading, scale: Scale, seen: int) -> Figures | str:
+    """Of all siblings, in the last slot; or why there are none now. `seen`: the number of the slot
+    that was looked at before."""
+    own, operator = reading.own, reading.operator
+    if own is None or own.slot <= seen:
+        return "the period is not over"
+    if operator is not None and operator.slot == own.slot:
+        return operator
+    if reading.now_s < (own.slot + 1 + WAIT_PERIODS) * scale.period_s:
+        return "siblings are still telling their figures"
+    if own.sums.seconds < WHOLE * scale.period_s:
+        return "it was not there for a whole period"
+    if reading.instances_changed_s > own.slot * scale.period_s:
+        return "the number of instances changed in the last period"
+    n = reading.instances
+    return Figures(own.slot, n, own.sums * n)
+
+
+def slot_of(figures: Figures, scale: Scale) -> Slot:
+    """With as many instances as there were in it: some may act on these sums already. A capacity
+    that the user gave wins over the measured one."""
+    return Slot(_at(figures, scale), figures.instances, streams=figures.instances)
+
+
+def _at(figures: Figures, scale: Scale) -> SlotSums:
+    sums = figures.sums
+    if scale.capacity is None:
+        return sums
+    return replace(sums, busy_s=sums.processed / scale.capacity, slices=0)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.runtime.policies.turns import slot_of
 
 SLICE_S = 0.01

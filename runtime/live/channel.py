@@ -28,8 +28,8 @@ from anabranch.protocol.session import Session
 from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.frames import Addresses, Pieces
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 ACK_DELAY_S = 0.02
 """How long an acknowledgement may wait for something to travel with."""

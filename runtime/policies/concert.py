@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.policies.budget import Actions, recent, within_budget
 from anabranch.runtime.policies.decision import (
     Act,
     Decision,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from anabranch.runtime.policies.reading import Reading
     from anabranch.runtime.scale import Scale
 
-MINUTE_S = 60.0
 MIX = 2_654_435_761
 """Scatters neighbouring numbers (Knuth)."""
 
@@ -59,7 +59,7 @@ class Part:
 
     coming: Coming = ()
     slot: int = -1
-    actions: tuple[float, ...] = ()
+    actions: Actions = ()
     instances: int = 0
 
 
@@ -88,7 +88,8 @@ def carried_out(
     else:
         act = _in_turn(change, reading, scale, part, told)
         part = _under_way(part, change, reading, scale)
-    return _within_budget(act, reading, scale, part)
+    act, actions = within_budget(act, part.actions, scale.actions_per_minute_max, reading.now_s)
+    return act, replace(part, actions=actions)
 
 
 def turn_of(now_s: float, period_s: float) -> int:
@@ -103,7 +104,7 @@ def _looked(part: Part, reading: Reading) -> Part:
     return replace(
         part,
         coming=settled(part.coming, change, reading.now_s),
-        actions=tuple(t for t in part.actions if reading.now_s - t < MINUTE_S),
+        actions=recent(part.actions, reading.now_s),
         instances=reading.instances,
     )
 
@@ -151,15 +152,3 @@ def _by_chance(change: int, reading: Reading, told: Explanation, rng: Random) ->
 def _under_way(part: Part, change: int, reading: Reading, scale: Scale) -> Part:
     until_s = reading.now_s + COMING_PERIODS * scale.period_s
     return replace(part, coming=noted(part.coming, change, until_s))
-
-
-def _within_budget(act: Act, reading: Reading, scale: Scale, part: Part) -> tuple[Act, Part]:
-    cost = act.n if isinstance(act, Duplicate) else int(isinstance(act, Leave))
-    left = scale.actions_per_minute_max - len(part.actions)
-    if cost > left:
-        if isinstance(act, Duplicate) and left > 0:
-            act, cost = replace(act, n=left), left
-        else:
-            wait = part.actions[0] + MINUTE_S - reading.now_s
-            return Hold(replace(act.explanation, why=Why.BUDGET, wait_s=wait)), part
-    return act, replace(part, actions=part.actions + (reading.now_s,) * cost)

@@ -44,8 +44,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from anabranch.runtime.policies.budget import recent, within_budget
 from anabranch.runtime.policies.by_chance import BY_CHANCE
-from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
+from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Why
 from anabranch.runtime.policies.in_turn import IN_TURN, net, rested
 from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT, Load, measure
 from anabranch.runtime.policies.memory import Memory, born, heritage, learn
@@ -58,29 +59,23 @@ if TYPE_CHECKING:
 
     from anabranch.runtime.scale import Scale
 
-MINUTE_S = 60.0
-
 
 def decide(reading: Reading, settings: Scale, memory: Memory, rng: Random) -> tuple[Act, Memory]:
     """What the instance should do now, and what it has to remember."""
     hold = _too_early(reading, settings, memory)
     if hold is not None:
         return hold, memory
-    memory = replace(
-        memory, actions=tuple(t for t in memory.actions if reading.now_s - t < MINUTE_S)
-    )
+    memory = replace(memory, actions=recent(memory.actions, reading.now_s))
     load = measure(reading, settings)
     memory = learn(reading, settings, memory, load)
     way = IN_TURN if reading.rank is not None else BY_CHANCE
     decision, memory = _within_bounds(reading, settings, memory, way, rng) or _by_load(
         reading, settings, memory, load, way, rng
     )
-    decision = _within_budget(decision, reading, settings, memory)
-    return decision, replace(
-        memory,
-        due_s=way.next_look_s(reading, settings, rng),
-        actions=memory.actions + (reading.now_s,) * _cost(decision),
-    )
+    most = settings.actions_per_minute_max
+    decision, actions = within_budget(decision, memory.actions, most, reading.now_s)
+    due_s = way.next_look_s(reading, settings, rng)
+    return decision, replace(memory, due_s=due_s, actions=actions)
 
 
 def _too_early(reading: Reading, settings: Scale, memory: Memory) -> Hold | None:
@@ -160,27 +155,6 @@ def _must_not_grow(
     if reading.now_s < memory.backoff_until_s:
         return Why.BACKING_OFF, memory.backoff_until_s - reading.now_s
     return None
-
-
-def _within_budget(decision: Act, reading: Reading, settings: Scale, memory: Memory) -> Act:
-    left = settings.actions_per_minute_max - len(memory.actions)
-    cost = _cost(decision)
-    if cost <= left:
-        return decision
-    if isinstance(decision, Duplicate) and left > 0:
-        return replace(decision, n=left)
-    wait = memory.actions[0] + MINUTE_S - reading.now_s
-    return Hold(replace(decision.explanation, why=Why.BUDGET, wait_s=wait))
-
-
-def _cost(decision: Act) -> int:
-    match decision:
-        case Duplicate(n=n):
-            return n
-        case Leave():
-            return 1
-        case Hold():
-            return 0
 
 
 @dataclass(frozen=True)

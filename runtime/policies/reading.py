@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.runtime.policies.predictive.estimates import SlotSums
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 SERVICE_TIMES = 4.0
 """A rate means something only after several tuples: windows last at least so many service times.

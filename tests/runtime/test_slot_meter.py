@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.concerted import Concerted, newest
 from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.runtime.slot_meter import SlotMeter, added
 
 

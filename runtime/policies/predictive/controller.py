@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, latency_s
 from anabranch.runtime.policies.predictive.queueing import (
@@ -24,6 +23,7 @@ from anabranch.runtime.policies.predictive.queueing import (
     wait_as_one,
     wait_split,
 )
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 HORIZON_MAX = 10
 

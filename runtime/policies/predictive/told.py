@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.policies.predictive.controller import Slot
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 if TYPE_CHECKING:
     from anabranch.runtime.scale import Scale

@@ -12,8 +12,8 @@ from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.runtime.scale import Scale
 
 SCALE = Scale(max_instances=12)

@@ -14,8 +14,8 @@ from anabranch.runtime.policies.predictive.controller import (
     Slot,
     step,
 )
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.predictive.queueing import Load, wait_as_one, wait_split
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 MS = 1e-3
 WORK_S = 10 * MS

@@ -7,7 +7,6 @@ import math
 import pytest
 
 from anabranch.runtime.policies.predictive.balance import balanced, flux, moved
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.predictive.forecast import Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, options
 from anabranch.runtime.policies.predictive.queueing import (
@@ -17,6 +16,7 @@ from anabranch.runtime.policies.predictive.queueing import (
     wait_as_one,
     wait_of_each,
 )
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 MS = 1e-3
 

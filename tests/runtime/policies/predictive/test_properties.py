@@ -11,7 +11,6 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from anabranch.runtime.policies.predictive.balance import balanced, flux
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, options
 from anabranch.runtime.policies.predictive.queueing import (
     Feedback,
@@ -20,6 +19,7 @@ from anabranch.runtime.policies.predictive.queueing import (
     wait_as_one,
     wait_of_each,
 )
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 rates = st.floats(0, 2000)
 loads = st.builds(

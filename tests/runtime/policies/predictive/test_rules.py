@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from anabranch.runtime.policies.predictive.controller import Slot
-from anabranch.runtime.policies.predictive.estimates import SlotSums
 from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad, rebalances
+from anabranch.runtime.policies.slot_sums import SlotSums
 
 
 def busy(load: float, n: int, backlog: float = 0.0) -> Slot:

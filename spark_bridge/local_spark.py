@@ -46,7 +46,7 @@ def session(
     PySpark, PyArrow or Java is missing, saying how to get it, and `RuntimeError` if this
     process has a Spark already.
     """
-    _check_packages()
+    check_packages()
     folder = Path(tempfile.mkdtemp(prefix="anabranch-spark-"))
     log_path = Path(log).absolute() if log is not None else folder / "spark.log"
     try:
@@ -60,7 +60,7 @@ def session(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _check_packages() -> None:
+def check_packages() -> None:
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise SparkUnavailable(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.commands.experiment_levels import dematteis2017, wladdimiro2021
+from anabranch.commands.experimenting import progress
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
     from anabranch.workloads.belkhiria2019.evaluation import Evaluation
     from anabranch.workloads.belkhiria2019.metrics import Following
-    from anabranch.workloads.curve_base import FloatArray
 
 EXAMPLES = """\b
 Examples:
@@ -26,9 +26,10 @@ Examples:
   anabranch experiment scale
   anabranch experiment wladdimiro2021 --out results
   anabranch experiment dematteis2017 --quick --json
+  anabranch experiment dematteis2017 --level live --quick
+  anabranch experiment dematteis2017 --on spark=local[2] --out results
 """
 QUICK_SEEDS = 5
-QUICK_RUNS = 3
 TRACE_SEEDS = 10
 
 
@@ -71,7 +72,7 @@ def belkhiria2019(
         offered = None if load == "brownian" else recorded(setup, Path(load))
     except (CurveError, OSError) as error:
         raise WrongUsage(f"--load {load}: {error}") from None
-    evaluation = evaluate(setup, QUICK_SEEDS if quick else seeds, _progress, offered)
+    evaluation = evaluate(setup, QUICK_SEEDS if quick else seeds, progress, offered)
     further, skipped = ({}, []) if quick or offered is not None else _along_traces(traces)
     text = whole(evaluation, further, skipped)
     numbers = _numbers(evaluation, further, skipped)
@@ -102,88 +103,8 @@ def scale(out: Path | None, as_json: bool, quick: bool) -> None:
     say(numbers if as_json else text)
 
 
-@command.command(epilog=EXAMPLES)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="For the results.")
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
-@click.option(
-    "--traces",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of recorded loads, for load N (nab_tweets_GOOG_5min.csv.gz).",
-)
-@click.option("--quick", is_flag=True, help="Without the sweep over 24 hosts.")
-def wladdimiro2021(out: Path | None, as_json: bool, traces: Path | None, quick: bool) -> None:
-    """Multi-metric scaling with a pool of replicas: Tables II to IV in a step model."""
-    from anabranch.panels import PictureUnavailable
-    from anabranch.wladdimiro_pictures import draw_figures
-    from anabranch.workloads.wladdimiro2021 import telling
-    from anabranch.workloads.wladdimiro2021.evaluation import evaluate
-
-    recording = None if traces is None else traces / "nab_tweets_GOOG_5min.csv.gz"
-    if recording is not None and not recording.is_file():
-        raise WrongUsage(f"--traces: there is no {recording}")
-    found = evaluate(recording, sweep=not quick, progress=lambda told: click.echo(told, err=True))
-    text, numbers = telling.whole(found), telling.numbers(found)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "wladdimiro2021.md").write_text(text, encoding="utf-8")
-        (out / "wladdimiro2021.json").write_text(json.dumps(numbers, indent=2) + "\n")
-        try:
-            draw_figures(found, out)
-        except PictureUnavailable as error:
-            click.echo(f"no figures: {error}", err=True)
-    say(json.dumps(numbers, indent=2) if as_json else text)
-
-
-@command.command(epilog=EXAMPLES)
-@click.option("--seeds", type=click.IntRange(1), default=20, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="For the results.")
-@click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
-@click.option(
-    "--traces",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Folder of recordings, for load b (taq_xxx_20180102_quotes.csv.gz).",
-)
-@click.option("--quick", is_flag=True, help=f"{QUICK_RUNS} seeds.")
-def dematteis2017(
-    seeds: int, out: Path | None, as_json: bool, traces: Path | None, quick: bool
-) -> None:
-    """Predictive control of the latency: Tables I and II tuple by tuple, keys of Figure 5."""
-    from anabranch.dematteis_pictures import draw_figures
-    from anabranch.panels import PictureUnavailable
-    from anabranch.workloads.dematteis2017 import telling
-    from anabranch.workloads.dematteis2017.evaluation import evaluate
-
-    quotes = None if traces is None else _quotes_in(traces)
-    found = evaluate(QUICK_RUNS if quick else seeds, quotes, progress=_progress)
-    text, numbers = telling.whole(found), telling.numbers(found)
-    if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "dematteis2017.md").write_text(text, encoding="utf-8")
-        (out / "dematteis2017.json").write_text(json.dumps(numbers, indent=2) + "\n")
-        try:
-            draw_figures(found, out)
-        except PictureUnavailable as error:
-            click.echo(f"no figures: {error}", err=True)
-    say(json.dumps(numbers, indent=2) if as_json else text)
-
-
-def _quotes_in(folder: Path) -> FloatArray:
-    from anabranch.workloads.dematteis2017.loads import QUOTES, find_quotes, read_counts
-
-    path = find_quotes(folder)
-    if path is None:
-        raise WrongUsage(f"--traces: there is no {QUOTES} in {folder}")
-    try:
-        return read_counts(path)
-    except (OSError, ValueError) as error:
-        raise WrongUsage(f"--traces: {error}") from None
-
-
-def _progress(done: int, of: int) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\r{done} of {of} parts", nl=done == of, err=True)
-    elif done * 10 // of != (done - 1) * 10 // of:
-        click.echo(f"{done} of {of} parts", err=True)
+command.add_command(wladdimiro2021)
+command.add_command(dematteis2017)
 
 
 def _along_traces(folder: Path) -> tuple[dict[str, dict[str, Following]], list[str]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 
 import numpy as np
 
@@ -17,6 +14,7 @@ from anabranch.workloads.belkhiria2019.published import published
 from anabranch.workloads.belkhiria2019.reactive import reactive
 from anabranch.workloads.belkhiria2019.setup import Outcome, Setup, brownian, doubling, steady
 from anabranch.workloads.curve_base import FloatArray
+from anabranch.workloads.experiments.spreading import Progress, Spread, over_cores, silent
 
 LETTER, PUBLISHED, CORRECTED, OURS, LIMIT = (
     "published, to the letter",
@@ -78,22 +76,17 @@ def along(setup: Setup, load: FloatArray, seeds: int, policy: str) -> Following:
 def evaluate(
     setup: Setup,
     seeds: int,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    progress: Progress = silent,
     load: FloatArray | None = None,
     policies: tuple[str, ...] = tuple(POLICIES),
+    spread: Spread = over_cores,
 ) -> Evaluation:
     """`load`: shape (operators, steps), for all runs; else Brownian ones, a run per seed."""
-    parts: dict[tuple[str, str], dict[int, Outcome]] = {}
+    parts: dict[tuple[str, str], list[Outcome]] = {}
     jobs = list(_jobs(setup, seeds, load, policies))
-    done = 0
-    with ProcessPoolExecutor(min(4, os.cpu_count() or 1), get_context("spawn")) as pool:
-        running = {pool.submit(_run, job): job for job in jobs}
-        for future in as_completed(running):
-            job = running[future]
-            parts.setdefault((job.policy, job.scene), {})[job.first] = future.result()
-            done += 1
-            progress(done, len(jobs))
-    outcomes = {key: _joined([by[first] for first in sorted(by)]) for key, by in parts.items()}
+    for job, outcome in zip(jobs, spread(jobs, progress), strict=True):
+        parts.setdefault((job.policy, job.scene), []).append(outcome)
+    outcomes = {key: _joined(some) for key, some in parts.items()}
     scores = {policy: _scores(setup, policy, outcomes) for policy in policies}
     return Evaluation(setup, seeds, {p: outcomes[p, "main"] for p in policies}, scores)
 
@@ -107,6 +100,22 @@ class _Job:
     count: int
     load: FloatArray | None
 
+    @property
+    def seed(self) -> int:
+        return self.first
+
+    def run(self) -> Outcome:
+        seeds = range(self.first, self.first + self.count)
+        if self.scene == "doubling":
+            load = doubling(self.setup, seeds, DOUBLES_AT)
+        elif self.scene == "steady":
+            load = steady(self.setup, seeds)
+        elif self.load is not None:
+            load = np.broadcast_to(self.load, (self.count, *self.load.shape))
+        else:
+            load = brownian(self.setup, seeds)
+        return POLICIES[self.policy](self.setup, load, self.first)
+
 
 def _jobs(
     setup: Setup, seeds: int, load: FloatArray | None, policies: tuple[str, ...]
@@ -118,19 +127,6 @@ def _jobs(
             for first in range(0, own, SEEDS_PER_JOB):
                 count = min(SEEDS_PER_JOB, own - first)
                 yield _Job(setup, policy, scene, first, count, load)
-
-
-def _run(job: _Job) -> Outcome:
-    seeds = range(job.first, job.first + job.count)
-    if job.scene == "doubling":
-        load = doubling(job.setup, seeds, DOUBLES_AT)
-    elif job.scene == "steady":
-        load = steady(job.setup, seeds)
-    elif job.load is not None:
-        load = np.broadcast_to(job.load, (job.count, *job.load.shape))
-    else:
-        load = brownian(job.setup, seeds)
-    return POLICIES[job.policy](job.setup, load, job.first)
 
 
 def _joined(parts: list[Outcome]) -> Outcome:

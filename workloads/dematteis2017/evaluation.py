@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
-from multiprocessing import get_context
 from statistics import fmean, stdev
 
 from anabranch.workloads.curve_base import FloatArray
@@ -16,6 +12,8 @@ from anabranch.workloads.dematteis2017.keys import Moves, figure_5
 from anabranch.workloads.dematteis2017.loads import JUMP_AT_S, Scene, day, jump, walk
 from anabranch.workloads.dematteis2017.model import INSTANCES_MAX, STEP_S, simulate
 from anabranch.workloads.dematteis2017.scores import Scores, scores, settling, step_latencies
+from anabranch.workloads.experiments.judging import Criterion, listed, rising
+from anabranch.workloads.experiments.spreading import Progress, Spread, over_cores, silent
 
 FIRST_SEED = 1000
 TIE = 1.0
@@ -72,13 +70,6 @@ class Results:
 
 
 @dataclass(frozen=True, slots=True)
-class Criterion:
-    what: str
-    met: bool
-    figure: str
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     """`results`: by load; b is not there without its recording. `criteria`: by load, and of the
     keys under 5."""
@@ -110,7 +101,8 @@ def evaluate(
     seeds: int,
     quotes: FloatArray | None = None,
     contestants: Sequence[str] = ALL,
-    progress: Callable[[int, int], None] = lambda done, of: None,
+    progress: Progress = silent,
+    spread: Spread = over_cores,
 ) -> Evaluation:
     """`seeds`: runs of each load, from seed 1000 on. `quotes`: of each bin of the trading day, load
     b, left out without them."""
@@ -118,7 +110,7 @@ def evaluate(
     jobs = [_Job(scene, c, seed) for seed in some for scene in _scenes(seed, quotes)
             for c in contestants]  # fmt: skip
     runs: dict[str, dict[str, list[Run]]] = {}
-    for job, run in zip(jobs, _spread(jobs, progress), strict=True):
+    for job, run in zip(jobs, spread(jobs, progress), strict=True):
         runs.setdefault(job.scene.name, {}).setdefault(job.contestant, []).append(run)
     results = {
         scene.name: Results(
@@ -138,15 +130,6 @@ def _scenes(seed: int, quotes: FloatArray | None) -> Iterator[Scene]:
     yield jump()
 
 
-def _spread(jobs: Sequence[_Job], progress: Callable[[int, int], None]) -> list[Run]:
-    """Over processes; in the order of `jobs`."""
-    with ProcessPoolExecutor(min(4, os.cpu_count() or 1), get_context("spawn")) as pool:
-        running = [pool.submit(_Job.run, job) for job in jobs]
-        for done, _ in enumerate(as_completed(running), 1):
-            progress(done, len(jobs))
-        return [future.result() for future in running]
-
-
 def criteria_of(found: Results) -> list[Criterion]:
     """C1 to C6, of the means. How much better is published for load b only, so on another one only
     what is better counts. None without all published contestants."""
@@ -163,22 +146,22 @@ def _orders(found: Results) -> Iterator[Criterion]:
         )
     )  # fmt: skip
     order = ("peak", *SWITCHING)
-    met = _rising([v[name] for name in order]) and v["Sw 3"] < v["rules"] < v["NoSw"]
+    met = rising([v[name] for name in order], TIE) and v["Sw 3"] < v["rules"] < v["NoSw"]
     yield Criterion("C1: violations: peak ≤ Sw 1 ≤ Sw 2 ≤ Sw 3 < rules < NoSw", met,
-                    _listed(v, (*order, "rules", "NoSw")))  # fmt: skip
-    met = n["rules"] < n["NoSw"] < n["Sw 3"] and _rising([n["Sw 3"], n["Sw 2"], n["Sw 1"]])
+                    listed(v, (*order, "rules", "NoSw")))  # fmt: skip
+    met = n["rules"] < n["NoSw"] < n["Sw 3"] and rising([n["Sw 3"], n["Sw 2"], n["Sw 1"]], TIE)
     yield Criterion("C2: instances: rules < NoSw < Sw 3 ≤ Sw 2 ≤ Sw 1", met,
-                    _listed(n, ("rules", "NoSw", "Sw 3", "Sw 2", "Sw 1")))  # fmt: skip
+                    listed(n, ("rules", "NoSw", "Sw 3", "Sw 2", "Sw 1")))  # fmt: skip
     yield Criterion("C3: amplitude: Sw 1 < NoSw", a["Sw 1"] < a["NoSw"],
-                    _listed(a, ("Sw 1", "NoSw")))  # fmt: skip
+                    listed(a, ("Sw 1", "NoSw")))  # fmt: skip
     yield Criterion("C4: jitter in ms: Sw 1 < NoSw", j["Sw 1"] < j["NoSw"],
-                    _listed(j, ("Sw 1", "NoSw")))  # fmt: skip
+                    listed(j, ("Sw 1", "NoSw")))  # fmt: skip
     others = ("NoSw", "Sw 2", "Sw 3")
     yield Criterion("C5: of the predictive ones, Sw 1 reconfigures least",
                     all(r["Sw 1"] < r[name] for name in others),
-                    _listed(r, ("Sw 1", *others)))  # fmt: skip
+                    listed(r, ("Sw 1", *others)))  # fmt: skip
     yield Criterion("C6: p95 in ms: each Sw < NoSw", max(p[name] for name in SWITCHING) < p["NoSw"],
-                    _listed(p, (*SWITCHING, "NoSw")))  # fmt: skip
+                    listed(p, (*SWITCHING, "NoSw")))  # fmt: skip
 
 
 def _sizes(found: Results) -> Iterator[Criterion]:
@@ -204,11 +187,3 @@ def _of_keys(moves: dict[str, Moves]) -> Criterion:
     times = moves["Balanced"].keys / max(1, flux)
     what = "C7: Balanced moves at least 10 times as many keys as Flux"
     return Criterion(what, times >= 10, f"{times:.1f} times")
-
-
-def _rising(values: Sequence[float]) -> bool:
-    return all(a <= b + TIE for a, b in pairwise(values))
-
-
-def _listed(values: dict[str, float], names: Sequence[str]) -> str:
-    return ", ".join(f"{name} {values[name]:.1f}" for name in names)

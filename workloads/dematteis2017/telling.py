@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from typing import Any
 
 from anabranch.workloads.dematteis2017.contestants import PUBLISHED
-from anabranch.workloads.dematteis2017.evaluation import FIGURES, Criterion, Evaluation, Results
+from anabranch.workloads.dematteis2017.evaluation import FIGURES, FIRST_SEED, Evaluation, Results
 from anabranch.workloads.dematteis2017.keys import PUBLISHED as MOVES
 from anabranch.workloads.dematteis2017.model import INSTANCES_MAX
+from anabranch.workloads.experiments.judging import judged, plain
 
 PAPER_STEPS = 156
 PAPER: dict[str, dict[str, float]] = {
@@ -41,13 +43,13 @@ def whole(found: Evaluation) -> str:
     ]
     for name, results in found.results.items():
         lines += [f"### {TITLES[name]}", "", *_table(results), ""]
-        lines += [*_told(found.criteria.get(name, [])), *_better(results), ""]
+        lines += [*judged(found.criteria.get(name, [])), *_better(results), ""]
     if "b" not in found.results:
         lines += [NO_B, ""]
     if "b" in found.results:
         lines += ["### The paper beside ours, load b", "", *_beside(found.results["b"]), ""]
     lines += ["### Figure 5: keys that move from 30 to 60 instances", "", *_moves(found), ""]
-    return "\n".join([*lines, *_told(found.criteria["5"])]) + "\n"
+    return "\n".join([*lines, *judged(found.criteria["5"])]) + "\n"
 
 
 def _table(found: Results) -> Iterator[str]:
@@ -132,11 +134,6 @@ def _moves(found: Evaluation) -> Iterator[str]:
         )
 
 
-def _told(criteria: list[Criterion]) -> Iterator[str]:
-    for one in criteria:
-        yield f"- {'met' if one.met else 'NOT met'}: {one.what} ({one.figure})"
-
-
 def _better(found: Results) -> Iterator[str]:
     for name in found.runs:
         if better := found.better(name):
@@ -156,10 +153,7 @@ def numbers(found: Evaluation) -> dict[str, object]:
         },
         "paper": PAPER,
         "moves": {name: asdict(moves) for name, moves in found.moves.items()},
-        "criteria": {
-            name: [{"what": one.what, "met": one.met, "figure": one.figure} for one in criteria]
-            for name, criteria in found.criteria.items()
-        },
+        "criteria": {name: plain(criteria) for name, criteria in found.criteria.items()},
         "skipped": [] if "b" in found.results else [NO_B],
     }
 
@@ -170,3 +164,13 @@ def _numbers(found: Results, contestant: str) -> dict[str, object]:
         "deviation": {figure: found.spread(contestant, figure) for figure in FIGURES},
         "settled": [run.settled for run in found.runs[contestant]],
     }
+
+
+def rows(found: Evaluation) -> list[dict[str, Any]]:
+    """A table with one row per run."""
+    return [
+        {"load": name, "contestant": c, "seed": seed, **asdict(run.scores), "settled": run.settled}
+        for name, results in found.results.items()
+        for c, runs in results.runs.items()
+        for seed, run in enumerate(runs, FIRST_SEED)
+    ]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from anabranch.workloads.curve_base import FloatArray
+from anabranch.workloads.experiments.judging import Criterion
+from anabranch.workloads.experiments.spreading import Progress, Spread, over_cores, silent
 from anabranch.workloads.wladdimiro2021.applications import FLOWS, TOPICS, Application
 from anabranch.workloads.wladdimiro2021.contestants import METRICS, BySamples, ByText
 from anabranch.workloads.wladdimiro2021.loads import bell, read_counts, recorded, tweets
@@ -25,6 +28,7 @@ BELL_WORK_S, TWEETS_WORK_S, FLOWS_WORK_S = 0.0025, 0.01, 0.005
 STOP_S = 5
 CORES = (28, 30, 32, 34, 36, 48)
 SLOWING = (0.0, 0.3, 0.5, 1.0)
+SWEEP, SWEPT = "hosts", ("U", "δ")
 
 Published = tuple[float, float, float, float]
 """Saved, degradation, processed, mean latency in seconds."""
@@ -94,13 +98,6 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Criterion:
-    what: str
-    met: bool
-    figure: str
-
-
-@dataclass(frozen=True, slots=True)
 class Evaluation:
     rows: list[Row]
     criteria: list[Criterion]
@@ -138,34 +135,39 @@ def cases(recording: Path | None) -> Iterator[Case]:
                degradation="t2")  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """`seed`: its number; the model has no chance in it."""
+
+    case: Case
+    seed: int
+
+    def run(self) -> Row:
+        course = self.case.course()
+        return Row(self.case, scores(course, sum(self.case.enough.values())), course)
+
+
 def evaluate(
     recording: Path | None = None,
     *,
     sweep: bool = True,
-    progress: Callable[[str], None] = lambda told: None,
+    progress: Progress = silent,
+    spread: Spread = over_cores,
 ) -> Evaluation:
     """`recording`: `nab_tweets_GOOG_5min.csv.gz`, left out if None. `sweep`: over 24 hosts too."""
-    rows = []
-    for case in cases(recording):
-        progress(f"{case.name}, {case.by}")
-        course = case.course()
-        rows.append(Row(case, scores(course, sum(case.enough.values())), course))
-    counted = _sweep(progress) if sweep else {}
-    found = Evaluation(rows, [], counted)
-    return Evaluation(rows, [*_criteria(found)], counted)
+    wanted = [*cases(recording), *(_hosts() if sweep else ())]
+    rows = spread([_Job(case, number) for number, case in enumerate(wanted)], progress)
+    swept = [row for row in rows if row.case.table == SWEEP]
+    counted = {m: sum(r.scores.saved < 0 for r in swept if r.case.metric == m) for m in SWEPT}
+    found = Evaluation([row for row in rows if row.case.table != SWEEP], [], {})
+    return Evaluation(found.rows, [*_criteria(found)], counted if sweep else {})
 
 
-def _sweep(progress: Callable[[str], None]) -> dict[str, int]:
-    """On how many hosts each contestant of reading P saves less than nothing (4.2)."""
-    counted = {"U": 0, "δ": 0}
+def _hosts() -> Iterator[Case]:
+    """Each contestant of reading P on each host, to see on how many it saves less than nothing."""
     load = tweets()
-    for cores in CORES:
-        for slowing in SLOWING:
-            progress(f"host of {cores} cores, slowing {slowing:g}")
-            for metric in counted:
-                case = Case("III", metric, "P", TOPICS, load, TWEETS_WORK_S, Host(cores, slowing))
-                counted[metric] += scores(case.course(), sum(case.enough.values())).saved < 0
-    return counted
+    for cores, slowing, metric in product(CORES, SLOWING, SWEPT):
+        yield Case(SWEEP, metric, "P", TOPICS, load, TWEETS_WORK_S, Host(cores, slowing))
 
 
 def _criteria(found: Evaluation) -> Iterator[Criterion]:

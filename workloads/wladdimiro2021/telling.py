@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
+from anabranch.workloads.experiments.judging import judged, plain
 from anabranch.workloads.wladdimiro2021.evaluation import Evaluation, Row
 
 READINGS = {
@@ -15,7 +18,10 @@ READINGS = {
 
 
 def whole(evaluation: Evaluation) -> str:
-    return "\n".join([*_table(evaluation), "", *_criteria(evaluation), *_sweep(evaluation)]) + "\n"
+    return (
+        "\n".join([*_table(evaluation), "", *judged(evaluation.criteria), *_sweep(evaluation)])
+        + "\n"
+    )
 
 
 def _table(evaluation: Evaluation) -> Iterator[str]:
@@ -39,11 +45,6 @@ def _line(row: Row) -> str:
     )
 
 
-def _criteria(evaluation: Evaluation) -> Iterator[str]:
-    for one in evaluation.criteria:
-        yield f"- {'met' if one.met else 'NOT met'}: {one.what} ({one.figure})"
-
-
 def _sweep(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.sweep:
         told = ", ".join(f"{metric} on {n}" for metric, n in evaluation.sweep.items())
@@ -52,22 +53,17 @@ def _sweep(evaluation: Evaluation) -> Iterator[str]:
 
 def numbers(evaluation: Evaluation) -> dict[str, object]:
     return {
-        "rows": [
-            {
-                "case": row.case.name,
-                "reading": row.case.by,
-                "saved": row.scores.saved,
-                "t1": row.scores.t1,
-                "t2": row.scores.t2,
-                "t3": row.scores.t3,
-                "processed": row.scores.processed,
-                "latency_s": row.scores.latency_s,
-                "paper": row.case.published,
-            }
-            for row in evaluation.rows
-        ],
-        "criteria": [
-            {"what": one.what, "met": one.met, "figure": one.figure} for one in evaluation.criteria
-        ],
+        "rows": [{**row, "paper": r.case.published} for row, r in _with_figures(evaluation)],
+        "criteria": plain(evaluation.criteria),
         "sweep": evaluation.sweep,
     }
+
+
+def rows(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """A table with one row per run."""
+    return [row for row, _ in _with_figures(evaluation)]
+
+
+def _with_figures(evaluation: Evaluation) -> Iterator[tuple[dict[str, Any], Row]]:
+    for row in evaluation.rows:
+        yield {"case": row.case.name, "reading": row.case.by, **asdict(row.scores)}, row

@@ -1,0 +1,107 @@
+"""What the commands of `anabranch experiment` share: their options, and what they write."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from anabranch.commands.failing import WrongUsage
+from anabranch.commands.telling import say
+from anabranch.workloads.experiments.spreading import Spread, over_cores
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+PLACES = "cores|spark[=MASTER]"
+
+
+def _place(_context: click.Context, _parameter: click.Parameter, value: str) -> Spread:
+    """Where runs of an experiment are made: `cores`, `spark` or `spark=MASTER`."""
+    place, equals, master = value.partition("=")
+    if place == "cores" and not equals:
+        return over_cores
+    if place != "spark" or (equals and not master):
+        raise click.BadParameter(f"{value!r}: expected cores, spark or spark=MASTER")
+    from anabranch.spark_bridge.spreading import LOCAL, OverSpark
+
+    return OverSpark(master or LOCAL)
+
+
+def options(quick: str) -> Callable[[F], F]:
+    """`--out`, `--json`, `--quick` and `--on`; `quick` says what that leaves out."""
+
+    def decorate(function: F) -> F:
+        for option in (
+            click.option(
+                "--on",
+                "spread",
+                default="cores",
+                show_default=True,
+                metavar=PLACES,
+                callback=_place,
+                help="Where runs are made; of a Spark cluster each task has a seed.",
+            ),
+            click.option("--quick", is_flag=True, help=quick),
+            click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON."),
+            click.option(
+                "--out", type=click.Path(path_type=Path, file_okay=False), help="For the results."
+            ),
+        ):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+@contextmanager
+def spreading() -> Iterator[None]:
+    """Around runs: what `--on` needs and is missing is the user's matter."""
+    from anabranch.spark_bridge.errors import SparkUnavailable
+
+    try:
+        yield
+    except SparkUnavailable as error:
+        raise WrongUsage(f"--on spark: {error}") from None
+
+
+def publish(
+    name: str,
+    text: str,
+    numbers: Mapping[str, object],
+    *,
+    out: Path | None,
+    as_json: bool,
+    draw: Callable[[Path], object],
+    runs: Sequence[Mapping[str, Any]] | None = None,
+) -> None:
+    """Print the table or the numbers, and write both and the figures to `out`. `runs`: rows of
+    figures, written as Parquet."""
+    from anabranch.panels import PictureUnavailable
+
+    plain = json.dumps(numbers, indent=2)
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / f"{name}.md").write_text(text, encoding="utf-8")
+        (out / f"{name}.json").write_text(plain + "\n", encoding="utf-8")
+        try:
+            draw(out)
+        except PictureUnavailable as error:
+            click.echo(f"no figures: {error}", err=True)
+        if runs is not None:
+            from anabranch.spark_bridge.spreading import write_rows
+
+            write_rows(runs, out / f"{name}.parquet")
+    say(plain if as_json else text)
+
+
+def progress(done: int, of: int) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{done} of {of} parts", nl=done == of, err=True)
+    elif done * 10 // of != (done - 1) * 10 // of:
+        click.echo(f"{done} of {of} parts", err=True)

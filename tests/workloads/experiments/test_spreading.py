@@ -45,7 +45,10 @@ def test_jobs_over_spark_keep_their_order_though_tasks_are_by_seed() -> None:
 def test_rows_as_parquet_are_what_was_written(tmp_path: Path) -> None:
     import pyarrow.parquet as pq
 
-    rows: list[dict[str, object]] = [{"seed": 1, "instances": 2.5, "settled": None}, {"seed": 2, "instances": 3.0}]
+    rows: list[dict[str, object]] = [
+        {"seed": 1, "instances": 2.5, "settled": None},
+        {"seed": 2, "instances": 3.0},
+    ]
     write_rows(rows, tmp_path / "runs.parquet")
     assert pq.read_table(tmp_path / "runs.parquet").to_pylist() == [
         {"seed": 1, "instances": 2.5, "settled": None},

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.live.intake import Said
 from anabranch.runtime.live.watermarks import Watermarks
 
 A, B = InstanceId(OperatorName("next"), 0), InstanceId(OperatorName("next"), 1)
@@ -112,3 +114,20 @@ async def test_after_the_end_nothing_is_told() -> None:
     watermarks.ask(lambda: watermarks.state(3.0, idle=False))
     watermarks.state(4.0, idle=False)
     assert outbox.stated == [(1.0, False)]
+
+
+def test_a_leaver_counts_until_its_end_has_its_turn_and_never_after_it() -> None:
+    watermarks, _ = stating()
+    gate = watermarks._gate
+    channel: Any = SimpleNamespace(peer=A, number=0)
+    other: Any = SimpleNamespace(peer=B, number=0)
+    watermarks.change_view(frozenset(), frozenset({A, B}))
+    watermarks.heard(Said(channel, 0, 10.0))
+    watermarks.heard(Said(other, 0, 20.0))
+    left = watermarks.leaving(channel)
+    watermarks.change_view(frozenset(), frozenset({B}))
+    assert gate.output == 10.0, "what A sent before it left is still in the intake"
+    watermarks.heard(left)
+    watermarks.change_view(frozenset(), frozenset({B}))
+    assert gate.output == 20.0
+    assert watermarks.memory()[1] == frozenset()

@@ -1,41 +1,88 @@
-"""How siblings get to know the sums of all of them: one neighbour adds up, and tells.
+"""What neighbours tell each other of their work beside the protocol: nothing depends on it.
+
+**Sums.** How siblings get to know those of all of them: one neighbour adds up, and tells.
 
 At the end of a slot each instance tells its own figures to one neighbour, its **teller**: the least
 of its predecessors, of a source the least of its successors. Siblings have the same neighbours, so
 they have the same teller, which knows them all. When all have told, it tells the sums to each of
-them. It decides nothing, and nothing depends on it: without sums, as while neighbours change, an
-instance goes by its own figures, and the next slot has another teller if need be.
+them. It decides nothing: without sums, as while neighbours change, an instance goes by its own
+figures, and the next slot has another teller if need be.
+
+**Arrears.** What waits before an instance that is held up is told to who holds it up (`arrears`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from itertools import groupby
-from typing import Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.arrears import is_news, passed_on
+from anabranch.runtime.policies.reading import Figures, Reading
 from anabranch.runtime.slot_meter import added
 
 
 class Told(Protocol):
     """What this needs of a channel. `figures_told`: what the peer has told of itself, `sums_told`:
-    of all my siblings and me."""
+    of all my siblings and me. `arrears_told`: what will come to my operator of what waits before
+    the peer; `arrears_said`: the same of me, as the peer was told last."""
 
     peer: InstanceId
     figures_told: Figures | None
     sums_told: Figures | None
+    arrears_told: float
+    arrears_said: float
+
+    def tell_figures(self, figures: Figures, *, of_all: bool) -> None: ...
+    def tell_arrears(self, tuples: float) -> None: ...
 
 
 C = TypeVar("C", bound=Told)
 
 
-class Concerted:
-    """One instance's part, as one of siblings and as a teller."""
+class Concerted(Generic[C]):
+    """One instance's part, as one of siblings and as a teller. `channel_to`: of a neighbour."""
 
-    def __init__(self) -> None:
+    def __init__(self, channel_to: Callable[[InstanceId], C]) -> None:
+        self._channel_to = channel_to
         self._own_told = -1
         self._sums_told: dict[str, int] = {}
+
+    def exchange(
+        self,
+        reading: Reading,
+        preds: Collection[InstanceId],
+        succs: Collection[InstanceId],
+        *,
+        in_concert: bool,
+    ) -> Reading:
+        """Tell neighbours what is new, and return the reading with what they have told.
+        `in_concert`: whether the policy here goes by the sums of all siblings."""
+        ahead = [self._channel_to(x) for x in sorted(succs)]
+        behind = [self._channel_to(x) for x in sorted(preds)]
+        arrears = sum(c.arrears_told for c in behind) / max(1, reading.instances)
+        if arrears:
+            reading = replace(reading, arrears=arrears)
+        self._pass_on(reading, ahead)
+        channels = [*behind, *ahead]
+        if in_concert:
+            teller = self.teller(reading.own, preds, succs)
+            if teller is not None and reading.own is not None:
+                self._channel_to(teller).tell_figures(reading.own, of_all=False)
+            reading = replace(reading, operator=newest(channels))
+        for siblings, sums in self.complete(channels):
+            for channel in siblings:
+                channel.tell_figures(sums, of_all=True)
+        return reading
+
+    def _pass_on(self, reading: Reading, ahead: Iterable[C]) -> None:
+        culprit, tuples = passed_on(reading)
+        for channel in ahead:
+            arrears = tuples if channel.peer.operator == culprit else 0.0
+            if is_news(arrears, channel.arrears_said):
+                channel.tell_arrears(arrears)
 
     def teller(
         self, own: Figures | None, preds: Collection[InstanceId], succs: Collection[InstanceId]

@@ -1,10 +1,15 @@
-"""How long this process has waited for a processor, as the kernel counts it."""
+"""Processor time of this process and of its host, as the kernel counts it."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 _SCHEDSTAT = Path("/proc/self/schedstat")
+_STAT = Path("/proc/stat")
+PROCESSORS = os.cpu_count() or 1
+LOOK_S = 1.0
+"""Time is counted in hundredths of a second there."""
 
 
 def cpu_wait_s() -> float | None:
@@ -17,3 +22,33 @@ def cpu_wait_s() -> float | None:
         return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
     except (OSError, IndexError, ValueError):
         return None
+
+
+def host_cpu_s() -> float | None:
+    """Seconds that the host's processors have been in use since it began, those of all together;
+    None if not told. Linux only."""
+    try:
+        with _STAT.open("rb") as stat:
+            fields = list(map(int, stat.readline().split()[1:9]))
+        idle = fields[3] + fields[4]
+        return (sum(fields) - idle) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+class HostUse:
+    """What share of the host's processors is in use."""
+
+    def __init__(self, now_s: float) -> None:
+        self._since_s, self._before_s = now_s, host_cpu_s()
+        self.share: float | None = None
+        """At the last look; None before, or if the system does not tell."""
+
+    def look(self, now_s: float) -> None:
+        """Since the last look, if that is not too short ago to say anything."""
+        if now_s - self._since_s < LOOK_S or self._before_s is None:
+            return
+        if (used_s := host_cpu_s()) is not None:
+            share = (used_s - self._before_s) / (now_s - self._since_s) / PROCESSORS
+            self.share = min(1.0, max(0.0, share))
+            self._since_s, self._before_s = now_s, used_s

@@ -26,7 +26,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.protocol.limits import Limits
 
@@ -154,11 +154,21 @@ class Chunk:
     """What one read gave. Empty is fine: the reader is asked again.
 
     `progress`: how far the split was advanced by this chunk, in the unit of `Source.size`.
+    `waited_s`: how long the read took only because nothing was due.
     """
 
     tuples: list[Any]
     dead: list[DeadLetter] = field(default_factory=list)
     progress: float = 0.0
+    waited_s: float = 0.0
+
+
+class Offered(NamedTuple):
+    """What a paced source offers now, all its instances together. `waiting`: tuples that are due
+    and not read."""
+
+    per_s: float
+    waiting: float
 
 
 class Reader(ABC):
@@ -180,6 +190,11 @@ class Reader(ABC):
         Cheap enough to be asked after every read, and exact: a reader that is opened with it goes
         on with the very next tuple, in this life or another. May be asked after `close`.
         """
+
+    def offered(self) -> Offered | None:
+        """What the source offers, as far as this reader can tell; None if there is no pace at which
+        it should be read."""
+        return None
 
     def done(self) -> None:  # noqa: B027 - optional
         """Called after `close`, once it is recorded that the split was read to its end: nobody

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from anabranch.runtime.level import Level
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
 from anabranch.runtime.slot_meter import SlotMeter
 
@@ -22,28 +23,6 @@ CAPACITY_BUSY_S = 5.0
 CAPACITY_BUSY_MIN_S = 0.02
 """... and unknown before the instance was busy for so long."""
 WINDOW_MAX_S = 60.0
-
-
-class Level:
-    """The integral over time of a number that changes in steps, such as calls in flight."""
-
-    __slots__ = ("_since_s", "_total", "value")
-
-    def __init__(self, now_s: float) -> None:
-        self.value = 0.0
-        self._since_s = now_s
-        self._total = 0.0
-
-    def set(self, value: float, now_s: float) -> None:
-        self._total += self.value * max(0.0, now_s - self._since_s)
-        self._since_s = now_s
-        self.value = value
-
-    def take(self, now_s: float) -> float:
-        """The integral since the last time it was taken."""
-        self.set(self.value, now_s)
-        total, self._total = self._total, 0.0
-        return total
 
 
 @dataclass(slots=True)
@@ -80,7 +59,8 @@ class Meter:
     """Measures one instance.
 
     `period_s` is the operator's `Scale.period_s`, `capacity` its given capacity (tuples per busy
-    second; measured when None), `now_s` the moment the instance became active.
+    second; measured when None), `now_s` the moment the instance became active. `here`: how many
+    tuples are here and not worked off, kept by whoever takes them in.
     """
 
     def __init__(
@@ -91,6 +71,7 @@ class Meter:
         instances: int = 1,
         capacity: float | None = None,
         is_source: bool = False,
+        here: Level | None = None,
     ) -> None:
         self.period_s = period_s
         self.given_capacity = capacity
@@ -99,7 +80,7 @@ class Meter:
         self._changed_s = now_s
         self._folded_s = now_s
         self._queued = 0
-        self._held = 0
+        self._held = 0.0
         self._demand: float | None = None
         self._own_operation = False
         self._occupied = Level(now_s)
@@ -111,13 +92,18 @@ class Meter:
         self._capacity_busy_s = 0.0
         self._sums = Sums()
         self._new = Sums()
-        self._slots = SlotMeter(period_s, now_s)
+        self._here = here or Level(now_s)
+        self._here_before_s = self._here.total(now_s)
+        self._slots = SlotMeter(period_s, now_s, self._here_before_s)
+        self._received_total = 0.0
         self._processed_total = 0.0
         self._busy_total_s = 0.0
+        self._blocked_total_s = 0.0
 
     def received(self, tuples: int) -> None:
         """A batch came in (a source: a chunk was read)."""
         self._new.received += tuples
+        self._received_total += tuples
         self._slots.received(tuples)
 
     def processed(self, tuples: int, busy_s: float = 0.0) -> None:
@@ -135,13 +121,14 @@ class Meter:
         """
         self._occupied.set(share, now_s)
 
-    def queue(self, tuples: int, held_upstream: int = 0) -> None:
-        """What waits here, and what all predecessors together hold for this operator."""
+    def queue(self, tuples: int, held_upstream: float = 0) -> None:
+        """What waits here, and what all predecessors together hold for this operator; of a paced
+        source: what is due and nobody has read."""
         self._queued = tuples
         self._held = held_upstream
 
     def demand(self, per_s: float | None) -> None:
-        """For a paced source: the rate it should read at to keep its pace and catch up."""
+        """For a paced source: the rate it should read at to keep its pace."""
         self._demand = per_s
 
     def blocked(self, by: str, now_s: float) -> None:
@@ -188,7 +175,8 @@ class Meter:
     def reading(self, now_s: float, *, keeper: bool = False) -> Reading:
         """The measurements up to now."""
         self._fold(now_s)
-        self._slots.look(self._queued + self._held / max(1, self._instances), now_s)
+        held, here_s = self._held / max(1, self._instances), self._here.total(now_s)
+        self._slots.look(self._queued, held, here_s, now_s)
         sums = self._sums
         span = sums.span_s or math.inf
         busy = min(1.0, sums.busy_s / span)
@@ -205,7 +193,7 @@ class Meter:
             processed_per_s=sums.processed / span,
             capacity=self.capacity,
             queued=self._queued,
-            held_upstream=self._held / max(1, self._instances),
+            held_upstream=held,
             busy=busy,
             starved=max(0.0, 1.0 - busy - blocked),
             blocked=blocked,
@@ -213,8 +201,11 @@ class Meter:
             cpu_wait=min(1.0, sums.cpu_wait_s / span),
             demand_per_s=self._demand,
             own=self._slots.last,
+            received_total=self._received_total,
             processed_total=self._processed_total,
             busy_total_s=self._busy_total_s,
+            here_total_s=here_s - self._here_before_s,
+            blocked_total_s=self._blocked_total_s,
         )
 
     def _fold(self, now_s: float) -> None:
@@ -232,6 +223,7 @@ class Meter:
             self._busy_total_s += occupied_s
         new.busy_s = min(new.span_s, new.busy_s + occupied_s)
         new.blocked_s = self._blocked.take(now_s)
+        self._blocked_total_s += new.blocked_s
         self._learn_capacity(new)
         self._sums.add(new, math.exp(-new.span_s / self._window_s()))
         self._new = Sums()

@@ -2,8 +2,8 @@
 
 Slot k lasts from k to k + 1 periods of the clock. Its figures are sums, exact and never faded, to
 which those of siblings can be added (`SlotSums`). Whoever counts a batch adds to a number; the rest
-happens when a reading is taken: the waiting tuples are seen then, so their integral is as fine as
-readings are.
+happens when a reading is taken. What is here is integrated at each arrival and departure by whoever
+takes it in (`Level`); what predecessors hold is as fine as readings are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ SLICE_S = 0.01
 
 
 class SlotMeter:
-    """`period_s`: how long a slot lasts; `now_s`: when counting begins."""
+    """`period_s`: how long a slot lasts; `now_s`: when counting begins; `here_s`: the integral so
+    far of the tuples that are here."""
 
     __slots__ = (
         "_arrived",
@@ -28,10 +29,11 @@ class SlotMeter:
         "_count",
         "_counts",
         "_counts2",
+        "_held_s",
+        "_here_s",
         "_looked_s",
         "_period_s",
         "_processed",
-        "_queue_s",
         "_rest_busy_s",
         "_rest_processed",
         "_slices",
@@ -41,19 +43,20 @@ class SlotMeter:
         "last",
     )  # fmt: skip
 
-    def __init__(self, period_s: float, now_s: float) -> None:
+    def __init__(self, period_s: float, now_s: float, here_s: float = 0.0) -> None:
         self._period_s = period_s
         self._rest_processed = self._rest_busy_s = 0.0
         self._count = 0
         self.last: Figures | None = None
         """Of the last slot that has ended."""
-        self._begin(now_s)
+        self._begin(now_s, here_s)
 
-    def _begin(self, now_s: float) -> None:
+    def _begin(self, now_s: float, here_s: float) -> None:
         self._slot = slot_of(now_s, self._period_s)
         self._began_s = self._looked_s = now_s
         self._arrived = self._counts = self._counts2 = self._ticks = 0
-        self._processed = self._busy_s = self._squares = self._queue_s = 0.0
+        self._processed = self._busy_s = self._squares = self._held_s = 0.0
+        self._here_s = here_s
         self._slices = 0
 
     def received(self, tuples: int) -> None:
@@ -69,20 +72,21 @@ class SlotMeter:
             self._slices += 1
             self._rest_processed = self._rest_busy_s = 0.0
 
-    def look(self, waiting: float, now_s: float) -> None:
-        """`waiting`: tuples that wait here or at predecessors for this instance."""
+    def look(self, queued: int, held: float, here_s: float, now_s: float) -> None:
+        """`queued`: tuples that wait here; `held`: at predecessors for this instance. `here_s`: the
+        integral of those that are here, since it began."""
         self._arrived += self._count
         self._counts += self._count
         self._counts2 += self._count**2
         self._ticks += 1
         self._count = 0
-        self._queue_s += waiting * max(0.0, now_s - self._looked_s)
+        self._held_s += held * max(0.0, now_s - self._looked_s)
         self._looked_s = now_s
         if slot_of(now_s, self._period_s) != self._slot:
-            self.last = Figures(self._slot, 1, self._sums(waiting, now_s))
-            self._begin(now_s)
+            self.last = Figures(self._slot, 1, self._sums(queued + held, here_s, now_s))
+            self._begin(now_s, here_s)
 
-    def _sums(self, waiting: float, now_s: float) -> SlotSums:
+    def _sums(self, backlog: float, here_s: float, now_s: float) -> SlotSums:
         return SlotSums(
             seconds=now_s - self._began_s,
             arrived=self._arrived,
@@ -93,8 +97,8 @@ class SlotMeter:
             counts=self._counts,
             counts2=self._counts2,
             ticks=self._ticks,
-            queue_s=self._queue_s,
-            backlog=waiting,
+            queue_s=here_s - self._here_s - self._busy_s + self._held_s,
+            backlog=backlog,
         )
 
 

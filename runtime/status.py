@@ -67,6 +67,23 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     """The hottest key groups and their shares of this instance's load, hottest first."""
     waiting_for: list[str] = msgspec.field(default_factory=list)
     """Ids whose acknowledgement the own operation waits for."""
+    processed: int = 0
+    busy_s: float = 0.0
+    """Seconds of work."""
+    blocked_s: float = 0.0
+    """Seconds held up by successors."""
+    cpu_s: float = 0.0
+    """Processor time of its processes."""
+    here_s: float = 0.0
+    """Integral over time of the tuples that are here and not worked off, in tuple-seconds."""
+    waiting: float = 0.0
+    """Tuples that wait for it, here and further up; of a paced source: due and not read."""
+    offered: float | None = None
+    """Tuples per second that a paced source should read, its share; None without a pace."""
+    sent_to: dict[str, int] = msgspec.field(default_factory=dict)
+    """Tuples sent, by downstream operator."""
+    policy: str = ""
+    """The policy that decides here; empty if none does."""
 
 
 class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="gone"):
@@ -108,6 +125,11 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """Late tuples, by what became of them: bury, emit or drop."""
     ahead: int = 0
     """Event times too far ahead of the clock, which did not count."""
+    busy_s: float = 0.0
+    blocked_s: float = 0.0
+    cpu_s: float = 0.0
+    here_s: float = 0.0
+    """As in `Status`."""
 
 
 WireId = list[Any]

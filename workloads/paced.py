@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.ends import Chunk, Offered, Reader, RunContext, Source, Split
 from anabranch.workloads.curve_base import Curve
 
 LOOK_S = 0.02
@@ -71,6 +71,12 @@ class Pace:
             return sys.maxsize
         return int(self.curve.due(passed)) - self.read
 
+    def offered(self) -> Offered | None:
+        """None before the beginning, and when the curve has ended."""
+        if self._began is None or (due := self.due()) == sys.maxsize:
+            return None
+        return Offered(self.curve(self._clock() - self._began), max(0.0, due))
+
 
 class PacedReader(Reader):
     def __init__(self, inner: Reader, pace: Pace) -> None:
@@ -78,15 +84,21 @@ class PacedReader(Reader):
         self._pace = pace
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        asked_s = time.monotonic()
         while (due := self._pace.due()) < 1:  # noqa: ASYNC110 - it is time that is waited for
             await asyncio.sleep(LOOK_S)
+        waited_s = time.monotonic() - asked_s
         chunk = await self._inner.read(min(tuples_max, due), bytes_max)
         if chunk is not None:
+            chunk.waited_s += waited_s
             self._pace.read += len(chunk.tuples)
         return chunk
 
     def remainder(self) -> Split | None:
         return self._inner.remainder()
+
+    def offered(self) -> Offered | None:
+        return self._pace.offered()
 
     def close(self) -> None:
         self._inner.close()

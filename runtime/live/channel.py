@@ -124,6 +124,8 @@ class Channel:
         """What the peer has counted in its last slot, if it tells that."""
         self.sums_told: Figures | None = None
         """The same of all instances of my operator."""
+        self.arrears_told = self.arrears_said = 0.0
+        """How many tuples that wait before the peer will come to my operator; and the reverse."""
         self.ended = False
         self.silent_s = 0.0
         """For how long nothing has been heard, as far as somebody listened."""
@@ -190,6 +192,7 @@ class Channel:
         """Go on over a new connection: the peer has every frame below `expected`, and has made
         safe those below `acknowledged`."""
         self._wire = wire
+        self.arrears_told = self.arrears_said = 0.0
         unsafe = self.session.next_number - len(self._fresh)
         for number, pieces in self._resume(expected, acknowledged):
             if number < unsafe and pieces:
@@ -282,6 +285,12 @@ class Channel:
             self._wire.write(
                 frames.frame(frames.FIGURES, figures.slot, told, astuple(figures.sums))
             )
+
+    def tell_arrears(self, tuples: float) -> None:
+        """How many of those that wait before me will come to the peer's operator."""
+        if self._wire is not None and not self.ended:
+            self.arrears_said = tuples
+            self._wire.write(frames.frame(frames.ARREARS, tuples))
 
     def state_soon(self) -> None:
         """What the peer should know has changed."""
@@ -519,6 +528,8 @@ class Channel:
                     self._user.state_came(self, chunk)
             case [frames.FIGURES, int(slot), int(siblings), list(numbers)]:
                 self._hear_figures(slot, siblings, numbers)
+            case [frames.ARREARS, int() | float() as tuples] if 0 <= tuples < math.inf:
+                self.arrears_told = float(tuples)
             case [frames.BYE, int(expected), str()]:
                 self.session.acknowledge(expected)
                 self.ended = True

@@ -7,11 +7,25 @@ operator, sent there once or dead on its way there with a reason. Nothing is est
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.latency import LatencyCounts
+
+
+class Spent(NamedTuple):
+    """Seconds: of work, held up by successors, of the processor; `here_s`: tuple-seconds between
+    arrival and result. What a life had not recorded is lost with it."""
+
+    busy_s: float = 0.0
+    blocked_s: float = 0.0
+    cpu_s: float = 0.0
+    here_s: float = 0.0
+
+    def __add__(self, other: object) -> Spent:
+        assert isinstance(other, Spent)
+        return Spent(*(a + b for a, b in zip(self, other, strict=True)))
 
 
 class Counts:
@@ -32,6 +46,7 @@ class Counts:
         self.dead_reasons: Counter[str] = Counter()
         self.latency = LatencyCounts()
         self.latency_now = LatencyCounts()
+        self.spent = Spent()
         self.joins = 0
         self.leaves = 0
 
@@ -40,7 +55,7 @@ class Counts:
         counts = self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside
         reasons, towards = dict(self.dead_reasons), dict(self.dead_towards)
         latency = dict(self.latency.counts)
-        return (*counts, self.joins, self.leaves, reasons, towards, latency)
+        return (*counts, self.joins, self.leaves, reasons, towards, latency, tuple(self.spent))
 
     def remember(self, memory: tuple[Any, ...]) -> None:
         self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside = memory[:5]
@@ -48,6 +63,7 @@ class Counts:
         self.dead_reasons = Counter(memory[7])
         self.dead_towards = Counter(memory[8])
         self.latency = LatencyCounts(memory[9])
+        self.spent = Spent(*memory[10])
 
     def note_dead_towards(self, operator: str, results: int) -> None:
         """So many results cannot be sent to this operator. Others may get them all the same."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 def final_count(instance: Instance) -> FinalCount:
+    instance.scaling.account()
     counts, neighbourhood, pump = instance.counts, instance.neighbourhood, instance.pump
     keyed = pump.processor if isinstance(pump, KeyedPump) else None
     return FinalCount(
@@ -38,4 +39,8 @@ def final_count(instance: Instance) -> FinalCount:
         dead_reasons=dict(counts.dead_reasons),
         late=dict(keyed.late) if keyed else {},
         ahead=pump.stamper.ahead if pump.stamper is not None else 0,
+        busy_s=counts.spent.busy_s,
+        blocked_s=counts.spent.blocked_s,
+        cpu_s=counts.spent.cpu_s,
+        here_s=counts.spent.here_s,
     )

@@ -84,6 +84,10 @@ def _together(sum_: FinalCount, one: FinalCount) -> FinalCount:
         dead_reasons=_counted(sum_.dead_reasons, one.dead_reasons),
         late=_counted(sum_.late, one.late),
         ahead=sum_.ahead + one.ahead,
+        busy_s=sum_.busy_s + one.busy_s,
+        blocked_s=sum_.blocked_s + one.blocked_s,
+        cpu_s=sum_.cpu_s + one.cpu_s,
+        here_s=sum_.here_s + one.here_s,
     )
 
 

@@ -11,6 +11,7 @@
     WATERMARK[8, number, watermark, idle]
     STATE_OF [9, number, chunk]
     FIGURES  [10, slot, siblings, sums]
+    ARREARS  [11, tuples]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
 the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME):
@@ -24,7 +25,8 @@ receiver's tuples the sender has worked off. WATERMARK says that no tuple with a
 time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's own.
 STATE_OF is a piece of the state of key groups, from their old owner to the new one. FIGURES are
 what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances of
-the receiver's operator have; they are not repeated either.
+the receiver's operator have; ARREARS, how many tuples that wait before the sender, and further up,
+will come to the receiver's operator, which holds it up. Neither is repeated.
 """
 
 from __future__ import annotations
@@ -43,10 +45,21 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import MESSAGE_TYPES, Message
 from anabranch.protocol.ownership import Route, Routes, owners_of
 
-VERSION = 4
-HELLO, CHALLENGE, WELCOME, RESUME, BATCH, MESSAGE, STATE, BYE, WATERMARK, STATE_OF, FIGURES = range(
-    11
-)
+VERSION = 5
+(
+    HELLO,
+    CHALLENGE,
+    WELCOME,
+    RESUME,
+    BATCH,
+    MESSAGE,
+    STATE,
+    BYE,
+    WATERMARK,
+    STATE_OF,
+    FIGURES,
+    ARREARS,
+) = range(12)
 
 Addresses = dict[InstanceId, str]
 Pieces = tuple[bytes, ...]

@@ -7,6 +7,7 @@ when it is done. The window of credit follows the speed of the operator.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -15,15 +16,16 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.flow import window_tuples
+from anabranch.runtime.level import Level
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.repeats import Repeats
 
 
 @dataclass(slots=True)
 class Queued:
-    """A batch. `number`: of its frame; `done`: how many of its tuples are worked off. `letters`:
-    what of it cannot be read; None before that is known. `marks`: of its tuples that are not
-    worked off, if they have any."""
+    """A batch. `number`: of its frame; `done`: how many of its tuples are worked off; `gone`: how
+    many of them in this life. `letters`: what of it cannot be read; None before that is known.
+    `marks`: of its tuples that are not worked off, if they have any."""
 
     channel: Channel
     number: int
@@ -31,6 +33,7 @@ class Queued:
     born: float
     payload: bytes
     done: int = 0
+    gone: int = 0
     letters: list[DeadLetter] | None = None
     marks: list[float] | None = None
 
@@ -54,6 +57,7 @@ class Said:
 
 
 Errand = Callable[[], None]
+now = time.monotonic
 
 
 class Intake:
@@ -63,6 +67,8 @@ class Intake:
         self._repeats = repeats
         self.tuples = 0
         self.total = 0
+        self.here = Level(now())
+        """Tuples that are not worked off, and their integral over time."""
         self._limits = limits
         self._queue: deque[Queued | Said | Errand] = deque()
         self._news = asyncio.Event()
@@ -74,6 +80,7 @@ class Intake:
         self._queue.append(Queued(channel, channel.number, tuples, born, payload))
         self.tuples += tuples
         self.total += tuples
+        self.here.add(tuples, now())
         self._news.set()
 
     def put_said(self, said: Said) -> None:
@@ -99,6 +106,12 @@ class Intake:
             elif not i:
                 return queue.popleft()
         return None
+
+    def worked_off(self, item: Queued, tuples: int, *, last: bool) -> None:
+        """So many more tuples of this batch are not here any more; `last`: none of it is."""
+        gone = item.tuples - item.gone if last else tuples
+        item.gone += gone
+        self.here.add(-gone, now())
 
     def done(self, item: Queued) -> None:
         """Nothing of this batch remains to be done here: its credit goes back."""

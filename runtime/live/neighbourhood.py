@@ -136,6 +136,11 @@ class Neighbourhood:
         return self.closed.sent(self.channels)
 
     @property
+    def streams(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Tuples received and sent, by the operator at the other end."""
+        return self.closed.streams(self.channels)
+
+    @property
     def received(self) -> dict[str, int]:
         """Tuples received, by the text of the sender's id; `closed.summed` has the others."""
         return self.closed.received(self.channels)

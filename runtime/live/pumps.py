@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.ends import DeadLetter, Offered
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.burial import LETTERS
 from anabranch.runtime.live.intake import Queued, Said
@@ -103,6 +103,10 @@ class Pump(ABC):
 
     def tell_progress(self) -> None:  # noqa: B027 - optional
         """Some times per second: tell the agent how much of the input is read."""
+
+    def offered(self) -> Offered | None:
+        """Of a paced source."""
+        return None
 
     def follow_no_more(self) -> None:
         self.follows = False
@@ -261,6 +265,7 @@ class QueuePump(Pump):
             self._bury_unreadable(item.letters)
             item.letters = []
         item.done += tuples
+        self.instance.intake.worked_off(item, tuples, last=last)
         self.wary.done()
         channel = item.channel
         if last:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
-from anabranch.runtime.concerted import Concerted, newest
-from anabranch.runtime.cpu import cpu_wait_s
+from anabranch.runtime.concerted import Concerted
+from anabranch.runtime.cpu import HostUse, cpu_wait_s
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.live.counts import Spent
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
@@ -47,12 +48,15 @@ class Scaling:
                 self._decider = Decider.begin(self._scale, heritage, now())
             except PolicyError as error:
                 self._give_up(error)
-        self._concerted = Concerted()
+        self._concerted = Concerted(instance.neighbourhood.channel_to)
         self.dry_run = False
         """Decisions are told, and not carried out."""
         founded = instance.me.creator < 0
         self._instances = int(operator.instances_at_start if founded else heritage.get(SIBLINGS, 2))
         self._rank: int | None = None
+        self._host = HostUse(now())
+        self._spent_before = Spent()
+        self._cpu_before_s = time.process_time()
         self.meter = self._new_meter()
 
     def _new_meter(self) -> Meter:
@@ -63,6 +67,7 @@ class Scaling:
             instances=self._instances,
             capacity=self._scale.capacity,
             is_source=operator.source is not None,
+            here=self._instance.intake.here,
         )
 
     @property
@@ -118,11 +123,13 @@ class Scaling:
     async def run(self) -> None:
         await self._instance.began.wait()
         self.meter = self._new_meter()
+        self._spent_before = self._instance.counts.spent
         status_due = now()
         while True:
             await asyncio.sleep(TICK_S)
             self._instance.pump.listen(TICK_S)
-            reading = self._in_concert(self._read())
+            reading = self._exchange(self._read())
+            self._note_spent(reading)
             self._adapt(reading)
             self._decide(reading)
             if now() >= status_due:
@@ -149,28 +156,47 @@ class Scaling:
 
     def _read(self) -> Reading:
         instance, meter = self._instance, self.meter
-        meter.queue(instance.intake.tuples, sum(c.held_told for c in instance.senders()))
+        held: float = sum(c.held_told for c in instance.senders())
+        if (offered := instance.pump.offered()) is not None:
+            meter.demand(offered.per_s / max(1, self._instances))
+            held = offered.waiting
+        meter.queue(instance.intake.tuples, held)
         if (waited := cpu_wait_s()) is not None:
             meter.cpu_wait(waited)
         state = instance.core.state
         keeper = isinstance(state, Active) and state.keeper
-        return meter.reading(now(), keeper=keeper).with_rank(self._rank)
+        self._host.look(now())
+        received_from, sent_to = instance.neighbourhood.streams
+        return replace(
+            meter.reading(now(), keeper=keeper).with_rank(self._rank),
+            results_total=instance.counts.tuples_out,
+            cpu_total_s=time.process_time() - self._cpu_before_s,
+            host_busy=self._host.share,
+            received_from=received_from,
+            sent_to=sent_to,
+            latency=dict(instance.counts.latency.counts),
+        )
 
-    def _in_concert(self, reading: Reading) -> Reading:
-        """Tell figures and sums, and with what neighbours have told."""
-        instance = self._instance
-        state, channel_to = instance.core.state, instance.neighbourhood.channel_to
-        preds, succs = preds_of(state), succs_of(state)
-        channels = [channel_to(x) for x in preds | succs]
-        if self._decider is not None and self._scale.policy.in_concert:
-            teller = self._concerted.teller(reading.own, preds, succs)
-            if teller is not None and reading.own is not None:
-                channel_to(teller).tell_figures(reading.own, of_all=False)
-            reading = replace(reading, operator=newest(channels))
-        for siblings, sums in self._concerted.complete(channels):
-            for channel in siblings:
-                channel.tell_figures(sums, of_all=True)
-        return reading
+    def account(self) -> None:
+        """Let the counts have what was spent until now."""
+        self._note_spent(self._read())
+
+    def _note_spent(self, reading: Reading) -> None:
+        spent = Spent(
+            reading.busy_total_s,
+            reading.blocked_total_s,
+            reading.cpu_total_s,
+            reading.here_total_s,
+        )
+        self._instance.counts.spent = self._spent_before + spent
+
+    def _exchange(self, reading: Reading) -> Reading:
+        """Tell neighbours what is new; with what they have told."""
+        state = self._instance.core.state
+        in_concert = self._decider is not None and self._scale.policy.in_concert
+        return self._concerted.exchange(
+            reading, preds_of(state), succs_of(state), in_concert=in_concert
+        )
 
     def _decide(self, reading: Reading) -> None:
         if self._decider is None or not isinstance(self._instance.core.state, Active):
@@ -240,4 +266,10 @@ class Scaling:
             groups=len(instance.owned()),
             hot=instance.hottest(),
             waiting_for=sorted(map(str, waiting_for(state))),
+            processed=counts.processed,
+            **counts.spent._asdict(),
+            waiting=round(reading.waiting, 1),
+            offered=reading.demand_per_s,
+            sent_to=dict(reading.sent_to),
+            policy="" if self._decider is None else self._scale.policy.name,
         )

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
-from anabranch.runtime.ends import Chunk, Reader, Split
+from anabranch.runtime.ends import Chunk, Offered, Reader, Split
 from anabranch.runtime.live import claims
 from anabranch.runtime.live.claims import Claimed
 from anabranch.runtime.live.messages import Progress
@@ -83,6 +83,7 @@ class SourcePump(Pump):
         self._untold = False
         """Whether the end of a claim is to be told, for the first time or again."""
         self._progress_told = 0.0
+        self._offered: Offered | None = None
         self._releasing = False
         """Whether it is about to tell the end of a claim, which nothing may keep it from."""
 
@@ -108,6 +109,12 @@ class SourcePump(Pump):
             self._progress_told = present.read
             told = Progress(number=present.claimed.number, progress=present.read)
             self.instance.home.send(told)
+
+    def offered(self) -> Offered | None:
+        """Between two splits, what the last one said."""
+        if self._present is not None:
+            self._offered = self._present.reader.offered()
+        return self._offered
 
     def memory(self) -> dict[str, Any]:
         claimed = self._claimed if self._present is None else self._present.position()
@@ -229,7 +236,7 @@ class SourcePump(Pump):
         counts.processed += len(chunk.tuples)
         meter = self.instance.scaling.meter
         meter.received(len(chunk.tuples))
-        meter.processed(len(chunk.tuples), now() - began)
+        meter.processed(len(chunk.tuples), max(0.0, now() - began - chunk.waited_s))
         if chunk.dead:
             counts.dead_beside += len(chunk.dead)
             self.instance.bury(chunk.dead)

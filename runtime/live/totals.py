@@ -80,6 +80,18 @@ class Closed:
         """Tuples received, by the text of the sender's id, apart from those that are summed."""
         return _sums((t.peer, t.received) for t in self._one_by_one(channels))
 
+    def streams(self, channels: Iterable[Channel]) -> tuple[dict[str, int], dict[str, int]]:
+        """Tuples received and sent, by the operator at the other end, in all."""
+        received = Counter({o: c.tuples for o, c in self.summed.received.items()})
+        sent = Counter({o: c.tuples for o, c in self.summed.sent.items()})
+        for totals in self.latest:
+            received[operator_of(totals.peer)] += totals.received
+            sent[operator_of(totals.peer)] += totals.sent
+        for channel in channels:
+            received[channel.peer.operator] += channel.tuples_received
+            sent[channel.peer.operator] += channel.tuples_sent
+        return dict(+received), dict(+sent)
+
     def _one_by_one(self, channels: Iterable[Channel]) -> Iterator[Totals]:
         yield from self.latest
         yield from map(totals_of, channels)

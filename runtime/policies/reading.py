@@ -7,7 +7,8 @@ was measured before says nothing about the load now (`protocol.md` 2.5).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from anabranch.runtime.policies.slot_sums import SlotSums
 
@@ -34,14 +35,24 @@ class Reading:
     order of ids, from 0, None where neighbours do not tell it. `covered_s` is how long the samples
     reach back. `capacity` is tuples per busy second, None while unknown. `queued` are tuples
     received and not yet processed. `held_upstream` is this instance's share of what predecessors
-    hold for its operator for lack of credit. `busy`, `starved` and `blocked` are shares of the
+    hold for its operator for lack of credit; of a paced source, of what is due and not read.
+    `arrears` is its share of what waits further up, before predecessors that it holds up (MM13).
+    `busy`, `starved` and `blocked` are shares of the
     time and add up to 1; `blocked_by` names the successor that blocked longest (P40). `cpu_wait`
     is the share of the time in which it was ready to work but the host had no processor for it.
-    `demand_per_s` replaces arrivals where there are none: what a paced source should read to keep
-    its pace, None for a source that reads as fast as it can. `own`: figures of this instance in
-    the last slot that has ended; `operator`: those of all its siblings together in the last slot
-    of which they were told, None where the policy is not `in_concert`. `processed_total`,
-    `busy_total_s`: tuples, and seconds of work on them, since it began.
+    `demand_per_s` replaces arrivals where there are none: what this instance of a paced source
+    should read to keep its pace, None for a source that reads as fast as it can. `own`: figures of
+    this instance in the last slot that has ended; `operator`: those of all its siblings together in
+    the last slot of which they were told, None where the policy is not `in_concert`.
+
+    Totals since it began are exact, never fade and are never reset: compare two readings.
+    `received_total`, `processed_total`, `results_total`: tuples; `received_from`, `sent_to`: by the
+    operator at the other end of a stream. `busy_total_s`, `blocked_total_s`: seconds.
+    `here_total_s`: integral over time of the tuples that are here and not worked off; over those
+    received, it is their mean time from arrival to result (Little). `cpu_total_s`: processor time
+    of its process. `latency`: of a sink, results by bucket of their age
+    (`anabranch.runtime.latency`). `host_busy`: share of the host's processors that is in use, None
+    where the system does not tell. All of it is defined in `docs/measures.md`.
     """
 
     now_s: float
@@ -65,8 +76,28 @@ class Reading:
     demand_per_s: float | None = None
     own: Figures | None = None
     operator: Figures | None = None
+    arrears: float = 0.0
+    received_total: float = 0.0
     processed_total: float = 0.0
+    results_total: float = 0.0
     busy_total_s: float = 0.0
+    here_total_s: float = 0.0
+    blocked_total_s: float = 0.0
+    cpu_total_s: float = 0.0
+    host_busy: float | None = None
+    received_from: Mapping[str, int] = field(default_factory=dict)
+    sent_to: Mapping[str, int] = field(default_factory=dict)
+    latency: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def waiting(self) -> float:
+        """All that waits for this instance, wherever it is (MM13)."""
+        return self.queued + self.held_upstream + self.arrears
+
+    @property
+    def results_per_tuple(self) -> float:
+        """Since it began; 1 before the first tuple."""
+        return self.results_total / self.processed_total if self.processed_total > 0 else 1.0
 
     def with_rank(self, told: int | None) -> Reading:
         """The same by an instance that was told its rank last so; one that does not fit the number

@@ -14,8 +14,11 @@ class SlotSums:
 
     `arrived`, `processed`: tuples. `busy_s`: seconds of work on those processed, in `slices` pieces
     of m tuples and b seconds, with `squares` the sum of b^2 / m. `counts`, `counts2`: sum and sum
-    of squares of the arrivals per `COUNT_S`, of `ticks` such bits. `queue_s`: integral over time of
-    the tuples that wait. `backlog`: what waits at the end, held by predecessors included.
+    of squares of the arrivals per `COUNT_S`, of `ticks` such bits. `queue_s`: waiting in
+    tuple-seconds, which is the integral over time of the tuples that are here or held by
+    predecessors, less the work on them (work that lasts over the end of a slot counts in the next
+    one, so of a single slot it may be below 0). `backlog`: what waits at the end, held by
+    predecessors included.
     """
 
     seconds: float = 0.0
@@ -89,4 +92,4 @@ class SlotSums:
     @property
     def wait_s(self) -> float | None:
         """Mean wait by Little's law; None without arrivals."""
-        return self.queue_s / self.arrived if self.arrived > 0 else None
+        return max(0.0, self.queue_s / self.arrived) if self.arrived > 0 else None

@@ -54,6 +54,11 @@ class Board:
         at = bisect_right(self._times, now_s)
         return self._totals[at - 1] if at else 0
 
+    def offered_per_s(self, now_s: float) -> float:
+        """Tuples that became due in the last second."""
+        over_s = min(now_s, 1.0)
+        return (self.due(now_s) - self.due(now_s - over_s)) / over_s if over_s > 0 else 0.0
+
     def next_s(self) -> float:
         """When a tuple is due that is not read yet; infinity if nothing more will be."""
         at = bisect_right(self._totals, self.read)

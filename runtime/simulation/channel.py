@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
     from anabranch.runtime.simulation.keyed_state import Chunk
 
-BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET, FIGURES = range(10)
+BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET, FIGURES, ARREARS = range(11)
 """Kinds of frames. The first four are numbered and kept until they are acknowledged.
 
 (BATCH, number, tuples, siblings, held, born_s, items)
 (MESSAGE, number, message, cause, watermark)   (WATERMARK, number, watermark)
 (CHUNK, number, chunk): a part of the state of key groups
 (STATE, safe, tuples, bytes, siblings, rank, done)   (WELCOME, expected, safe, tuples, bytes)
-(FIGURES, figures, of_all)   (RESUME, expected, safe)   (BYE, safe)
+(FIGURES, figures, of_all)   (ARREARS, tuples)   (RESUME, expected, safe)   (BYE, safe)
 (RESET,): the process at the other end is no more
 
 `safe`: frames below it are acknowledged, those from `expected` on are to be sent.
@@ -69,6 +69,8 @@ class Channel:
         "_state_due",
         "_waiting",
         "allowance",
+        "arrears_said",
+        "arrears_told",
         "dialing",
         "ended",
         "figures_told",
@@ -125,6 +127,8 @@ class Channel:
         self.sums_told: Figures | None = None
         """The same of all instances of my operator."""
         self.held_told = 0
+        self.arrears_told = self.arrears_said = 0.0
+        """How many tuples that wait before the peer will come to my operator; and the reverse."""
         self.ended = False
         self.sent: list[int] = []
         self.received: list[int] = []
@@ -148,6 +152,7 @@ class Channel:
     def _attach(self, lane: Lane, expected: int, safe: int) -> None:
         """Go on over a new connection: the peer has every frame below `expected`."""
         self.lane = lane
+        self.arrears_told = self.arrears_said = 0.0
         self.retry_s = self.owner.world.limits.reconnect_first_s
         released = self.session.next_number if self.owner.journal is None else self.released
         for number, frame in self.session.resume(expected, safe):
@@ -260,6 +265,12 @@ class Channel:
         if self.lane is not None and not self.ended:
             self.lane.write((FIGURES, figures, of_all))
 
+    def tell_arrears(self, tuples: float) -> None:
+        """How many of those that wait before me will come to the peer's operator."""
+        if self.lane is not None and not self.ended:
+            self.arrears_said = tuples
+            self.lane.write((ARREARS, tuples))
+
     def state_soon(self) -> None:
         """What the peer should know has changed."""
         if self.lane is not None:
@@ -307,6 +318,8 @@ class Channel:
                 self.sums_told = frame[1]
             else:
                 self.figures_told = frame[1]
+        elif kind == ARREARS:
+            self.arrears_told = frame[1]
         elif kind == WELCOME:
             _, expected, safe, tuples, size = frame
             wire.forth.write((RESUME, self.session.expected, self._acknowledged()))

@@ -22,7 +22,7 @@ from anabranch.runtime.simulation.keyed_state import Chunk, GroupState, Kept
 from anabranch.runtime.simulation.leaving import Leaving
 from anabranch.runtime.simulation.models import BASE, expand
 from anabranch.runtime.simulation.progress import FREEZING
-from anabranch.runtime.simulation.work import Batch, Committing, QueueWork
+from anabranch.runtime.simulation.work import Committing, QueueWork
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
@@ -104,10 +104,6 @@ class KeyedWork(QueueWork):
             self.me.clock.after(self.me.host.begin(n * cost_s), self._slice_over)
         self._return_credit()
         return True
-
-    def _begin_batch(self, batch: Batch) -> None:
-        super()._begin_batch(batch)
-        self.queued -= self._done
 
     def _take_from_batch(self, most: int) -> None:
         assert self._batch is not None

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Active
-from anabranch.runtime.concerted import Concerted, newest
+from anabranch.runtime.concerted import Concerted
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.graph import Scale
+from anabranch.runtime.level import Level
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
@@ -37,7 +39,9 @@ class Scaling:
         """Active instances of this operator, this one included, as neighbours tell it."""
         self._rank: int | None = None
         self._cpu_wait_s = 0.0
-        self._concerted = Concerted()
+        self._concerted: Concerted[Channel] = Concerted(me.neighbours.channel_to)
+        self.here = Level(me.clock.now)
+        """Tuples that came in and are not worked off."""
         self.meter = self._new_meter()
 
     def _new_meter(self) -> Meter:
@@ -47,6 +51,7 @@ class Scaling:
             instances=self.siblings,
             capacity=self.scale.capacity,
             is_source=not self.me.upstream,
+            here=self.here,
         )
 
     def heritage(self, n: int) -> dict[str, float]:
@@ -99,7 +104,7 @@ class Scaling:
         me = self.me
         if me.ended or not me.world.ticking:
             return
-        reading = self._in_concert(self._read())
+        reading = self._exchange(self._read())
         self.load = measure(reading, self.scale).ratio or reading.busy
         self._adapt(reading)
         self._decide(reading)
@@ -108,25 +113,32 @@ class Scaling:
     def _read(self) -> Reading:
         me, meter = self.me, self.meter
         held = sum([c.held_told for c in me.senders()])
+        if (board := me.world.boards.get(me.me.operator)) is not None:
+            meter.demand(board.offered_per_s(me.clock.now) / self.siblings)
+            held = board.due(me.clock.now) - board.read
         meter.queue(me.work.queued, held)
         meter.cpu_wait(self._cpu_wait_s)
         state = me.core.state
         keeper = isinstance(state, Active) and state.keeper
-        return meter.reading(me.clock.now, keeper=keeper).with_rank(self._rank)
+        reading = meter.reading(me.clock.now, keeper=keeper).with_rank(self._rank)
+        received_from: Counter[str] = Counter()
+        sent_to: Counter[str] = Counter()
+        for channel in me.neighbours.all:
+            received_from[channel.peer.operator] += channel.tuples_received
+            sent_to[channel.peer.operator] += channel.tuples_sent
+        return replace(
+            reading,
+            results_total=me.work.tuples_out,
+            received_from=dict(+received_from),
+            sent_to=dict(+sent_to),
+        )
 
-    def _in_concert(self, reading: Reading) -> Reading:
-        """Tell figures and sums, and with what neighbours have told."""
-        me = self.me
-        channels = [me.neighbours.channel_to(x) for x in sorted(me.succs | me.preds)]
-        if self._decider is not None and self.scale.policy.in_concert:
-            teller = self._concerted.teller(reading.own, me.preds, me.succs)
-            if teller is not None and reading.own is not None:
-                me.neighbours.channel_to(teller).tell_figures(reading.own, of_all=False)
-            reading = replace(reading, operator=newest(channels))
-        for siblings, sums in self._concerted.complete(channels):
-            for channel in siblings:
-                channel.tell_figures(sums, of_all=True)
-        return reading
+    def _exchange(self, reading: Reading) -> Reading:
+        """Tell neighbours what is new; with what they have told."""
+        in_concert = self._decider is not None and self.scale.policy.in_concert
+        return self._concerted.exchange(
+            reading, self.me.preds, self.me.succs, in_concert=in_concert
+        )
 
     def _adapt(self, reading: Reading) -> None:
         """Let no more lie here than is worked off soon, which behind slow successors is theirs."""

@@ -33,8 +33,6 @@ COUNTS = ("tuples_in", "processed", "tuples_out", "handed_out", "handed_in")
 class Work(ABC):
     def __init__(self, me: Instance) -> None:
         self.me = me
-        self.queued = 0
-        """Tuples that came in and are not worked off."""
         self.tuples_in = 0
         self.processed = 0
         self.tuples_out = 0
@@ -42,6 +40,15 @@ class Work(ABC):
         """Tuples that went to siblings, or came from them, with their key groups."""
         self._sent_s = 0.0
         self._linger_due = False
+
+    @property
+    def queued(self) -> int:
+        """Tuples that came in and are not worked off."""
+        return int(self.me.scaling.here.value)
+
+    @queued.setter
+    def queued(self, tuples: int) -> None:
+        self.me.scaling.here.set(tuples, self.me.clock.now)
 
     @property
     @abstractmethod
@@ -228,6 +235,7 @@ class QueueWork(Work):
     def _begin_batch(self, batch: Batch) -> None:
         channel = batch[0]
         self._batch, self._done = batch, channel.offset
+        self.queued -= channel.offset
         channel.offset = 0
 
     def _slice_over(self, _: None) -> None:
@@ -245,12 +253,12 @@ class QueueWork(Work):
             self._batch = None
         self.tuples_in += n
         self.processed += n
+        self.queued -= n
         me.scaling.processed(n, me.clock.now - began_s)
         if part is not None and me.world.lineage is not None:
             self._check(part, channel)
         self._finish(n, born_s, part, channel)
         if last:
-            self.queued -= tuples
             if me.journal is not None:
                 channel.passed(tuples)
             channel.batch_done(tuples)

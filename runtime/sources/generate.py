@@ -17,7 +17,15 @@ from dataclasses import dataclass, field
 from itertools import count as count_up
 from typing import Any, Protocol, runtime_checkable
 
-from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.ends import (
+    Chunk,
+    DeadLetter,
+    Offered,
+    Reader,
+    RunContext,
+    Source,
+    Split,
+)
 from anabranch.runtime.foreign import describe
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.stages import call_each
@@ -171,9 +179,20 @@ def _sound(what: str, fn: Callable[[float], float], t_s: float) -> float:
     return value
 
 
+def _rate_at(rate: Rate | None, t_s: float, unknown: float) -> float:
+    if isinstance(rate, (int, float)):
+        return float(rate)
+    return _sound("rate", rate, t_s) if callable(rate) else unknown
+
+
+def _due_at(rate: Rate | None, t_s: float, unknown: float) -> float:
+    return _sound("rate.due", rate.due, t_s) if isinstance(rate, Integral) else unknown
+
+
 class GenerateReader(Reader):
     def __init__(self, split: Split, source: Generate, started_s: float) -> None:
         self._split = split
+        self._source = source
         self._fn = source.fn if source.seed is None else _seeded(source.fn, source.seed)
         self._clock = source.clock
         self._started_s = started_s
@@ -186,13 +205,14 @@ class GenerateReader(Reader):
         self._at_once = 64
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        asked_s = began = time.monotonic()
         while (ready := self._due() - self._next) <= 0:
             wait_s = self._wait_s()
             if wait_s <= 0:
                 return None
             await asyncio.sleep(wait_s)
+            began = time.monotonic()
         numbers = range(self._next, self._next + min(ready, tuples_max, self._at_once))
-        began = time.monotonic()
         with NoLoop():
             tuples, errors = call_each(self._fn, numbers)
         self._next = numbers.stop
@@ -201,12 +221,35 @@ class GenerateReader(Reader):
             DeadLetter(describe(e), numbers[i], where_raised(e) or f"tuple {numbers[i]}")
             for i, e in errors.items()
         ]
-        return Chunk(tuples, dead, float(len(numbers)))
+        return Chunk(tuples, dead, float(len(numbers)), began - asked_s)
 
     def remainder(self) -> Split | None:
         if self._next == self._end and self._wait_s() <= 0:
             return None
         return {**self._split, "next": self._next}
+
+    def offered(self) -> Offered | None:
+        """By the rate now; where that knows no integral, what is due beyond this slice is taken as
+        if the rate had changed evenly since. One that fails ends the run where slices are made."""
+        if self._slice is None:
+            return None
+        from_s, to_s = self._slice
+        passed_s = self._clock() - self._started_s
+        per_s = (self._end - self._first) / (to_s - from_s)
+        ends_s, size = self._source.duration_s, self._source.size()
+        upto_s = passed_s if ends_s is None else min(passed_s, ends_s)
+        late_s = max(0.0, upto_s - to_s)
+        try:
+            present = _rate_at(self._source.rate, passed_s, per_s)
+            due = _due_at(self._source.rate, upto_s, self._end + late_s * (per_s + present) / 2)
+        except RateError:
+            return None
+        if late_s <= 0:
+            due = float(self._due())
+        if size is not None and due >= size:
+            due, present = size, 0.0
+        over = ends_s is not None and passed_s >= ends_s
+        return Offered(0.0 if over else present, max(0.0, due - self._next))
 
     def _due(self) -> int:
         """The number behind the last one that is due."""

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.concerted import Concerted, newest
+from anabranch.runtime.level import Level
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.reading import Figures
 from anabranch.runtime.policies.slot_sums import SlotSums
@@ -19,14 +18,14 @@ def test_a_slot_holds_what_was_counted_between_its_borders() -> None:
     for tick in range(1, 11):
         meter.received(3)
         meter.processed(2, 0.04)
-        meter.look(waiting=5, now_s=10 + tick / 10)
+        meter.look(3, held=2, here_s=0.34 * tick, now_s=10 + tick / 10)
     assert meter.last is not None
     assert meter.last.slot == 10
     sums = meter.last.sums
     assert (sums.arrived, sums.processed, sums.ticks, sums.backlog) == (30, 20, 10, 5)
     assert sums.seconds == pytest.approx(1.0)
     assert sums.busy_s == pytest.approx(0.4)
-    assert sums.queue_s == pytest.approx(5.0)
+    assert sums.queue_s == pytest.approx(3.4 - 0.4 + 2.0)
 
 
 def test_known_slices_and_counts_give_the_known_variances() -> None:
@@ -36,7 +35,7 @@ def test_known_slices_and_counts_give_the_known_variances() -> None:
         meter.processed(tuples, busy_s)
     for tick, count in enumerate([8, 12, 10, 14, 6], 1):
         meter.received(count)
-        meter.look(0, tick * 0.2)
+        meter.look(0, 0, 0.0, tick * 0.2)
     assert meter.last is not None
     sums = meter.last.sums
     assert sums.work_s == pytest.approx(0.010)
@@ -61,45 +60,52 @@ def figures(slot: int, arrived: float, instances: int = 1) -> Figures:
     return Figures(slot, instances, SlotSums(seconds=1.0, arrived=arrived))
 
 
-class Line:
-    """What a channel has been told."""
-
-    def __init__(self, operator: str, number: int, told: Figures | None = None) -> None:
-        self.peer = InstanceId(OperatorName(operator), number, -1)
-        self.figures_told = told
-        self.sums_told: Figures | None = None
-
-
-def test_a_teller_tells_the_sums_once_all_have_told_the_same_slot() -> None:
-    teller, lines = Concerted(), [Line("work", i) for i in range(3)]
-    others = [Line("out", 0)]
-    for i, line in enumerate(lines):
-        assert teller.complete([*lines, *others]) == []
-        line.figures_told = figures(7, 10.0 + i)
-    ((told, sums),) = teller.complete([*lines, *others])
-    assert told == lines
-    assert (sums.slot, sums.instances, sums.sums.arrived) == (7, 3, 33.0)
-    assert teller.complete([*lines, *others]) == []
-    lines[0].figures_told = figures(8, 1.0)
-    assert teller.complete(lines) == []
-
-
-def test_figures_go_once_to_the_least_predecessor_or_of_a_source_to_the_least_successor() -> None:
-    below, above = [Line("a", i).peer for i in (2, 1)], [Line("c", i).peer for i in (4, 3)]
-    assert Concerted().teller(figures(1, 1.0), below, above) == below[1]
-    assert Concerted().teller(figures(1, 1.0), [], above) == above[1]
-    me = Concerted()
-    assert me.teller(None, below, above) is None
-    assert me.teller(figures(1, 1.0), below, above) is not None
-    assert me.teller(figures(1, 1.0), below, above) is None
-
-
-def test_the_newest_sums_count() -> None:
-    one, other = Line("a", 0), Line("a", 1)
-    assert newest([one, other]) is None
-    one.sums_told, other.sums_told = figures(3, 5.0, 2), figures(4, 6.0, 2)
-    assert newest([one, other]) == figures(4, 6.0, 2)
-
-
 def test_sums_of_siblings_are_those_of_all_their_pieces() -> None:
     assert added([figures(1, 2.0), figures(1, 3.0)]) == figures(1, 5.0, 2)
+
+
+def piece(arrives_s: float, leaves_s: float, tuples: int) -> tuple[float, float, int]:
+    return arrives_s, max(arrives_s, leaves_s), tuples
+
+
+@given(
+    st.lists(st.builds(piece, st.floats(0, 9), st.floats(0, 9), st.integers(1, 50)), max_size=30)
+)
+def test_the_integral_of_what_is_here_is_the_time_that_all_tuples_spent_here(
+    pieces: list[tuple[float, float, int]],
+) -> None:
+    """Little's law, exact: each arrival and each departure changes the integral."""
+    here = Level(0.0)
+    changes = [(at, n) for at, _, n in pieces] + [(at, -n) for _, at, n in pieces]
+    for at, change in sorted(changes):
+        here.add(change, at)
+    assert here.value == 0
+    assert here.total(10.0) == pytest.approx(sum((b - a) * n for a, b, n in pieces), abs=1e-6)
+
+
+def test_the_wait_of_a_slot_is_exact_however_seldom_it_is_looked_at() -> None:
+    """Two batches come and are worked off between two looks: a look sees neither."""
+    here = Level(0.0)
+    meter = Meter(period_s=1.0, now_s=0.0, here=here)
+    for began_s in (0.1, 0.5):
+        here.add(10, began_s)
+        meter.received(10)
+        here.add(-10, began_s + 0.2)
+        meter.processed(10, 0.05)
+    seen = meter.reading(1.0)
+    assert seen.here_total_s == pytest.approx(2 * 10 * 0.2)
+    assert seen.own is not None
+    sums = seen.own.sums
+    assert sums.wait_s == pytest.approx(0.2 - 0.005)
+    assert sums.work_s == pytest.approx(0.005)
+    assert (seen.received_total, seen.queued, sums.backlog) == (20, 0, 0)
+
+
+def test_time_held_up_is_a_total_too() -> None:
+    meter = Meter(period_s=1.0, now_s=0.0)
+    meter.blocked("out.0", 1.0)
+    meter.unblocked(1.5)
+    meter.reading(2.0)
+    meter.instances(3, 2.5)
+    meter.blocked("out.0", 3.0)
+    assert meter.reading(3.25).blocked_total_s == pytest.approx(0.75)

@@ -4,9 +4,10 @@ Windows are the same for all siblings. Where ranks are known, one of them adds a
 state has held for two windows, and the youngest leaves; where not, each does so with its share of
 the probability (MM, section 5: D2 and D1).
 
-Where credit bounds queues, what waits lies at predecessors, and what waits at theirs is not told:
-the queue counts for little then, and with the published weights full instances are no overload
-(C1: 0.45 + 0.1 < 0.7). `of_utilisation=1, of_queue=0, of_slowdown=0` is the rule by load, gated.
+Where credit bounds queues, little waits at an instance, and full instances alone are no overload
+(C1: 0.45 + 0.1 < 0.7). So what waits further up and will come counts as well (MM13,
+`runtime.arrears`); what waits before an instance that its successors hold up is theirs, and it is
+stable. `of_utilisation=1, of_queue=0, of_slowdown=0` is the rule by load, gated.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
+from anabranch.runtime.policies.load import BLOCKED
 from anabranch.runtime.policies.multi_metric.figures import (
     Figures,
     State,
@@ -40,13 +42,14 @@ WHOLE = 0.9
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`window`: its number, -1 before the first reading; it began at `since_s`, with totals of
-    `processed` tuples and `busy_s` seconds. `state`: of the window before. `unloaded_s`: seconds
-    per tuple without load; `begun_s`: when it looked first."""
+    `processed` tuples, `busy_s` and `blocked_s` seconds. `state`: of the window before.
+    `unloaded_s`: seconds per tuple without load; `begun_s`: when it looked first."""
 
     window: int = -1
     since_s: float = 0.0
     processed: float = 0.0
     busy_s: float = 0.0
+    blocked_s: float = 0.0
     state: State | None = None
     unloaded_s: float | None = None
     begun_s: float | None = None
@@ -89,11 +92,12 @@ class MultiMetric(Policy[Memory]):
             1,
             reading.processed_total - memory.processed,
             reading.busy_total_s - memory.busy_s,
-            reading.queued + reading.held_upstream,
+            reading.waiting,
         )
         memory = self._learnt(window, reading, scale, memory)
         found = figures(window, memory.unloaded_s, self._thresholds)
-        state = state_of(found.delta, self._thresholds)
+        blocked = (reading.blocked_total_s - memory.blocked_s) / span_s >= BLOCKED
+        state = State.STABLE if blocked else state_of(found.delta, self._thresholds)
         bounds = Bounds(scale.max_instances, scale.min_instances, self.step)
         more = change(state, memory.state, found, reading.instances, bounds, self._thresholds)
         told, memory = _told(found, state), self._next(reading, memory, number, state)
@@ -127,6 +131,7 @@ class MultiMetric(Policy[Memory]):
             since_s=reading.now_s,
             processed=reading.processed_total,
             busy_s=reading.busy_total_s,
+            blocked_s=reading.blocked_total_s,
             state=state,
             begun_s=reading.now_s if memory.begun_s is None else memory.begun_s,
         )

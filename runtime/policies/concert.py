@@ -13,6 +13,7 @@ the bounds of the scale and to its budget of actions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -63,10 +64,44 @@ class Part:
     instances: int = 0
 
 
+def turn_of(now_s: float, period_s: float) -> int:
+    """A number that all siblings know, and that steps about from slot to slot: in a plain order one
+    that waits for the same number of slots each time could miss its turn for ever."""
+    mixed = slot_of(now_s, period_s) * MIX & 0xFFFFFFFF
+    return ((mixed ^ (mixed >> 15)) * MIX & 0xFFFFFFFF) >> 8
+
+
+Shared = Callable[[int, "Reading", "Scale"], int]
+"""Of so many missing instances, those that one with this reading starts."""
+
+
+def in_turns(missing: int, reading: Reading, scale: Scale) -> int:
+    assert reading.rank is not None
+    turn = turn_of(reading.now_s, scale.period_s)
+    return share(missing, reading.rank, reading.instances, turn)
+
+
+def evenly(place: int) -> Shared:
+    """For operators by key, where a newcomer gets keys of its maker only: one each, the most loaded
+    first. `place`: by falling load."""
+
+    def own(missing: int, reading: Reading, scale: Scale) -> int:
+        each, more = divmod(missing, reading.instances)
+        return each + (place < more)
+
+    return own
+
+
 def carried_out(
-    decision: Decision, reading: Reading, scale: Scale, part: Part, rng: Random
+    decision: Decision,
+    reading: Reading,
+    scale: Scale,
+    part: Part,
+    rng: Random,
+    shared: Shared = in_turns,
 ) -> tuple[Act, Part]:
-    """What this instance does itself; a decision other than a `Resize` stays as it is."""
+    """What this instance does itself; a decision other than a `Resize` stays as it is. `shared`:
+    how many of those that are missing are its own to start."""
     part = _looked(part, reading)
     if not isinstance(decision, Resize):
         return decision, part
@@ -86,17 +121,10 @@ def carried_out(
     if reading.rank is None:
         act = _by_chance(change, reading, told, rng)
     else:
-        act = _in_turn(change, reading, scale, part, told)
+        act = _in_turn(change, reading, scale, part, told, shared)
         part = _under_way(part, change, reading, scale)
     act, actions = within_budget(act, part.actions, scale.actions_per_minute_max, reading.now_s)
     return act, replace(part, actions=actions)
-
-
-def turn_of(now_s: float, period_s: float) -> int:
-    """A number that all siblings know, and that steps about from slot to slot: in a plain order one
-    that waits for the same number of slots each time could miss its turn for ever."""
-    mixed = slot_of(now_s, period_s) * MIX & 0xFFFFFFFF
-    return ((mixed ^ (mixed >> 15)) * MIX & 0xFFFFFFFF) >> 8
 
 
 def _looked(part: Part, reading: Reading) -> Part:
@@ -119,13 +147,15 @@ def _forbidden(change: int, reading: Reading, scale: Scale) -> Why | None:
     return None
 
 
-def _in_turn(change: int, reading: Reading, scale: Scale, part: Part, told: Explanation) -> Act:
+def _in_turn(
+    change: int, reading: Reading, scale: Scale, part: Part, told: Explanation, shared: Shared
+) -> Act:
     assert reading.rank is not None
     n = reading.instances
     if reading.busy_with_operation:
         return Hold(replace(told, why=Why.OWN_OPERATION))
     if change > 0:
-        own = share(change, reading.rank, n, turn_of(reading.now_s, scale.period_s))
+        own = shared(change, reading, scale)
         return Duplicate(own, told) if own else Hold(replace(told, why=Why.ANOTHERS_TURN))
     if not is_among_the_youngest(-change, reading.rank, n, leaving(part.coming)):
         return Hold(replace(told, why=Why.YOUNGER_LEAVE))

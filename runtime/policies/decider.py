@@ -13,7 +13,7 @@ from anabranch.runtime.policies.decision import Act, Decision
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.policy import Heritage
+    from anabranch.runtime.policies.policy import Heritage, Policy
     from anabranch.runtime.policies.reading import Reading
     from anabranch.runtime.scale import Scale
 
@@ -38,13 +38,13 @@ class Decider:
         """`heritage`: all that the creator has told; empty for those that were there at first.
         Raises `PolicyError`."""
         own = {k.removeprefix(OWN): v for k, v in heritage.items() if k.startswith(OWN)}
-        with _named(scale):
+        with named(scale.policy):
             return cls(scale, scale.policy.born(own, now_s), Part())
 
     def decide(self, reading: Reading, rng: Random) -> Act:
         """Raises `PolicyError`."""
-        with _named(self.scale):
-            policy = self.scale.policy
+        policy = self.scale.policy
+        with named(policy):
             decision, memory = policy.decide(reading, self.scale, self.memory, rng)
             if not isinstance(decision, Decision):
                 raise TypeError(
@@ -57,15 +57,16 @@ class Decider:
 
     def heritage(self, now_s: float) -> Heritage:
         """For a newcomer. Raises `PolicyError`."""
-        with _named(self.scale):
+        with named(self.scale.policy):
             known = self.scale.policy.heritage(self.memory, now_s)
             return {OWN + name: float(value) for name, value in known.items()}
 
 
 @contextmanager
-def _named(scale: Scale) -> Iterator[None]:
+def named(policy: Policy[Any]) -> Iterator[None]:
+    """What it raises becomes a `PolicyError` with its name."""
     try:
         yield
     except Exception as error:
-        what = f"policy {scale.policy.name}: {type(error).__name__}: {error}"
+        what = f"policy {policy.name}: {type(error).__name__}: {error}"
         raise PolicyError(what) from error

@@ -34,6 +34,7 @@ class Why(Enum):
     UNDERLOADED = "underloaded"
     KEEPER = "underloaded, but the keeper stays"
     NO_SURPLUS = "underloaded, but not by a whole instance"
+    CONTROLLED = "its controller decides"
     SATURATED = "busy all the time, so it stays whatever the rates say"
 
 

@@ -1,0 +1,125 @@
+"""The controllers of one run, as both drivers, live and in virtual time, call them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from anabranch.runtime.policies.controller import Controller
+from anabranch.runtime.policies.decider import named
+from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
+from anabranch.runtime.policies.policy import Heritage
+from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
+
+
+@dataclass(slots=True)
+class Control:
+    """One controller with its memory, its plan, and what it has ordered."""
+
+    policy: Controller[Any]
+    operators: tuple[str, ...]
+    rng: random.Random
+    memory: Any
+    plan: Plan = field(default_factory=Plan)
+    ordered: Ordered = field(default_factory=Ordered)
+
+    @classmethod
+    def begin(
+        cls,
+        policy: Controller[Any],
+        operators: tuple[str, ...],
+        seed: str,
+        now_s: float,
+        inherited: Heritage | None,
+    ) -> Control:
+        """`inherited`: what an earlier life has left, where the run is resumed. Raises
+        `PolicyError`."""
+        rng = random.Random(f"{seed} controller {policy.text}")
+        with named(policy):
+            memory = policy.born(inherited or {}, now_s)
+        control = cls(policy, operators, rng, memory)
+        if inherited is not None:
+            control.ordered = Ordered(resumed_s=now_s)
+        return control
+
+    def step(self, look: Look) -> tuple[tuple[Order, ...], bool]:
+        """What instances are to do, and whether there is a new plan. Raises `PolicyError`."""
+        look = look.of(self.operators)
+        with named(self.policy):
+            plan, self.memory = self.policy.assess(look, self.memory, self.rng)
+            if plan is not None:
+                self.plan = self._checked(plan)
+            orders, self.ordered = reconcile(self.plan, look, self.ordered, self.rng)
+        return orders, plan is not None
+
+    def heritage(self, now_s: float) -> Heritage:
+        """For another life of it. Raises `PolicyError`."""
+        with named(self.policy):
+            known = self.policy.heritage(self.memory, now_s)
+            return {name: float(value) for name, value in known.items()}
+
+    def _checked(self, plan: Plan) -> Plan:
+        if not isinstance(plan, Plan):
+            raise TypeError(f"expected a Plan or None, and a memory, got {plan!r}")
+        for name, n in plan.wanted.items():
+            if name not in self.operators:
+                raise ValueError(
+                    f"the plan names {name!r}, which has not chosen this controller; it has "
+                    f"{', '.join(self.operators)}"
+                )
+            if not isinstance(n, int) or n < 0:
+                raise ValueError(f"the plan wants {n!r} instances of {name!r}")
+        return plan
+
+
+class Sight:
+    """Makes looks of what instances tell. `operators`: as they are without instances."""
+
+    def __init__(self, operators: Iterable[OperatorLook]) -> None:
+        self._operators = {operator.name: operator for operator in operators}
+        self._totals = {name: Totals() for name in self._operators}
+
+    def look(
+        self, now_s: float, told: Mapping[str, Sequence[Seen]], coming: Mapping[str, int]
+    ) -> Look:
+        """`told`: the active instances of each operator in the order of their ids."""
+        return Look(
+            now_s,
+            {
+                name: self._look_at(operator, tuple(told.get(name, ())), coming.get(name, 0))
+                for name, operator in self._operators.items()
+            },
+        )
+
+    def _look_at(
+        self, operator: OperatorLook, instances: tuple[Seen, ...], coming: int
+    ) -> OperatorLook:
+        totals = self._totals[operator.name]
+        totals.see(instances)
+        return replace(
+            operator,
+            instances=instances,
+            coming=coming,
+            processed_total=totals.processed,
+            busy_total_s=totals.busy_s,
+        )
+
+
+class Totals:
+    """Of an operator, whichever instances come and go, and whichever begin to count anew."""
+
+    def __init__(self) -> None:
+        self.processed = self.busy_s = 0.0
+        self._of: dict[str, tuple[float, float]] = {}
+
+    def see(self, instances: Iterable[Seen]) -> None:
+        now = {s.id: (s.reading.processed_total, s.reading.busy_total_s) for s in instances}
+        for name, (processed, busy_s) in now.items():
+            before, busy_before_s = self._of.get(name, (0.0, 0.0))
+            if processed < before:
+                before = busy_before_s = 0.0
+            self.processed += processed - before
+            self.busy_s += busy_s - busy_before_s
+        self._of = now

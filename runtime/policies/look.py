@@ -1,0 +1,102 @@
+"""What a controller is shown of a pipeline, and what it says: looks and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.scale import Scale
+from anabranch.runtime.slot_meter import added
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An active instance, named as in reports (`split.3`). `reading`: its last; of one that has not
+    told any yet, an empty one (`covered_s` is 0)."""
+
+    id: str
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorLook:
+    """One operator. `upstream`, `downstream`: names of its neighbours in the graph. `instances`:
+    the active ones in the order of their ids, so that the youngest is the last; one that leaves is
+    no longer among them. `coming`: instances on their way. `processed_total`, `busy_total_s`:
+    tuples, and seconds of work on them, of all instances that the operator has had, as far as they
+    have told.
+    """
+
+    name: str
+    scale: Scale = field(default=Scale(max_instances=1))
+    keyed: bool = False
+    upstream: tuple[str, ...] = ()
+    downstream: tuple[str, ...] = ()
+    instances: tuple[Seen, ...] = ()
+    coming: int = 0
+    processed_total: float = 0.0
+    busy_total_s: float = 0.0
+
+    @property
+    def n(self) -> int:
+        """Active instances."""
+        return len(self.instances)
+
+    @property
+    def received_per_s(self) -> float:
+        """Tuples per second, of all instances; of a paced source, what it should read."""
+        readings = [seen.reading for seen in self.instances]
+        return sum(r.received_per_s if r.demand_per_s is None else r.demand_per_s for r in readings)
+
+    @property
+    def waiting(self) -> float:
+        """Tuples that wait at its instances or are held for them by predecessors."""
+        return sum(s.reading.queued + s.reading.held_upstream for s in self.instances)
+
+    @property
+    def busy(self) -> float:
+        """Mean share of the time in which its instances were busy; 0 if there are none."""
+        return sum(s.reading.busy for s in self.instances) / self.n if self.n else 0.0
+
+    @property
+    def capacity(self) -> float | None:
+        """Tuples per busy second of one instance; None while unknown."""
+        if self.scale.capacity is not None:
+            return self.scale.capacity
+        known = [s.reading.capacity for s in self.instances if s.reading.capacity is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def figures(self) -> Figures | None:
+        """Sums of all instances over the last slot (`Reading.own`); None until all have told it."""
+        told = [s.reading.own for s in self.instances]
+        whole = [figures for figures in told if figures is not None]
+        if not whole or len(whole) < len(told) or len({f.slot for f in whole}) > 1:
+            return None
+        return added(whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All operators of a pipeline by name, as they were told until `now_s` (seconds on a monotonic
+    clock). `controlled`: names of those whose scale has chosen the controller that looks."""
+
+    now_s: float
+    operators: Mapping[str, OperatorLook]
+    controlled: tuple[str, ...] = ()
+
+    def of(self, controlled: tuple[str, ...]) -> Look:
+        return replace(self, controlled=controlled)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How many instances operators should have. Those that are not named stay as they are.
+
+    A plan says what should be, not what should be done, so it holds until the next one: what is
+    missing at a later look is asked for again. `why`: for reports.
+    """
+
+    wanted: Mapping[str, int] = field(default_factory=dict)
+    why: str = ""

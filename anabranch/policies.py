@@ -3,6 +3,7 @@ own is made of (`docs/policies.md`)."""
 
 from __future__ import annotations
 
+from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decision import (
     Decision,
     Duplicate,
@@ -12,6 +13,8 @@ from anabranch.runtime.policies.decision import (
     Resize,
 )
 from anabranch.runtime.policies.fixed import Fixed
+from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
+from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Heritage, Policy, setting
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
@@ -20,6 +23,7 @@ from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
 
 __all__ = [
+    "Controller",
     "Decision",
     "Duplicate",
     "Explanation",
@@ -28,13 +32,18 @@ __all__ = [
     "Hold",
     "LatencyRules",
     "Leave",
+    "Look",
     "MultiMetric",
+    "MultiMetricCentral",
+    "OperatorLook",
     "Peak",
+    "Plan",
     "Policy",
     "Predictive",
     "Probabilistic",
     "Reading",
     "Resize",
     "Rules",
+    "Seen",
     "setting",
 ]

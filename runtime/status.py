@@ -13,6 +13,7 @@ import msgspec
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.carried import ByOperator
+from anabranch.runtime.policies.reading import Reading
 
 
 class InstanceState(StrEnum):
@@ -65,6 +66,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     """Key groups owned."""
     hot: list[tuple[int, float]] = msgspec.field(default_factory=list)
     """The hottest key groups and their shares of this instance's load, hottest first."""
+    reading: Reading | None = None
+    """For controllers, where there are any."""
     waiting_for: list[str] = msgspec.field(default_factory=list)
     """Ids whose acknowledgement the own operation waits for."""
     processed: int = 0

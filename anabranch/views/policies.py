@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import Field, fields
 from typing import Any, get_type_hints
 
+from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.policy import Policy, is_shipped, known_policies, range_of
 from anabranch.runtime.scale import Scale
 from anabranch.views.figures import table
@@ -20,7 +21,7 @@ def lines_of() -> list[str]:
         default = " (the default)" if kind is type(Scale().policy) else ""
         source = f", after {kind.source}" if kind.source else ""
         own = "" if is_shipped(kind) else f", of {kind.__module__}"
-        lines += [f"{name}{default}{source}{own}"]
+        lines += [f"{name}{default}, {kind_of(kind)}{source}{own}"]
         lines += textwrap.wrap(_told(kind), WIDTH, initial_indent="  ", subsequent_indent="  ")
         if settings := [_row(each) for each in fields(kind)]:
             head = ["setting", "default", "unit", "range", "what it is"]
@@ -34,6 +35,7 @@ def plain_values() -> list[dict[str, Any]]:
     return [
         {
             "name": name,
+            "kind": kind_of(kind),
             "default": kind is type(Scale().policy),
             "shipped": is_shipped(kind),
             "what": _told(kind),
@@ -42,6 +44,13 @@ def plain_values() -> list[dict[str, Any]]:
         }
         for name, kind in known_policies().items()
     ]
+
+
+def kind_of(kind: type[Policy[Any]]) -> str:
+    """Of the three kinds of deciders, which it is."""
+    if issubclass(kind, Controller):
+        return "controller"
+    return "in concert" if kind.in_concert else "by itself"
 
 
 def _told(kind: type[Policy[Any]]) -> str:

@@ -40,6 +40,7 @@ from anabranch.runtime.live.attendants import Attendants
 from anabranch.runtime.live.beginning import found, orders_of, resume
 from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.chronicle import Chronicle
+from anabranch.runtime.live.controllers import Controllers
 from anabranch.runtime.live.ended import Marks, ended_dir
 from anabranch.runtime.live.forker import Forker, ForkError, no_other
 from anabranch.runtime.live.hearing import Hearing
@@ -121,6 +122,7 @@ class Agent:
         self.lives = Lives(self)
         self.starter = Starter(self.pool, self.forker, deadline_s, self.lives.adopt)
         self.spawner = Spawner(self)
+        self.controllers = Controllers(self)
         self.hearing = Hearing(self)
         self.suspicion = Suspicion(self)
         self.services = Attendants(self)
@@ -242,6 +244,8 @@ class Agent:
         self.tasks.start("sampler", self._sample())
         self.tasks.start("time", self.chronicle.keep_time())
         self.tasks.start("suspicion", self.suspicion.watch())
+        if self.options.decides:
+            self.tasks.start("controllers", self.controllers.run())
         if self.options.script is not None:
             rng = random.Random(f"{self.seed}:script")
             self.tasks.start("script", follow(self.options.script, self, rng))

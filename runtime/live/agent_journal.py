@@ -151,6 +151,13 @@ class Reported(Record, frozen=True, kw_only=True, tag="reported"):
     sample_period_s: float
 
 
+class Planned(Record, frozen=True, kw_only=True, tag="planned"):
+    """A controller has a new plan; `left`: what it leaves to another life of it."""
+
+    controller: str
+    left: dict[str, float]
+
+
 class Counters(Record, frozen=True, kw_only=True, tag="counters"):
     """In a shortened file: what is left of the members of an operator that have ended."""
 
@@ -201,6 +208,7 @@ AnyRecord = (
     | Happened
     | Sampled
     | Reported
+    | Planned
     | Counters
     | BoardPicture
     | Edition

@@ -22,6 +22,7 @@ from anabranch.runtime.live.messages import (
     Decide,
     EndInput,
     EventNote,
+    Order,
     Release,
     Spawn,
     Spawned,
@@ -32,13 +33,16 @@ from anabranch.runtime.live.messages import (
 NOTES_PER_S = 200
 """Of more notes in a second only these are sent: a storm must not drown the link."""
 
-_decode = msgspec.msgpack.Decoder(Spawned | SplitAnswer | Splits | Decide | EndInput | Close).decode
+_decode = msgspec.msgpack.Decoder(
+    Spawned | SplitAnswer | Splits | Decide | Order | EndInput | Close
+).decode
 
 
 class Home:
     def __init__(self) -> None:
         self.on_spawned: Callable[[Spawned], None] = _nobody
         self.on_decide: Callable[[Decide], None] = _nobody
+        self.on_order: Callable[[Order], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
         self.claim_number = 0
         """Of the split that was given last."""
@@ -124,6 +128,8 @@ class Home:
                 self.on_spawned(spawned)
             case Decide() as decision:
                 self.on_decide(decision)
+            case Order() as order:
+                self.on_order(order)
             case EndInput():
                 self.on_end_input()
             case Close():

@@ -31,7 +31,7 @@ from anabranch.runtime.live.final_count import final_count
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.link import Link
-from anabranch.runtime.live.messages import Assign, Decide, Failed, Ready, Spawned
+from anabranch.runtime.live.messages import Assign, Decide, Failed, Order, Ready, Spawned
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.plain_calls import forget_loops
 from anabranch.runtime.status import id_from_wire
@@ -226,8 +226,12 @@ def _wire(home: Home, instance: Instance) -> None:
     def decide(decision: Decide) -> None:
         instance.decide(decision.action, decision.n)
 
+    def order(order: Order) -> None:
+        instance.scaling.ordered(order.change, order.why)
+
     home.on_spawned = spawned
     home.on_decide = decide
+    home.on_order = order
     home.on_end_input = instance.end_input
 
 

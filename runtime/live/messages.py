@@ -112,6 +112,13 @@ class Decide(Message, frozen=True, kw_only=True, tag="decide"):
     n: int = 1
 
 
+class Order(Message, frozen=True, kw_only=True, tag="order"):
+    """What a controller wants of an instance: `change` newcomers, or, below 0, that it leaves."""
+
+    change: int
+    why: str
+
+
 class EndInput(Message, frozen=True, kw_only=True, tag="end_input"):
     """Source: act as if the input had ended."""
 
@@ -222,4 +229,6 @@ FromProcess = (
     | Status
     | FinalCount
 )
-ToProcess = Assign | AssignService | Spawned | SplitAnswer | Splits | Decide | EndInput | Close
+ToProcess = (
+    Assign | AssignService | Spawned | SplitAnswer | Splits | Decide | Order | EndInput | Close
+)

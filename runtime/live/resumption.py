@@ -33,6 +33,8 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
                 agent.recorder.restore(summed)
             case log.Counters():
                 _counters(agent, record)
+            case log.Planned(controller=controller, left=left):
+                agent.controllers.left[controller] = left
             case log.Founded():
                 pass
             case _:
@@ -85,6 +87,8 @@ def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:
             joins=recorder.joins[operator],
             deaths=recorder.deaths[operator],
         )
+    for controller, left in agent.controllers.left.items():
+        yield log.Planned(controller=controller, left=left)
     yield from agent.boards.pictures()
     yield from _of_report(agent.recorder)
 

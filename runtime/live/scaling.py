@@ -19,6 +19,7 @@ from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Spent
 from anabranch.runtime.meter import Meter
+from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
 from anabranch.runtime.policies.load import measure
@@ -49,6 +50,9 @@ class Scaling:
             except PolicyError as error:
                 self._give_up(error)
         self._concerted = Concerted(instance.neighbourhood.channel_to)
+        operators = instance.pipeline.operators.values()
+        self._is_looked_at = bool(controllers_of(operators))
+        """There are controllers, which want readings."""
         self.dry_run = False
         """Decisions are told, and not carried out."""
         founded = instance.me.creator < 0
@@ -206,6 +210,14 @@ class Scaling:
         except PolicyError as error:
             self._give_up(error)
             return
+        self._do(decision)
+
+    def ordered(self, change: int, why: str) -> None:
+        """By a controller; like a decision of its own."""
+        if isinstance(self._instance.core.state, Active):
+            self._do(Duplicate(change, why) if change > 0 else Leave(why))
+
+    def _do(self, decision: Act) -> None:
         if self.dry_run and not isinstance(decision, Hold):
             self._instance.home.note(EventKind.WOULD_DO, decision.text)
         else:
@@ -272,4 +284,5 @@ class Scaling:
             offered=reading.demand_per_s,
             sent_to=dict(reading.sent_to),
             policy="" if self._decider is None else self._scale.policy.name,
+            reading=reading if self._is_looked_at else None,
         )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decider import named
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
 from anabranch.runtime.policies.policy import Heritage
+from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 @dataclass(slots=True)
@@ -20,7 +23,7 @@ class Control:
 
     policy: Controller[Any]
     operators: tuple[str, ...]
-    rng: random.Random
+    rng: Random
     memory: Any
     plan: Plan = field(default_factory=Plan)
     ordered: Ordered = field(default_factory=Ordered)
@@ -30,13 +33,12 @@ class Control:
         cls,
         policy: Controller[Any],
         operators: tuple[str, ...],
-        seed: str,
+        rng: Random,
         now_s: float,
         inherited: Heritage | None,
     ) -> Control:
         """`inherited`: what an earlier life has left, where the run is resumed. Raises
         `PolicyError`."""
-        rng = random.Random(f"{seed} controller {policy.text}")
         with named(policy):
             memory = policy.born(inherited or {}, now_s)
         control = cls(policy, operators, rng, memory)
@@ -98,28 +100,42 @@ class Sight:
     ) -> OperatorLook:
         totals = self._totals[operator.name]
         totals.see(instances)
+        processed, busy_s, blocked_s = totals.sums
         return replace(
             operator,
             instances=instances,
             coming=coming,
-            processed_total=totals.processed,
-            busy_total_s=totals.busy_s,
+            processed_total=processed,
+            busy_total_s=busy_s,
+            blocked_total_s=blocked_s,
         )
 
 
+def unread(now_s: float, instances: int) -> Reading:
+    """Of an instance that has told none yet."""
+    return Reading(now_s=now_s, instances=instances, instances_changed_s=now_s, covered_s=0.0)
+
+
 class Totals:
-    """Of an operator, whichever instances come and go, and whichever begin to count anew."""
+    """Of an operator, whichever instances come and go, and whichever begin to count anew: tuples,
+    seconds busy, seconds blocked."""
 
     def __init__(self) -> None:
-        self.processed = self.busy_s = 0.0
-        self._of: dict[str, tuple[float, float]] = {}
+        self.sums = (0.0, 0.0, 0.0)
+        self._of: dict[str, tuple[float, float, float]] = {}
 
     def see(self, instances: Iterable[Seen]) -> None:
-        now = {s.id: (s.reading.processed_total, s.reading.busy_total_s) for s in instances}
-        for name, (processed, busy_s) in now.items():
-            before, busy_before_s = self._of.get(name, (0.0, 0.0))
-            if processed < before:
-                before = busy_before_s = 0.0
-            self.processed += processed - before
-            self.busy_s += busy_s - busy_before_s
+        now = {seen.id: _totals(seen.reading) for seen in instances}
+        for name, after in now.items():
+            before = self._of.get(name, (0.0, 0.0, 0.0))
+            is_anew = any(a < b for a, b in zip(after, before, strict=True))
+            one, two, three = (
+                total + a - (0.0 if is_anew else b)
+                for total, a, b in zip(self.sums, after, before, strict=True)
+            )
+            self.sums = one, two, three
         self._of = now
+
+
+def _totals(reading: Reading) -> tuple[float, float, float]:
+    return reading.processed_total, reading.busy_total_s, reading.blocked_total_s

@@ -42,9 +42,7 @@ class Controller(Policy[M]):
         """How many instances operators should have, and what it has to remember. None: the plan
         before still holds."""
 
-    def decide(
-        self, reading: Reading, scale: Scale, memory: M, rng: Random
-    ) -> tuple[Decision, M]:
+    def decide(self, reading: Reading, scale: Scale, memory: M, rng: Random) -> tuple[Decision, M]:
         """What an instance says by itself."""
         return Hold(Explanation(Why.CONTROLLED, reading.instances)), memory
 

@@ -23,9 +23,9 @@ class Seen:
 class OperatorLook:
     """One operator. `upstream`, `downstream`: names of its neighbours in the graph. `instances`:
     the active ones in the order of their ids, so that the youngest is the last; one that leaves is
-    no longer among them. `coming`: instances on their way. `processed_total`, `busy_total_s`:
-    tuples, and seconds of work on them, of all instances that the operator has had, as far as they
-    have told.
+    no longer among them. `coming`: instances on their way. `processed_total`: tuples,
+    `busy_total_s`, `blocked_total_s`: seconds, of all instances that the operator has had, as far
+    as they have told.
     """
 
     name: str
@@ -37,6 +37,7 @@ class OperatorLook:
     coming: int = 0
     processed_total: float = 0.0
     busy_total_s: float = 0.0
+    blocked_total_s: float = 0.0
 
     @property
     def n(self) -> int:
@@ -51,8 +52,8 @@ class OperatorLook:
 
     @property
     def waiting(self) -> float:
-        """Tuples that wait at its instances or are held for them by predecessors."""
-        return sum(s.reading.queued + s.reading.held_upstream for s in self.instances)
+        """Tuples that wait for its instances, here and further up (`Reading.waiting`)."""
+        return sum(s.reading.waiting for s in self.instances)
 
     @property
     def busy(self) -> float:

@@ -40,6 +40,7 @@ _MODULES = {
     "fixed": "fixed",
     "latency-rules": "predictive.baselines",
     "multi-metric": "multi_metric.policy",
+    "multi-metric-central": "multi_metric.central",
     "peak": "predictive.baselines",
     "predictive": "predictive.policy",
     "probabilistic": "probabilistic",

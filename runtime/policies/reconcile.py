@@ -112,7 +112,7 @@ def _known(part: Part, operator: OperatorLook) -> tuple[tuple[float, int], ...]:
 
 def _by_load(seen: Seen) -> tuple[float, float]:
     reading = seen.reading
-    return -reading.busy, -(reading.queued + reading.held_upstream)
+    return -reading.busy, -reading.waiting
 
 
 def _with(part: Part, orders: list[Order], operator: OperatorLook, now_s: float) -> Part:

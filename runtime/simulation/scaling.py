@@ -14,7 +14,7 @@ from anabranch.runtime.graph import Scale
 from anabranch.runtime.level import Level
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.decider import Decider
-from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
+from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
 from anabranch.runtime.policies.load import measure
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.simulation.channel import Channel
@@ -34,6 +34,8 @@ class Scaling:
         self._decider = Decider.begin(self.scale, heritage, me.clock.now) if decides else None
         self.load = 0.0
         """At the last look; 1.0 is as much as the instance can do."""
+        self.reading: Reading | None = None
+        """The last one."""
         founded = me.me.creator < 0
         self.siblings = int(me.world.founders[me.me.operator] if founded else heritage[SIBLINGS])
         """Active instances of this operator, this one included, as neighbours tell it."""
@@ -108,6 +110,7 @@ class Scaling:
         self.load = measure(reading, self.scale).ratio or reading.busy
         self._adapt(reading)
         self._decide(reading)
+        self.reading = reading
         me.clock.after(me.world.knobs.tick_s, self._tick)
 
     def _read(self) -> Reading:
@@ -158,7 +161,15 @@ class Scaling:
         me = self.me
         if self._decider is None or not isinstance(me.core.state, Active):
             return
-        decision = self._decider.decide(reading, me.world.rng)
+        self._carry_out(self._decider.decide(reading, me.world.rng))
+
+    def ordered(self, act: Act) -> None:
+        """By a controller; like a decision of its own."""
+        if isinstance(self.me.core.state, Active):
+            self._carry_out(act)
+
+    def _carry_out(self, decision: Act) -> None:
+        me = self.me
         match decision:
             case Duplicate(n=n):
                 me.decide(events.DuplicateDecided(n), decision.text)

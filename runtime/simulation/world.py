@@ -33,6 +33,7 @@ from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.clock import Clock
+from anabranch.runtime.simulation.controllers import Controllers
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
@@ -120,6 +121,7 @@ class World:
         self._numbers: Counter[str] = Counter()
         self._births: list[Birth] = []
         self._paths: dict[tuple[int, int], Path] = {}
+        self.controllers = Controllers(self)
         self._watch = watch
         self._note = note
         self._remark = remark
@@ -132,6 +134,7 @@ class World:
         for name in self.models:
             for _ in range(counts[name]):
                 self._make(name, -1, {})
+        self.controllers.begin()
         routes = [r for name in self.models for r in self._first_owners(name)]
         for me in list(self.instances.values()):
             below = self.downstream[me.me.operator]
@@ -167,7 +170,7 @@ class World:
         scale = self.models[operator].scale
         granted, bound = n, ""
         if scale is not None:
-            granted, bound = places(n, self._living(operator), operator, scale)
+            granted, bound = places(n, self.living_of(operator), operator, scale)
         delay_s = births.ready_s * (1 + self.rng.random())
         if self.rng.random() < births.slow:
             delay_s = births.slow_s
@@ -184,7 +187,7 @@ class World:
         self._births.append(birth)
         creator.clock.after(delay_s, self._born, birth)
 
-    def _living(self, operator: OperatorName) -> int:
+    def living_of(self, operator: OperatorName) -> int:
         """Those that have not left yet and those under way. What a life that has died has asked
         for will not come."""
         self._births = [b for b in self._births if b.creator is self.instances.get(b.creator.me)]

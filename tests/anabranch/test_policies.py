@@ -125,5 +125,5 @@ def test_validate_and_policies_show_it(own: Path) -> None:
 
 def test_all_policies_are_listed_with_their_settings_and_sources() -> None:
     done = CliRunner().invoke(main, ["policies"])
-    assert "probabilistic (the default), after Belkhiria & Tedeschi 2019" in done.stdout
+    assert "probabilistic (the default), by itself, after Belkhiria & Tedeschi 2019" in done.stdout
     assert "fixed" in done.stdout

@@ -1,4 +1,5 @@
-"""The policy that docs/policies.md shows runs live, in virtual time and on the command line."""
+"""The policy and the controller that docs/policies.md shows run live, in virtual time and on the
+command line."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from anabranch.loading import load_pipeline
 from tests.anabranch.files import clean_imports, write
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policies.md").read_text()
-FILE, TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FILE, TEST, CENTRAL, CENTRAL_TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -25,8 +26,15 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write(tmp_path, FILE, "queue_page.py")
 
 
-def test_it_has_at_most_twenty_lines() -> None:
-    own = FILE.partition("@dataclass")[2].partition("\n\n\n")[0]
+@pytest.fixture
+def central(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return write(tmp_path, CENTRAL, "shared_page.py")
+
+
+@pytest.mark.parametrize("file", [FILE, CENTRAL])
+def test_they_have_at_most_twenty_lines(file: str) -> None:
+    own = file.partition("@dataclass")[2].partition("\n\n\n")[0]
     assert len([line for line in own.splitlines() if line.strip()]) <= 20
 
 
@@ -46,21 +54,50 @@ def test_the_test_on_the_page_holds(file: Path) -> None:
         exec(TEST, {"ab": ab, "pipeline": load_pipeline(str(file)).pipeline})
 
 
+SHORT = ["--duration", "10", "--seeds", "1", "--jobs", "1"]
+
+
 def test_it_is_simulated_beside_others(file: Path) -> None:
-    given = [
-        "--load",
-        "250",
-        "--capacity",
-        "work=100",
-        "--duration",
-        "10",
-        "--seeds",
-        "1",
-        "--jobs",
-        "1",
-    ]
+    given = ["--load", "250", "--capacity", "work=100", *SHORT]
     compared = ["--compare", "work.scale.policy.wait_s=1", "--compare", "work.scale.policy=fixed"]
     with clean_imports():
         done = CliRunner().invoke(main, ["simulate", str(file), *given, *compared])
     assert done.exit_code == 0, done.output
     assert "1 to 4 instances by by-queue" in done.stdout
+
+
+def test_the_controller_scales_a_run_that_loses_nothing(central: Path) -> None:
+    with clean_imports():
+        done = CliRunner().invoke(main, ["run", str(central), "--json"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    check, work = (o for o in report["operators"] if o["name"] in ("check", "work"))
+    assert check["policy"] == work["policy"] == "shared"
+    assert work["instances_peak"] > 1
+    assert check["instances_peak"] + work["instances_peak"] <= 7
+    told = [e["detail"] for e in report["events"] if e["kind"] == "decided"]
+    assert any(": shared: " in words and "instances needed" in words for words in told)
+    assert report["ledger"]["tuples_out"] == 900
+
+
+def test_the_test_of_the_controller_on_the_page_holds(central: Path) -> None:
+    with clean_imports():
+        exec(CENTRAL_TEST, {"ab": ab, "pipeline": load_pipeline(str(central)).pipeline})
+
+
+def test_the_controller_is_simulated_beside_others(central: Path) -> None:
+    given = ["--load", "300", "--capacity", "check=250", "--capacity", "work=125", *SHORT]
+    compared = ["--compare", "work.scale.policy=rules", "--compare", "work.scale.policy.every_s=2"]
+    with clean_imports():
+        done = CliRunner().invoke(main, ["simulate", str(central), *given, *compared])
+    assert done.exit_code == 0, done.output
+    assert "1 to 5 instances by shared" in done.stdout
+
+
+def test_the_controller_is_listed_as_one(central: Path) -> None:
+    with clean_imports():
+        listed = CliRunner().invoke(main, ["policies", str(central), "--json"])
+    kinds = {p["name"]: p["kind"] for p in json.loads(listed.stdout)}
+    assert kinds["shared"] == kinds["multi-metric-central"] == "controller"
+    assert kinds["predictive"] == kinds["rules"] == "in concert"
+    assert kinds["probabilistic"] == kinds["fixed"] == "by itself"

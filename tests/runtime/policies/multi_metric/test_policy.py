@@ -6,7 +6,8 @@ import random
 from typing import Any
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
-from anabranch.runtime.policies.multi_metric.policy import Memory, MultiMetric
+from anabranch.runtime.policies.multi_metric.policy import MultiMetric
+from anabranch.runtime.policies.multi_metric.windows import Memory
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.scale import Scale
 

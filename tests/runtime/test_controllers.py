@@ -1,0 +1,129 @@
+"""Controllers in a run: looks of what instances tell, orders to them, and a controller's lives."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.policies.controller import Controller
+from anabranch.runtime.policies.look import Look, Plan
+from anabranch.runtime.policies.policy import Heritage, setting
+from anabranch.runtime.policies.reading import Reading
+from tests.runtime import fake_instance as fake
+from tests.runtime.agent_runs import finish, start, until
+from tests.runtime.fake_instance import Endless, Fake, three_operators
+
+pytestmark = pytest.mark.usefixtures("usual_behaviour")
+
+
+@dataclass(frozen=True)
+class Wanted(Controller[int]):
+    """For tests: always as many; remembers how often it has planned."""
+
+    born_with: ClassVar[list[Heritage]] = []
+    looks: ClassVar[list[Look]] = []
+
+    n: int = setting(2, "instances", least=0)
+
+    def assess(self, look: Look, memory: int, rng: random.Random) -> tuple[Plan | None, int]:
+        self.looks.append(look)
+        if self.n == 0:
+            raise ArithmeticError("no number")
+        return Plan(dict.fromkeys(look.controlled, self.n), "wanted"), memory + 1
+
+    def begin(self) -> int:
+        return 0
+
+    def heritage(self, memory: int, now_s: float) -> Heritage:
+        return {"plans": memory}
+
+    def born(self, heritage: Heritage, now_s: float) -> int:
+        self.born_with.append(heritage)
+        return int(heritage.get("plans", 0))
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> None:
+    Wanted.born_with.clear()
+    Wanted.looks.clear()
+
+
+def tell_a_reading(me: Fake) -> None:
+    """Twenty tuples wait, and an order is noted and obeyed."""
+    now_s = time.monotonic()
+    reading = Reading(
+        now_s=now_s, instances=1, instances_changed_s=now_s, covered_s=1.0, queued=20, keeper=True
+    )
+    me.status(reading=reading)
+    obey = me.obey
+
+    def noted(message: msg.ToProcess | None) -> None:
+        if isinstance(message, msg.Order):
+            me.note("ordered", f"{me.id} {message.change} {message.why}")
+        obey(message)
+
+    me.obey = noted  # type: ignore[method-assign]
+
+
+def pipeline_of(policy: Controller[Any]) -> Pipeline:
+    return three_operators(Endless(), policy=policy, max_instances=4, period_s=0.1)
+
+
+def ended(run: Any, condition: Callable[[], bool]) -> Any:
+    until(condition)
+    run.end_input()
+    return finish(run)
+
+
+def told(report: Any, kind: str) -> list[str]:
+    return [e.detail for e in report.events if kind in (e.kind, e.label)]
+
+
+def test_a_controller_sees_what_instances_tell_and_its_orders_reach_them() -> None:
+    fake.BEHAVIOUR["work"] = tell_a_reading
+    run = start(pipeline_of(Wanted(n=3)))
+    report = ended(run, lambda: any("ordered" in e.label for e in run.snapshot().events))
+    assert told(report, "ordered")[0].startswith("work.0 2 wanted: wanted")
+    look = next(look for look in Wanted.looks if look.operators["work"].waiting)
+    work = look.operators["work"]
+    assert (work.n, work.waiting) == (1, 20)
+    assert (work.upstream, work.downstream) == (("lines",), ("out",))
+    assert look.controlled == ("work",)
+
+
+def test_a_controller_that_fails_is_told_and_the_run_goes_on() -> None:
+    run = start(pipeline_of(Wanted(n=0)))
+    report = ended(run, lambda: bool(Wanted.looks))
+    assert report.ok
+    assert told(report, "policy_failed") == [
+        "policy wanted: ArithmeticError: no number; it decides nothing any more"
+    ]
+    assert len(Wanted.looks) == 1
+
+
+def test_a_run_that_is_resumed_gives_its_controller_what_the_last_one_has_left(
+    tmp_path: Path,
+) -> None:
+    first = start(pipeline_of(Wanted()), state=tmp_path)
+    until(lambda: len(Wanted.looks) > 1)
+    first.stop()
+    plans = len(Wanted.looks)
+    second = start(pipeline_of(Wanted()), state=tmp_path, resume=True)
+    assert ended(second, lambda: len(Wanted.looks) > plans).ok
+    assert Wanted.born_with[0] == {}
+    assert Wanted.born_with[1]["plans"] in (plans - 1, plans)
+
+
+def test_a_run_in_which_nothing_decides_has_no_controllers() -> None:
+    run = start(pipeline_of(Wanted()), scaling=False)
+    run.end_input()
+    assert finish(run).ok
+    assert Wanted.looks == []

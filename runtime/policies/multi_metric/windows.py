@@ -45,8 +45,8 @@ class Sight:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`window`: its number, -1 before the first reading; it began at `since_s`, with totals of
-    `processed` tuples, `busy_s` and `blocked_s` seconds. `state`: of the window before. `unloaded_s`: seconds
-    per tuple without load; `begun_s`: when it looked first."""
+    `processed` tuples, `busy_s` and `blocked_s` seconds. `state`: of the window before.
+    `unloaded_s`: seconds per tuple without load; `begun_s`: when it looked first."""
 
     window: int = -1
     since_s: float = 0.0

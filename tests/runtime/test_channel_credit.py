@@ -133,3 +133,17 @@ async def test_a_sender_of_a_later_life_knows_what_it_has_sent() -> None:
     assert (later.allowance.tuples_sent, later.allowance.bytes_sent) == (3, len(LARGE))
     assert later.tuples_sent == 3
     assert later.row == earlier.row
+
+
+async def test_the_end_of_an_older_connection_leaves_the_newer_one_in_place() -> None:
+    channel = Channel(UP, dialing=False, user=Worker(), limits=LIMITS)
+    peer = Channel(DOWN, dialing=True, user=Worker(), limits=LIMITS)
+    older, newer = Straight(peer), Straight(peer)
+    channel.attach(older, 1)
+    channel.detach()
+    channel.attach(newer, 1)
+    channel.detach(older)
+    assert channel.connected
+    channel.detach(newer)
+    assert not channel.connected
+    channel.say_bye("the test is over")

@@ -137,7 +137,7 @@ async def test_a_sender_of_a_later_life_knows_what_it_has_sent() -> None:
 
 async def test_the_end_of_an_older_connection_leaves_the_newer_one_in_place() -> None:
     channel = Channel(UP, dialing=False, user=Worker(), limits=LIMITS)
-    peer = Channel(DOWN, dialing=True, user=Worker(), limits=LIMITS)
+    peer = Channel(DOWN, dialing=True, user=Sender(0), limits=LIMITS)
     older, newer = Straight(peer), Straight(peer)
     channel.attach(older, 1)
     channel.detach()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 _SCHEDSTAT = Path("/proc/self/schedstat")
@@ -37,12 +38,29 @@ def host_cpu_s() -> float | None:
 
 
 class HostUse:
-    """What share of the host's processors is in use."""
+    """How much of the host's processors is in use, and how much by this process."""
 
     def __init__(self, now_s: float) -> None:
-        self._since_s, self._before_s = now_s, host_cpu_s()
+        self._began_s, self._first_s = now_s, host_cpu_s()
+        self._since_s, self._before_s = now_s, self._first_s
+        self._own_before_s = time.process_time()
         self.share: float | None = None
         """At the last look; None before, or if the system does not tell."""
+
+    def passed_s(self, now_s: float) -> float:
+        """Since it began."""
+        return now_s - self._began_s
+
+    @property
+    def own_s(self) -> float:
+        """Processor time of this process since then."""
+        return time.process_time() - self._own_before_s
+
+    @property
+    def used_s(self) -> float | None:
+        """Time of all processors in use since then."""
+        used_s = host_cpu_s()
+        return None if used_s is None or self._first_s is None else used_s - self._first_s
 
     def look(self, now_s: float) -> None:
         """Since the last look, if that is not too short ago to say anything."""

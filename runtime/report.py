@@ -16,7 +16,7 @@ from anabranch.runtime.texts import printable
 
 _NUMBERS = re.compile(rb'\[\n([^\[\]{}"]*)\]')
 
-PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p100": 1.0}
+PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p100": 1.0}
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +49,10 @@ class Samples(msgspec.Struct, frozen=True, kw_only=True):
     held: list[int] = msgspec.field(default_factory=list)
     latency_p50_ms: list[float | None] = msgspec.field(default_factory=list)
     latency_p99_ms: list[float | None] = msgspec.field(default_factory=list)
+    rate_to: dict[str, list[float]] = msgspec.field(default_factory=dict)
+    """Of each stream, by downstream operator."""
+    offered: list[float] = msgspec.field(default_factory=list)
+    """Of a paced source: tuples per second that should be read; empty of others."""
 
 
 class SampleRow(msgspec.Struct, array_like=True):
@@ -63,6 +67,8 @@ class SampleRow(msgspec.Struct, array_like=True):
     queue: int
     held: int
     latency: dict[int, int] = msgspec.field(default_factory=dict)
+    sent_to: dict[str, int] = msgspec.field(default_factory=dict)
+    offered: float | None = None
 
 
 class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +98,32 @@ class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Late tuples, by what became of them: bury, emit or drop."""
     ahead: int = 0
     """Event times too far ahead of the clock, which did not count."""
+    processed: int = 0
+    busy_s: float = 0.0
+    """Seconds of work of all its instances."""
+    blocked_s: float = 0.0
+    """Seconds in which they were held up by successors."""
+    cpu_s: float = 0.0
+    """Processor time of their processes."""
+    stay_ms: float | None = None
+    """Mean time of a tuple between its arrival at an instance and its result (Little); None of a
+    source, and without tuples."""
+    sent_to: dict[str, int] = msgspec.field(default_factory=dict)
+    """Tuples on each stream, by downstream operator."""
     samples: Samples = msgspec.field(default_factory=Samples)
+
+
+class HostReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The host of an agent, since the agent of this part of the run began."""
+
+    processors: int
+    cpu_s: float | None
+    """Time that its processors were in use, all together, whoever used them; None if the system
+    does not tell."""
+    agent_cpu_s: float
+    """Processor time of the agent's own process."""
+    seconds: float
+    """Over how long."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +152,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     resumed: int = 0
     """How often the run went on after all its processes were gone; all else is of all parts."""
     delivery: str = "effectively-once"
+    hosts: list[HostReport] = msgspec.field(default_factory=list)
 
     @property
     def ok(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from anabranch.runtime.report import Event
 
@@ -54,6 +55,16 @@ class OperatorSnapshot:
     members: tuple[InstanceSnapshot, ...]
     deaths: int = 0
     """Processes that died; the instances went on in new ones."""
+    policy: str = ""
+    """The name of the policy that decides; empty if none does."""
+    rate_to: Mapping[str, float] = field(default_factory=dict)
+    """Of each stream, by downstream operator."""
+    offered: float | None = None
+    """Of a paced source, what should be read."""
+    waiting: float = 0.0
+    """Tuples that wait for it, here and further up; of a paced source: due and not read."""
+    cpu_s: float = 0.0
+    """Processor time of the instances that are there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,8 @@ class RunSnapshot:
     """Every process of the run on this host."""
     events: tuple[Event, ...]
     """The latest, oldest first."""
+    host_busy: float | None = None
+    """Share of the host's processors that is in use, by whomever; None if that is not known."""
 
     def operator(self, name: str) -> OperatorSnapshot:
         """Raises `KeyError` for an unknown name."""

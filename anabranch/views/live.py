@@ -50,7 +50,7 @@ def picture(snapshot: RunSnapshot, width: int) -> RenderableType:
     wide = width >= NARROW
     waiting, slow = held_up(snapshot), culprits(snapshot)
     silent = {m.id for o in snapshot.operators for m in o.members if m.silent_s > SILENT_S}
-    remarks = {o.name: _remark(o, waiting.get(o.name), silent) for o in snapshot.operators}
+    remarks = {o.name: _remark(o, waiting.get(o.name), silent, wide) for o in snapshot.operators}
     table = _columns(wide)
     for operator in snapshot.operators:
         name = Text(operator.name, style="bold red" if operator.name in slow else "bold")
@@ -70,6 +70,8 @@ def _title(snapshot: RunSnapshot) -> list[Text]:
     text.append(f"  {snapshot.phase}  {duration(snapshot.seconds)}", style="not bold")
     instances = sum(o.instances for o in snapshot.operators)
     text.append(f"  {plural(instances, 'instance')}, {snapshot.idle} warm", style="not bold dim")
+    if snapshot.host_busy is not None:
+        text.append(f", processors {share(snapshot.host_busy)}", style="not bold dim")
     deaths = sum(o.deaths for o in snapshot.operators)
     if deaths:
         text.append(f"  {died(deaths)}", style="not bold yellow")
@@ -120,8 +122,15 @@ def _load(operator: OperatorSnapshot) -> Text:
     return text.append(f" {share(operator.load):>6}", style="default")
 
 
-def _remark(operator: OperatorSnapshot, blocked_by: str | None, silent: set[str]) -> Text:
+def _remark(
+    operator: OperatorSnapshot, blocked_by: str | None, silent: set[str], wide: bool
+) -> Text:
     text = Text()
+    if wide and operator.policy:
+        text.append(f"{operator.policy} ", style="dim")
+    if wide and len(operator.rate_to) > 1:
+        streams = ", ".join(f"{name} {rate(n)}" for name, n in operator.rate_to.items())
+        text.append(f"to {streams} ", style="dim")
     if operator.progress is not None:
         text.append(f"{bar(operator.progress, BAR)} {share(operator.progress)} ", style="blue")
     if operator.dead:

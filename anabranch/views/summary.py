@@ -50,7 +50,16 @@ def verdict(ledger: Ledger, ended: str = "completed", delivery: str = "effective
 
 def _operators(report: Report) -> list[str]:
     head = ["operator", "in", "out", "dead", "peak", "joins", "leaves", "p50", "p99"]
-    return table([head, *(_row(operator) for operator in report.operators)])
+    rows = [head, *(_row(operator) for operator in report.operators)]
+    if any(operator.policy for operator in report.operators):
+        policies = ["policy", *(_policy(operator) for operator in report.operators)]
+        rows = [[*row, policy] for row, policy in zip(rows, policies, strict=True)]
+    return table(rows)
+
+
+def _policy(operator: OperatorReport) -> str:
+    """Its name; the report has its settings, too."""
+    return (operator.policy or "").partition("(")[0]
 
 
 def _row(operator: OperatorReport) -> list[str]:

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.cpu import HostUse
 from anabranch.runtime.dead_limit import exceeded
 from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import Failure
@@ -111,6 +112,7 @@ class Agent:
         )
         self.boards = Boards(pipeline, self.send, self.log)
         self.tasks = Tasks(self._crashed)
+        self.host_use = HostUse(time.monotonic())
         self.say = options.on_output or _show
         """What instances print, and what the agent has to tell the user."""
         self.news = News(self, options.on_alert or partial(self.say, "agent"))
@@ -319,6 +321,7 @@ class Agent:
         while True:
             self.recorder.forget_all_but({member.text for member in self.roster.living()})
             self._keep_sample()
+            self.host_use.look(time.monotonic())
             self._check_folders()
             self._check_dead()
             await asyncio.sleep(self.options.limits.status_period_s)

@@ -5,7 +5,7 @@ No clock here: times are arguments, in seconds since the run began.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from statistics import median
@@ -17,7 +17,7 @@ from anabranch.runtime.latency import LatencyCounts, merged, percentile
 from anabranch.runtime.ledger import SummedFinals
 from anabranch.runtime.live.finals import Finals
 from anabranch.runtime.report import Event, SampleRow, Samples, rates
-from anabranch.runtime.status import IDLE, FinalCount, Status
+from anabranch.runtime.status import IDLE, FinalCount, Status, operator_of
 
 EVENTS_FIRST = 2_000
 EVENTS_LAST = 8_000
@@ -115,6 +115,7 @@ class Recorder:
         ended.tuples_in += final.tuples_in
         ended.tuples_out += final.tuples_out
         ended.dead += final.dead + final.dead_upstream
+        ended.sent_to = _together([ended.sent_to, sent_to(final)])
         self.leaves[final.operator] += final.leaves
 
     def sample(self, t: float, instances: Mapping[str, int]) -> Tick | None:
@@ -166,6 +167,13 @@ class Recorder:
         into, out = b.tuples_in - a.tuples_in, b.tuples_out - a.tuples_out
         return max(0, into) / (t1 - t0), max(0, out) / (t1 - t0)
 
+    def recent_rates_to(self, operator: str) -> dict[str, float]:
+        """Tuples sent per second to each downstream operator, over about the last second."""
+        if len(self._recent) < 2 or (seconds := self._recent[-1][0] - self._recent[0][0]) <= 0:
+            return {}
+        first, last = self._recent[0][1][operator].sent_to, self._recent[-1][1][operator].sent_to
+        return {name: max(0, n - first.get(name, 0)) / seconds for name, n in last.items()}
+
     def recent_latency(self, operator: str) -> LatencyCounts:
         whole = LatencyCounts()
         for _, rows in self._recent:
@@ -190,6 +198,8 @@ class Recorder:
             held=[r.held for r in rows],
             latency_p50_ms=[percentile(r.latency, 0.5) for r in rows],
             latency_p99_ms=[percentile(r.latency, 0.99) for r in rows],
+            rate_to=_rates_to(t, rows),
+            offered=[round(r.offered or 0.0, 1) for r in rows] if _is_paced(rows) else [],
         )
 
     def _row(self, operator: str, instances: int) -> SampleRow:
@@ -205,6 +215,8 @@ class Recorder:
             queue=sum(s.queued for s in own),
             held=sum(s.held for s in own),
             latency=self._latency[operator].take(),
+            sent_to=_greater(least.sent_to, _together([ended.sent_to, *(s.sent_to for s in own)])),
+            offered=_sum_known(s.offered for s in own),
         )
 
     def _with_latency_since_last_tick(self, rows: dict[str, SampleRow]) -> dict[str, SampleRow]:
@@ -215,6 +227,38 @@ class Recorder:
 
 
 _NOTHING = SampleRow(0, 0.0, 0, 0, 0, 0, 0)
+
+
+def sent_to(final: FinalCount) -> dict[str, int]:
+    """Tuples sent in all, by downstream operator."""
+    one_by_one = ({operator_of(peer): tuples} for peer, tuples in final.sent.items())
+    summed = {operator: carried.tuples for operator, carried in final.sent_before.items()}
+    return _together([summed, *one_by_one])
+
+
+def _together(many: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in many:
+        found.update(one)
+    return dict(found)
+
+
+def _greater(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    return {name: max(first.get(name, 0), second.get(name, 0)) for name in {**first, **second}}
+
+
+def _sum_known(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _is_paced(rows: Iterable[SampleRow]) -> bool:
+    return any(row.offered is not None for row in rows)
+
+
+def _rates_to(t: Sequence[float], rows: Sequence[SampleRow]) -> dict[str, list[float]]:
+    names = dict.fromkeys(chain.from_iterable(row.sent_to for row in rows))
+    return {name: rates(t, [row.sent_to.get(name, 0) for row in rows]) for name in names}
 
 
 def _halved(ticks: list[Tick]) -> list[Tick]:

@@ -60,7 +60,6 @@ class Scaling:
         self._rank: int | None = None
         self._host = HostUse(now())
         self._spent_before = Spent()
-        self._cpu_before_s = time.process_time()
         self.meter = self._new_meter()
 
     def _new_meter(self) -> Meter:
@@ -174,7 +173,7 @@ class Scaling:
         return replace(
             meter.reading(now(), keeper=keeper).with_rank(self._rank),
             results_total=instance.counts.tuples_out,
-            cpu_total_s=time.process_time() - self._cpu_before_s,
+            cpu_total_s=self._host.own_s,
             host_busy=self._host.share,
             received_from=received_from,
             sent_to=sent_to,

@@ -6,11 +6,13 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.cpu import PROCESSORS
 from anabranch.runtime.graph import Operator, edges
 from anabranch.runtime.latency import merged, percentile
 from anabranch.runtime.ledger import settle
+from anabranch.runtime.live.recorder import sent_to
 from anabranch.runtime.live.roster import Member
-from anabranch.runtime.report import OperatorReport, Report, percentiles
+from anabranch.runtime.report import HostReport, OperatorReport, Report, percentiles
 from anabranch.runtime.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
 from anabranch.runtime.status import FinalCount, Status
 
@@ -29,6 +31,7 @@ def snapshot_of(agent: Agent) -> RunSnapshot:
         idle=len(agent.pool.idle),
         pids=agent.forker.pids,
         events=tuple(agent.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
+        host_busy=agent.host_use.share,
     )
 
 
@@ -62,6 +65,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
         sample_period_s=recorder.period_s,
         seed=agent.seed,
         delivery=pipeline.delivery,
+        hosts=[_host_report(agent)],
     )
 
 
@@ -87,7 +91,37 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         ahead=sum(f.ahead for f in finals),
         capacity=recorder.capacity(name),
         latency_ms=percentiles(merged(f.latency for f in finals)),
+        processed=sum(r.processed for r in rows),
+        busy_s=round(sum(r.busy_s for r in rows), 3),
+        blocked_s=round(sum(r.blocked_s for r in rows), 3),
+        cpu_s=round(sum(r.cpu_s for r in rows), 3),
+        stay_ms=_stay_ms(operator, rows),
+        sent_to=_sent_to(rows),
         samples=recorder.samples(name),
+    )
+
+
+def _stay_ms(operator: Operator, rows: list[FinalCount | Status]) -> float | None:
+    tuples = sum(r.tuples_in for r in rows)
+    if operator.source is not None or not tuples:
+        return None
+    return round(1000 * sum(r.here_s for r in rows) / tuples, 3)
+
+
+def _sent_to(rows: list[FinalCount | Status]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.sent_to if isinstance(row, Status) else sent_to(row))
+    return dict(counts)
+
+
+def _host_report(agent: Agent) -> HostReport:
+    host, used_s = agent.host_use, agent.host_use.used_s
+    return HostReport(
+        processors=PROCESSORS,
+        cpu_s=None if used_s is None else round(used_s, 2),
+        agent_cpu_s=round(host.own_s, 3),
+        seconds=round(host.passed_s(time.monotonic()), 3),
     )
 
 
@@ -121,7 +155,18 @@ def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
         progress=agent.boards.progress(name),
         service_address=agent.services.address_for(name),
         members=tuple(_instance_snapshot(agent, m) for m in agent.roster.living(name)),
+        policy=_policy_name(agent, operator),
+        rate_to=recorder.recent_rates_to(name),
+        offered=row.offered,
+        waiting=sum(s.waiting for s in recorder.statuses.values() if s.operator == name),
+        cpu_s=round(sum(s.cpu_s for s in recorder.statuses.values() if s.operator == name), 2),
     )
+
+
+def _policy_name(agent: Agent, operator: Operator) -> str:
+    if _policy(agent, operator) is None or operator.scale is None:
+        return ""
+    return operator.scale.policy.name
 
 
 def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:

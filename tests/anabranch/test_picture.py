@@ -26,7 +26,8 @@ T = [0.0, 0.5, 1.0]
 
 
 def operator(name: str, kind: str, **samples: Sequence[float | None]) -> OperatorReport:
-    zeros: dict[str, object] = {key: [0, 0, 0] for key in Samples.__struct_fields__}
+    lists = [key for key in Samples.__struct_fields__ if key != "rate_to"]
+    zeros: dict[str, object] = {key: [0, 0, 0] for key in lists}
     peak = max(n or 0 for n in samples.get("instances", [1]))
     return OperatorReport(
         name=name,

@@ -264,3 +264,21 @@ def test_processes_that_died_are_seen_everywhere() -> None:
     lines = summary(report(operators=[operator_report("work", deaths=1)]), DEAD)
     assert lines[-1] == "1 process died and went on in a new one: work 1"
     assert "died" not in line_of(snapshot())
+
+
+def test_the_policy_and_the_streams_of_an_operator_are_shown_where_there_is_room() -> None:
+    seen = snapshot(
+        operator("split", policy="predictive", rate_to={"count": 10.0, "out": 20.0}),
+        host_busy=0.5,
+    )
+    wide = shown(seen, 160)
+    assert "predictive to count 10, out 20" in wide
+    assert "processors 50" in wide
+    assert "predictive" not in shown(seen, 80)
+
+
+def test_the_summary_names_policies_if_any_decided() -> None:
+    split = operator_report("split", policy="predictive(latency_ms=100.0)")
+    lines = summary(report(operators=[split, operator_report("out", "sink")]), DEAD)
+    assert any(line.endswith("  predictive") for line in lines)
+    assert not any("policy" in line for line in summary(report(), DEAD))

@@ -263,3 +263,19 @@ def test_a_report_goes_where_a_link_points(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert read_report(target).pipeline == "words"
     assert sorted(tmp_path.iterdir()) == [link, target]
+
+
+def test_streams_are_counted_by_their_senders_those_that_ended_too() -> None:
+    recorder = Recorder(["a", "b", "c"], 0.25)
+    there = {"a": 1, "b": 1, "c": 1}
+    recorder.note_final(final("a.0", sent={"b.0": 3, "b.1": 4, "c.0": 5}))
+    recorder.sample(0.0, there)
+    recorder.note_status(status("a.1", sent_to={"b": 10}, offered=40.0))
+    recorder.note_status(status("a.2", sent_to={"c": 2}, offered=20.0))
+    recorder.sample(1.0, there)
+    assert recorder.latest("a").sent_to == {"b": 17, "c": 7}
+    assert recorder.recent_rates_to("a") == {"b": 10.0, "c": 2.0}
+    samples = recorder.samples("a")
+    assert samples.rate_to == {"b": [0.0, 10.0], "c": [0.0, 2.0]}
+    assert samples.offered == [0.0, 60.0]
+    assert recorder.samples("b").offered == []

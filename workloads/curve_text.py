@@ -1,8 +1,9 @@
 """A curve as text, for the command line: `daily:peak=5000,day_s=60`.
 
 The name, a colon, then `setting=value` pairs separated by commas. `noise=` and `seed=` go with
-every curve. A trace takes the settings of its file as well: `path` (required; it may not hold a
-comma), `bin_s`, `column`, `form`, `begin_s`, `length_s`. A number alone is a steady rate.
+every curve. The points of `knots` are `second:rate`, with a slash between two. A trace takes the
+settings of its file as well: `path` (required; it may not hold a comma), `bin_s`, `smooth_s`,
+`column`, `form`, `begin_s`, `length_s`. A number alone is a steady rate.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from dataclasses import MISSING, Field, fields
 from typing import Any
 
 from anabranch.workloads.curves import (
+    Bell,
     Brownian,
     Curve,
     CurveError,
     Daily,
+    Knots,
     Noisy,
     Sine,
     Square,
@@ -33,6 +36,8 @@ CURVES: Mapping[str, type[Curve]] = {
     "stair": Stair,
     "sine": Sine,
     "square": Square,
+    "bell": Bell,
+    "knots": Knots,
     "brownian": Brownian,
     "daily": Daily,
     "trace": Trace,
@@ -44,13 +49,15 @@ EXAMPLES = (
     "stair:low=500,high=4000,stairs=5,hold_s=10",
     "sine:low=500,high=4000,period_s=60",
     "square:low=500,high=4000,period_s=30",
+    "bell:peak=4000,at_s=30,width_s=8,base=500",
+    "knots:points=0:500/20:4000/60:500,then=stay",
     "brownian:start=3500,step_sd=400,seed=7",
     "daily:peak=5000,day_s=60,noise=0.1",
     "trace:path=load.csv.gz,compress=3600,peak=5000",
 )
 
-_TEXT_SETTINGS = frozenset({"path", "column", "form", "then"})
-_OF_FILE = ("path", "bin_s", "column", "form", "begin_s", "length_s", "interval_s")
+_TEXT_SETTINGS = frozenset({"path", "column", "form", "then", "points"})
+_OF_FILE = ("path", "bin_s", "smooth_s", "column", "form", "begin_s", "length_s", "interval_s")
 
 
 def parse_curve(text: str) -> Curve:
@@ -87,12 +94,24 @@ def _build(name: str, curve: type[Curve], settings: dict[str, Any]) -> Curve:
     seed = settings.get("seed", 0) if curve is Brownian else settings.pop("seed", 0)
     if curve is Trace:
         settings = _recorded(settings)
+    if curve is Knots and "points" in settings:
+        settings["points"] = _points(settings["points"])
     missing = [f.name for f in _fields(curve) if _required(f) and f.name not in settings]
     if missing:
         example = next(e for e in EXAMPLES if e.startswith(name))
         raise CurveError(f"{name}: needs {', '.join(missing)}, as in {example}")
     built = curve(**settings)
     return Noisy(built, noise=noise, seed=seed) if noise else built
+
+
+def _points(text: str) -> tuple[tuple[float, float], ...]:
+    found = []
+    for part in text.split("/"):
+        at, colon, rate = part.partition(":")
+        if not colon:
+            raise CurveError(f"knots: expected points as 0:500/20:4000, got {text!r}")
+        found.append((_number("knots", "time", at), _number("knots", "rate", rate)))
+    return tuple(found)
 
 
 def _recorded(settings: dict[str, Any]) -> dict[str, Any]:
@@ -114,6 +133,8 @@ def _recorded(settings: dict[str, Any]) -> dict[str, Any]:
     recording = recording.cut(settings.get("begin_s", 0.0), settings.get("length_s"))
     if "bin_s" in settings:
         recording = recording.rebin(settings["bin_s"])
+    if "smooth_s" in settings:
+        recording = recording.smooth(settings["smooth_s"])
     kept = {key: value for key, value in settings.items() if key not in _OF_FILE}
     return kept | {"values": recording.values, "interval_s": recording.interval_s}
 

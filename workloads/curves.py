@@ -1,4 +1,5 @@
-"""The load curves: steady, step, stair, square, sine, Brownian, daily, trace, and noise on any.
+"""The load curves: steady, step, stair, square, sine, bell, knots, Brownian, daily, trace; and noise
+on any.
 
 Where a curve is random it is so by its `seed` alone: the same value is the same curve in every
 process. What all of them promise is in `curve_base`.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -24,10 +26,12 @@ from anabranch.workloads.curve_base import (
 )
 
 __all__ = [
+    "Bell",
     "Brownian",
     "Curve",
     "CurveError",
     "Daily",
+    "Knots",
     "Noisy",
     "Sine",
     "Square",
@@ -138,6 +142,90 @@ class Sine(Curve):
         turn = 2 * np.pi / self.period_s
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         return np.asarray(middle * t - half * np.sin(turn * t) / turn)
+
+
+@dataclass(frozen=True)
+class Bell(Curve):
+    """One wave: `base`, and on top of it up to `peak` at `at_s`, as a bell curve whose standard
+    deviation is `width_s`."""
+
+    peak: float
+    at_s: float
+    width_s: float
+    base: float = 0.0
+
+    def __post_init__(self) -> None:
+        sense = self.width_s > 0 and self.base <= self.peak
+        self._not_negative("peak", "at_s", "width_s", "base")
+        self._sense(sense, "width_s > 0 and base <= peak")
+
+    def _rate(self, t: FloatArray) -> FloatArray:
+        wave = np.exp(-(((t - self.at_s) / self.width_s) ** 2) / 2)
+        return np.asarray(self.base + (self.peak - self.base) * wave)
+
+    def _due(self, t: FloatArray) -> FloatArray:
+        whole = (self.peak - self.base) * self.width_s * math.sqrt(2 * math.pi)
+        return np.asarray(self.base * t + whole * (self._share(t) - self._share(np.zeros(()))))
+
+    def _share(self, t: FloatArray) -> FloatArray:
+        """Of the wave, up to `t`."""
+        return np.asarray(_erf((t - self.at_s) / (self.width_s * math.sqrt(2))) / 2)
+
+
+@dataclass(frozen=True)
+class Knots(Curve):
+    """Straight lines between `points`, each a time in seconds and a rate; the first is at 0.
+
+    `then`: after the last point, begin again, stay at its rate, or end (rate 0).
+    """
+
+    points: tuple[tuple[float, float], ...]
+    then: Literal["repeat", "stay", "end"] = "repeat"
+
+    def __post_init__(self) -> None:
+        times = [at for at, _ in self.points]
+        ascends = all(a < b for a, b in pairwise(times))
+        rates = all(0 <= rate < math.inf for _, rate in self.points)
+        if len(times) < 2 or times[0] != 0 or not ascends or not rates or times[-1] == math.inf:
+            raise CurveError(
+                "knots: expected two points or more, with times that ascend from 0 and rates of 0 "
+                f"or more, got points={self.points!r}"
+            )
+        self._sense(self.then in ("repeat", "stay", "end"), "then=repeat, stay or end")
+
+    @property
+    def ends_s(self) -> float | None:
+        return self.points[-1][0] if self.then == "end" else None
+
+    @cached_property
+    def _knots(self) -> tuple[FloatArray, FloatArray]:
+        at, rates = np.array(self.points, dtype=np.float64).T
+        return at, rates
+
+    @cached_property
+    def _sums(self) -> FloatArray:
+        at, rates = self._knots
+        return np.concatenate(([0.0], np.cumsum(np.diff(at) * (rates[1:] + rates[:-1]) / 2)))
+
+    def _rate(self, t: FloatArray) -> FloatArray:
+        at, rates = self._knots
+        if self.then == "repeat":
+            return np.asarray(np.interp(np.mod(t, at[-1]), at, rates))
+        return np.asarray(np.interp(t, at, rates, right=0.0 if self.then == "end" else rates[-1]))
+
+    def _due(self, t: FloatArray) -> FloatArray:
+        at, rates = self._knots
+        if self.then == "repeat":
+            rounds, here = np.divmod(t, at[-1])
+            return np.asarray(rounds * self._sums[-1] + self._since_knot(here))
+        after = (t - at[-1]).clip(0.0) * (0.0 if self.then == "end" else rates[-1])
+        return np.asarray(self._since_knot(np.minimum(t, at[-1])) + after)
+
+    def _since_knot(self, t: FloatArray) -> FloatArray:
+        at, rates = self._knots
+        k = _slot(at, t)
+        here = np.interp(t, at, rates)
+        return np.asarray(self._sums[k] + (t - at[k]) * (rates[k] + here) / 2)
 
 
 @dataclass(frozen=True)
@@ -338,6 +426,10 @@ def _walk(motion: Brownian, steps: int) -> Levels:
 @lru_cache(maxsize=32)
 def _roughness(noise: float, seed: int, room: int) -> FloatArray:
     return np.maximum(0.0, 1 + noise * np.random.default_rng(seed).standard_normal(room))
+
+
+def _erf(x: FloatArray) -> FloatArray:
+    return np.asarray([math.erf(value) for value in np.ravel(x)]).reshape(np.shape(x))
 
 
 def _slot(at: FloatArray, t: FloatArray) -> NDArray[np.int64]:

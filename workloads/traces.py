@@ -53,6 +53,20 @@ class Recording:
         sums = np.asarray(self.values[:whole]).reshape(-1, group).sum(axis=1)
         return replace(self, values=tuple(sums.tolist()), interval_s=group * self.interval_s)
 
+    def smooth(self, smooth_s: float) -> Recording:
+        """Each value the mean of those in the `smooth_s` around it; at the ends, of those there."""
+        each = round(smooth_s / self.interval_s)
+        if not 1 <= each <= len(self.values):
+            length = len(self.values) * self.interval_s
+            raise CurveError(
+                f"trace: expected smooth_s from {self.interval_s:g} to {length:g} s, "
+                f"got {smooth_s:g}"
+            )
+        around = np.ones(each)
+        sums = np.convolve(self.values, around, mode="same")
+        counts = np.convolve(np.ones(len(self.values)), around, mode="same")
+        return replace(self, values=tuple((sums / counts).tolist()))
+
     def cut(self, begin_s: float = 0.0, length_s: float | None = None) -> Recording:
         """The part from `begin_s` on, `length_s` long (recorded seconds)."""
         first = int(begin_s / self.interval_s)

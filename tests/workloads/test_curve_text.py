@@ -7,12 +7,24 @@ from pathlib import Path
 import pytest
 
 from anabranch.workloads.curve_text import CURVES, EXAMPLES, parse_curve
-from anabranch.workloads.curves import Brownian, CurveError, Daily, Noisy, Steady, Step, Trace
+from anabranch.workloads.curves import (
+    Bell,
+    Brownian,
+    CurveError,
+    Daily,
+    Knots,
+    Noisy,
+    Steady,
+    Step,
+    Trace,
+)
 
 
 def test_settings_in_the_text_are_settings_of_the_value() -> None:
     assert parse_curve("daily:peak=5000,day_s=60") == Daily(5000, 60)
     assert parse_curve(" step: before=1, after=2.5, at_s=1e1 ") == Step(1, 2.5, 10)
+    assert parse_curve("bell:peak=9,at_s=3,width_s=1") == Bell(9, 3, 1)
+    assert parse_curve("knots:points=0:5/2:7,then=stay") == Knots(((0, 5), (2, 7)), "stay")
     assert parse_curve("brownian") == Brownian()
     assert parse_curve("brownian:seed=4") == Brownian(seed=4)
 
@@ -38,6 +50,12 @@ def test_a_trace_names_its_file(tmp_path: Path) -> None:
     assert parse_curve(text) == Trace((50, 90), 120, compress=60, peak=90, then="end")
 
 
+def test_a_trace_can_be_smooth(tmp_path: Path) -> None:
+    path = tmp_path / "load.txt"
+    path.write_text("0\n30\n60\n0\n")
+    assert parse_curve(f"trace:path={path},smooth_s=3") == Trace((15, 30, 30, 30), 1)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -50,6 +68,9 @@ def test_a_trace_names_its_file(tmp_path: Path) -> None:
         ("daily", "daily: needs peak, as in daily:peak=5000"),
         ("step:before=1", "step: needs after, at_s"),
         ("sine:low=5,high=1", "sine: expected low <= high"),
+        ("knots:points=0/5", "knots: expected points as 0:500/20:4000, got '0/5'"),
+        ("knots:points=0:5/x:7", "knots: time must be a number, got 'x'"),
+        ("knots", "knots: needs points"),
         ("trace:peak=5", "trace: needs path"),
         ("trace:path=no/such/file", "trace: cannot read no/such/file"),
         ("trace:path=x,form=odd", "trace: form is counts, values or arrivals"),

@@ -11,10 +11,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.workloads.curves import (
+    Bell,
     Brownian,
     Curve,
     CurveError,
     Daily,
+    Knots,
     Noisy,
     Sine,
     Square,
@@ -46,6 +48,18 @@ PLAIN = st.one_of(
     between(Stair, stairs=st.integers(2, 9), hold_s=SPANS),
     between(Square, period_s=SPANS, duty=st.floats(0.05, 0.95)),
     between(Sine, period_s=SPANS),
+    st.builds(
+        lambda e, at, wide: Bell(e[1], at, wide, base=e[0]),
+        st.tuples(LEVELS, LEVELS).map(sorted),
+        st.floats(0, 500),
+        SPANS,
+    ),
+    st.builds(
+        lambda rates, gap, then: Knots(tuple((gap * i, r) for i, r in enumerate(rates)), then),
+        st.lists(LEVELS, min_size=2, max_size=9),
+        SPANS,
+        st.sampled_from(["repeat", "stay", "end"]),
+    ),
     st.builds(Brownian, LEVELS, st.floats(0, 1e3), st.floats(0.1, 10), seed=SEEDS),
     st.builds(
         Daily, LEVELS, SPANS, st.floats(0, 1), st.floats(0, 1), st.floats(0, 1), st.floats(0, 23.9)
@@ -228,3 +242,30 @@ def test_noise_keeps_the_mean() -> None:
 def test_a_curve_without_sense_names_the_setting(make: Callable[[], Curve], names: str) -> None:
     with pytest.raises(CurveError, match=names):
         make()
+
+
+def test_a_bell_has_its_peak_at_its_time_and_as_much_under_it_as_a_normal_distribution() -> None:
+    bell = Bell(peak=90, at_s=300, width_s=20, base=10)
+    assert bell(300.0) == pytest.approx(90)
+    assert bell(300.0 + 20 * np.sqrt(2 * np.log(2))) == pytest.approx(50)
+    assert bell.due(600.0) == pytest.approx(6000 + 80 * 20 * np.sqrt(2 * np.pi))
+
+
+@pytest.mark.parametrize(
+    ("then", "rate", "due"), [("repeat", 30, 85), ("stay", 40, 100), ("end", 0, 60)]
+)
+def test_knots_are_joined_by_straight_lines_and_go_on_as_they_are_told(
+    then: str, rate: float, due: float
+) -> None:
+    knots = Knots(((0, 20), (2, 40)), then)  # type: ignore[arg-type]
+    assert [knots(t) for t in (0.0, 1.0, 1.5)] == [20, 30, 35]
+    assert knots.due(1.0) == 25
+    assert (knots(3.0), knots.due(3.0)) == (rate, due)
+
+
+@pytest.mark.parametrize(
+    "points", [(), ((0, 1),), ((1, 1), (2, 1)), ((0, 1), (0, 2)), ((0, -1), (1, 1))]
+)
+def test_points_that_make_no_course_are_refused(points: tuple[tuple[float, float], ...]) -> None:
+    with pytest.raises(CurveError, match="knots: expected two points or more"):
+        Knots(points)

@@ -81,6 +81,28 @@ def test_the_fit_has_the_least_squares() -> None:
     assert quotes.fit("XXX", prices).coefficients == pytest.approx(tuple(best), rel=1e-6)
 
 
+def test_prices_of_one_interval_are_one_with_their_mean() -> None:
+    prices = [Price("A", t, p) for t, p in ((0.2, 1.0), (0.3, 2.0), (0.39, 4.0), (0.41, 9.0))]
+    found = quotes.averaged(prices, 0.1)
+    assert [(round(one.time, 6), one.price) for one in found] == [(0.2, 1), (0.345, 3), (0.41, 9)]
+
+
+@needs_scipy
+def test_a_resolution_averages_before_the_fit_and_in_the_oracle() -> None:
+    lines = [f"2018-01-02T14:30:0{n / 10:.1f},A,{n % 5},1" for n in range(40)]
+    options = {"window": 20, "slide": 10, "resolution_s": 0.5}
+    outcome = testing.run(pipeline(**options), {"lines": lines})
+    expected = quotes.expected(lines, **options)
+    assert testing.by_key(outcome["fits"]) == expected
+    assert expected["A"][-1].error == pytest.approx(0, abs=1e-9)
+    assert quotes.expected(lines, window=20, slide=10)["A"][-1].error > 1
+
+
+def test_a_resolution_must_be_above_0() -> None:
+    with pytest.raises(ValueError, match="resolution_s must be above 0"):
+        pipeline(resolution_s=0.0)
+
+
 @needs_scipy
 def test_the_oracle_by_hand() -> None:
     lines = [f"2018-01-02T14:30:0{n},{'AB'[n % 3 == 0]},{n + 1},1" for n in range(9)]

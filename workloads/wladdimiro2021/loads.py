@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from anabranch.workloads.curve_base import FloatArray
+from anabranch.workloads.curves import Bell, Knots
+from anabranch.workloads.traces import Recording
 
-BELL_S, DAY_S, PERIOD_S = 1300, 3720, 1801
+BELL_S, DAY_S = 1300, 3720
 PEAK = 1278.0
 KNOTS = (
     (0, 70), (36, 193), (108, 676), (144, 835), (180, 835), (302, 246), (331, 245), (388, 420),
@@ -22,23 +24,18 @@ NAB_FROM, NAB_ROWS, NAB_MEAN = 5184, 2880, 29
 
 def bell() -> FloatArray:
     """G, of Table II: one wave."""
-    t = np.arange(BELL_S, dtype=float)
-    wave: FloatArray = 2391 * np.exp(-((t - 650) ** 2) / (2 * 185**2))
-    return wave
+    return Bell(peak=2391, at_s=650, width_s=185).rate(np.arange(BELL_S, dtype=float))
 
 
 def tweets() -> FloatArray:
     """T, of Tables III and IV: straight lines between knots, again and again."""
-    t = np.arange(DAY_S, dtype=float) % PERIOD_S
-    at, rates = zip(*KNOTS, strict=True)
-    between: FloatArray = np.interp(t, at, rates)
-    return between
+    return Knots(KNOTS).rate(np.arange(DAY_S, dtype=float))
 
 
 def recorded(counts: FloatArray) -> FloatArray:
     """N, from the counts of a recording (`nab_tweets_GOOG_5min`): its mean of 29 values around
     each, a part of it squeezed into steps, scaled to the peak of T."""
-    smooth = np.convolve(counts, np.ones(NAB_MEAN) / NAB_MEAN, mode="same")
+    smooth = np.array(Recording(tuple(counts.tolist()), 1.0).smooth(NAB_MEAN).values)
     some = smooth[NAB_FROM : NAB_FROM + NAB_ROWS]
     steps: FloatArray = some[(np.arange(DAY_S) * NAB_ROWS) // DAY_S]
     return steps * (PEAK / float(steps.max()))

@@ -1,5 +1,5 @@
-"""The load curves: steady, step, stair, square, sine, bell, knots, Brownian, daily, trace; and noise
-on any.
+"""The load curves: steady, step, stair, square, sine, bell, knots, Brownian, daily and trace, and
+noise on any.
 
 Where a curve is random it is so by its `seed` alone: the same value is the same curve in every
 process. What all of them promise is in `curve_base`.

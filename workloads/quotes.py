@@ -5,9 +5,10 @@
 `prices` reads quotes (or trades) of several stocks and drops those that mean no price; `fit` keeps
 the last 2,000 prices of each stock and, with every tenth new one, fits a polynomial to them by
 Levenberg and Marquardt's method, as the application of De Matteis & Mencagli (2017) does; there
-prices of the same millisecond are averaged before the fit (`resolution_s=0.001`). Windows are counted in quotes: they are what came last, repeats and backward stamps
-included, and depend on the order of a stock's quotes only. Both operators work by stock, so this
-order outlives any number of instances.
+prices of the same millisecond are averaged before the fit (`resolution_s=0.001`). Windows are
+counted in quotes: they are what came last, repeats and backward stamps included, and depend on the
+order of a stock's quotes only. Both operators work by stock, so this order outlives any number of
+instances.
 
 The fit needs SciPy: `pip install 'anabranch[quotes]'`.
 """
@@ -74,8 +75,8 @@ def pipeline(
     """The pipeline from `source` (lines of a file of quotes or trades) to `sink` (`Fit`).
 
     `resolution_s`: prices of the same so many seconds count as one, their mean, in a fit; None:
-    each counts. Raises `ValueError` for one that is not above 0. `scale`: of both operators (default `Scale()`).
-    It needs SciPy when it runs.
+    each counts. Raises `ValueError` for one that is not above 0. `scale`: of both operators
+    (default `Scale()`). It needs SciPy when it runs.
     """
     if resolution_s is not None and not resolution_s > 0:
         raise ValueError(f"quotes: resolution_s must be above 0, got {resolution_s!r}")

@@ -78,7 +78,9 @@ def pipeline(
         .map("parse", parse, scale=scale)
         .filter("spam", is_no_spam, scale=scale)
     )
-    told = clean.filter("user", is_to_somebody, scale=scale).flat_map("notify", told_by, scale=scale)
+    told = clean.filter("user", is_to_somebody, scale=scale).flat_map(
+        "notify", told_by, scale=scale
+    )
     news = clean.filter("news", is_news, scale=scale)
     moody = news.flat_map("sentiment", mood, scale=scale)
     topics = news.merge(moody).flat_map("topic", with_topic, scale=scale)

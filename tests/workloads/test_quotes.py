@@ -90,7 +90,7 @@ def test_prices_of_one_interval_are_one_with_their_mean() -> None:
 @needs_scipy
 def test_a_resolution_averages_before_the_fit_and_in_the_oracle() -> None:
     lines = [f"2018-01-02T14:30:0{n / 10:.1f},A,{n % 5},1" for n in range(40)]
-    options = {"window": 20, "slide": 10, "resolution_s": 0.5}
+    options: dict[str, Any] = {"window": 20, "slide": 10, "resolution_s": 0.5}
     outcome = testing.run(pipeline(**options), {"lines": lines})
     expected = quotes.expected(lines, **options)
     assert testing.by_key(outcome["fits"]) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,10 @@ def by_text(records: list[Any]) -> list[Any]:
     return sorted(records, key=repr)
 
 
+def in_order(record: Mapping[str, object]) -> str:
+    return json.dumps(record, sort_keys=True)
+
+
 @pytest.fixture
 def lexicon(tmp_path: Path) -> Path:
     path = tmp_path / "words.txt"
@@ -33,10 +38,10 @@ def lexicon(tmp_path: Path) -> Path:
     [
         ("The vaccine, another DOSE of it", ("health", "virus", "treatment", "vaccine")),
         ("nothing to see", (OTHER, OTHER, OTHER, OTHER)),
-        ("the president and the senate on the vaccine", ("politics", "state", "government", "leaders")),
+        ("a senator of the senate", ("politics", "state", "government", "leaders")),
         ("a film and a song", ("culture", "screen", "film", "cinema")),
     ],
-)  # fmt: skip
+)
 def test_each_label_is_the_one_with_most_words_of_those_that_may_follow(
     text: str, labels: tuple[str, ...]
 ) -> None:
@@ -84,9 +89,8 @@ def test_tweets_for_somebody_tell_each_once_and_others_are_news(lexicon: Path) -
 def test_flows_are_those_of_the_oracle(lexicon: Path) -> None:
     pipeline = tweet_flows.pipeline(ab.files("t.jsonl"), ab.discard(), lexicon=lexicon)
     outcome = testing.run(pipeline, {"tweets": MADE})
-    assert by_text(outcome["saved"]) == by_text(
-        [tweet_flows.Saved(**r) for r in tweet_flows.expected(MADE, lexicon)]
-    )
+    expected = tweet_flows.expected(MADE, lexicon)
+    assert sorted(map(in_order, outcome["saved"])) == sorted(map(in_order, expected))
 
 
 def test_flows_of_real_tweets_lose_and_double_none(lexicon: Path) -> None:
@@ -94,7 +98,6 @@ def test_flows_of_real_tweets_lose_and_double_none(lexicon: Path) -> None:
     pipeline = tweet_flows.pipeline(ab.files("t.jsonl"), ab.discard(), lexicon=lexicon)
     outcome = testing.run(pipeline, {"tweets": tweets})
     expected = tweet_flows.expected(tweets, lexicon)
-    told = [json.dumps(one, sort_keys=True) for one in outcome["saved"]]
-    assert sorted(told) == sorted(json.dumps(one, sort_keys=True) for one in expected)
+    assert sorted(map(in_order, outcome["saved"])) == sorted(map(in_order, expected))
     assert {one["flow"] for one in outcome["saved"]} == {"user", "news"}
     assert outcome.dead == {}

@@ -13,6 +13,7 @@
     scripts/bench.py recovery              from a death to the first results again, a picture
     scripts/bench.py delivery              what effectively-once costs against at-most-once
     scripts/bench.py durable               what it costs to outlive a loss of power, by operator
+    scripts/bench.py measuring             what exact measures of each batch and slice cost
     scripts/bench.py growth                time against what is held, open, claimed or listed
     scripts/bench.py chain pause --json    several, as JSON
 
@@ -46,6 +47,7 @@ BENCHES = (
     "delivery",
     "durable",
     "growth",
+    "measuring",
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 from anabranch.runtime.board import Board
 from anabranch.runtime.ends import Reader, Source, Split
 from anabranch.runtime.sources import generate, items
-from anabranch.runtime.sources.generate import Generate, RateError
+from anabranch.runtime.sources.generate import Generate, Rate, RateError
 from tests.runtime.reading import Reading, context
 
 
@@ -267,3 +267,57 @@ def test_settings_that_make_no_sense_are_refused_when_written(wrong: dict[str, A
     (name,) = wrong
     with pytest.raises(ValueError, match=f"generate: {name} must be"):
         generate(str, **wrong)
+
+
+OFFERED = [
+    # rate, count, duration; when, number of the next tuple of slice 10; per second, waiting
+    (100.0, None, None, 1.05, 105, 100.0, 0.0),
+    (100.0, None, None, 1.05, 100, 100.0, 5.0),
+    (100.0, None, None, 4.1, 100, 100.0, 310.0),
+    (100.0, 150, None, 4.1, 100, 0.0, 50.0),
+    (100.0, None, 2.0, 4.1, 100, 0.0, 100.0),
+    (lambda t_s: 100.0 if t_s < 1.5 else 300.0, None, None, 2.1, 100, 300.0, 210.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("rate", "count", "duration_s", "at_s", "next_", "per_s", "waiting"), OFFERED
+)
+def test_a_paced_reader_says_what_is_offered_and_what_is_due_and_not_read(
+    rate: Rate,
+    count: int | None,
+    duration_s: float | None,
+    at_s: float,
+    next_: int,
+    per_s: float,
+    waiting: float,
+) -> None:
+    source = Generate(int, rate, count, duration_s, clock=lambda: at_s)
+    split = {"first": 100, "next": next_, "count": 10, "from_s": 1.0, "to_s": 1.1}
+    found = source.open(split, context()).offered()
+    assert found is not None
+    assert found.per_s == pytest.approx(per_s)
+    assert found.waiting == pytest.approx(waiting, abs=1.0)
+
+
+def test_where_the_integral_of_a_rate_is_known_what_is_due_is_exact() -> None:
+    class Ramp:
+        def due(self, t_s: float) -> float:
+            return 50 * t_s**2
+
+    source = Generate(int, Ramp(), clock=lambda: 4.0)
+    split = {"first": 50, "next": 55, "count": 10, "from_s": 1.0, "to_s": 1.1}
+    found = source.open(split, context()).offered()
+    assert found is not None
+    assert found.waiting == pytest.approx(800 - 55)
+
+
+def test_a_source_without_a_pace_or_with_a_rate_that_fails_offers_nothing() -> None:
+    split = {"first": 0, "next": 0, "count": 10}
+    assert Generate(int).open(split, context()).offered() is None
+
+    def fails(t_s: float) -> float:
+        raise ValueError("no")
+
+    slice_ = {**split, "from_s": 0.0, "to_s": 0.1}
+    assert Generate(int, fails).open(slice_, context()).offered() is None

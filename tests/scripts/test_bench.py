@@ -292,3 +292,12 @@ def test_a_contestant_that_fails_is_a_fault_with_its_last_words(
 def test_a_command_that_prints_something_else_is_no_first_tuple(tmp_path: Path) -> None:
     with pytest.raises(ContestantFailed, match="nothing like it"):
         until_first_tuple_and_exit([sys.executable, "-c", "print('nothing like it')"], tmp_path)
+
+
+def test_measuring_is_compared_with_a_run_without_and_its_calls_are_timed() -> None:
+    result = bench("measuring", "--lines", "64", "--runs", "1")["measuring"]
+    assert result["faults"] == []
+    rows = {row["name"]: row for row in result["rows"]}
+    assert rows["the least of each, measured/unmeasured"]["min"] > 0
+    assert 0 < rows["share of a second"]["min"] < 1
+    assert 0 < rows["measures of a batch"]["min"] < 1_000

@@ -121,3 +121,15 @@ def test_the_rest_of_a_split_is_the_inner_readers(clock: Clock) -> None:
     assert reader.remainder() == {"start": 4, "end": 10}
     assert source.size() == 30
     assert not source.scalable
+
+
+def test_a_paced_reader_says_what_its_curve_offers_and_what_is_not_read(clock: Clock) -> None:
+    source = paced.Paced(Numbers(), Steady(4.0), clock=clock)
+    reader = source.open({"start": 0, "end": 10}, CONTEXT)
+    assert reader.offered() is None  # time begins with the first read
+    chunk = asyncio.run(reader.read(1, 1))
+    assert chunk is not None
+    clock.now += 2.0
+    found = reader.offered()
+    assert found is not None
+    assert (found.per_s, found.waiting) == (4.0, 8.0)

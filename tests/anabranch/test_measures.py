@@ -1,0 +1,57 @@
+"""What a run says of its work: every figure from a real run, where the right values are known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.runtime.report import read_report
+from tests.anabranch.files import write
+
+COUNT, WORK_S = 60, 0.01
+PROGRAM = f"""
+    import time
+
+    import anabranch as ab
+
+
+    def work(n):
+        time.sleep({WORK_S})
+        return [n, n]
+
+
+    pipeline = ab.Pipeline("measured")
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i, count={COUNT}, rate=50))
+    twice = numbers.flat_map("work", work)
+    twice.sink("all", ab.discard())
+    twice.filter("none", lambda n: n < 0).sink("out", ab.discard())
+
+    if __name__ == "__main__":
+        ab.run(pipeline, warm=0, report="report.json")
+"""
+
+
+def test_a_report_has_streams_times_and_what_was_offered(tmp_path: Path) -> None:
+    program = [sys.executable, write(tmp_path, PROGRAM, "program.py")]
+    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    report = read_report(tmp_path / "report.json")
+    source, work = report.operator("numbers"), report.operator("work")
+    assert source.sent_to == {"work": COUNT}
+    assert work.sent_to == {"all": 2 * COUNT, "none": 2 * COUNT}
+    assert report.operator("none").sent_to == {}
+    assert set(work.samples.rate_to) == {"all", "none"}
+    assert max(source.samples.offered) == pytest.approx(50)
+    assert work.samples.offered == []
+    assert work.processed == COUNT
+    assert work.busy_s >= COUNT * WORK_S
+    assert work.stay_ms is not None
+    assert work.stay_ms >= 1000 * WORK_S
+    assert source.stay_ms is None
+    assert source.busy_s < 0.5  # not the second in which it waited for what was due
+    assert all(0 < o.cpu_s < report.seconds for o in report.operators)
+    (host,) = report.hosts
+    assert host.processors >= 1
+    assert set(report.latency_ms) == {"p50", "p90", "p95", "p99", "p100"}

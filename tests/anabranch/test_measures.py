@@ -35,8 +35,10 @@ PROGRAM = f"""
 
 
 def test_a_report_has_streams_times_and_what_was_offered(tmp_path: Path) -> None:
-    program = [sys.executable, write(tmp_path, PROGRAM, "program.py")]
-    subprocess.run(program, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    program = write(tmp_path, PROGRAM, "program.py")
+    subprocess.run(
+        [sys.executable, program], cwd=tmp_path, check=True, capture_output=True, timeout=60
+    )
     report = read_report(tmp_path / "report.json")
     source, work = report.operator("numbers"), report.operator("work")
     assert source.sent_to == {"work": COUNT}

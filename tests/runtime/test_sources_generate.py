@@ -302,6 +302,9 @@ def test_a_paced_reader_says_what_is_offered_and_what_is_due_and_not_read(
 
 def test_where_the_integral_of_a_rate_is_known_what_is_due_is_exact() -> None:
     class Ramp:
+        def __call__(self, t_s: float) -> float:
+            return 100 * t_s
+
         def due(self, t_s: float) -> float:
             return 50 * t_s**2
 

@@ -89,7 +89,7 @@ def seen(instances: int = 1, queued: int = 0, held: float = 0.0, blocked_by: str
     )
 
 
-def test_mm_answer_6_what_waits_at_the_source_is_the_bottleneck_s_arrears() -> None:
+def test_mm_answer_6_all_that_waits_at_the_source_is_in_the_end_b_s() -> None:
     """10,000 due and unread, the source holds 300 for A; A, blocked, has 100 queued and holds 200
     for B; B, alone, has 50."""
     operator, from_source = passed_on(seen(held=10_000, blocked_by="a.0"))

@@ -118,11 +118,12 @@ def costs_of(
     capacities: Mapping[str, float],
     selectivities: Mapping[str, float],
     keys: Mapping[str, float] | None = None,
+    skews: Mapping[str, float] | None = None,
 ) -> dict[str, Costed]:
     """What each operator costs: as given, or as measured in a run, or as its scale says. Ends of
     the pipeline are free unless something else is known. Raises `ForecastError`."""
-    keys = keys or {}
-    for name in (*capacities, *selectivities, *keys):
+    keys, skews = keys or {}, skews or {}
+    for name in (*capacities, *selectivities, *keys, *skews):
         if name not in pipeline.operators:
             raise ForecastError(f"no operator {name!r}{_hint(name, pipeline.operators)}")
     run = None if report is None else _read(report)
@@ -132,9 +133,11 @@ def costs_of(
         capacity, origin = _capacity(operator, capacities.get(name), run)
         selectivity = selectivities.get(name, _selectivity(name, run))
         kept = int(keys.get(name, KEYS))
-        if name in keys and not operator.keyed:
-            raise ForecastError(f"--keys {name}: operator {name!r} keeps no state by key")
-        cost = Cost(capacity=capacity, selectivity=selectivity, keys=kept)
+        for option, given in (("--keys", keys), ("--skew", skews)):
+            if name in given and not operator.keyed:
+                raise ForecastError(f"{option} {name}: operator {name!r} keeps no state by key")
+        skew = skews.get(name, 0.0)
+        cost = Cost(capacity=capacity, selectivity=selectivity, keys=kept, skew=skew)
         found[name] = Costed(cost, origin)
     return found
 

@@ -10,6 +10,7 @@ from anabranch.runtime.policies.decision import (
     Explanation,
     Hold,
     Leave,
+    Move,
     Resize,
 )
 from anabranch.runtime.policies.fixed import Fixed
@@ -33,6 +34,7 @@ __all__ = [
     "LatencyRules",
     "Leave",
     "Look",
+    "Move",
     "MultiMetric",
     "MultiMetricCentral",
     "OperatorLook",

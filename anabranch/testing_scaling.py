@@ -17,6 +17,7 @@ def scaled(
     *,
     capacity: Mapping[str, float],
     selectivity: Mapping[str, float] | None = None,
+    skew: Mapping[str, float] | None = None,
     seconds: float = 60.0,
     seed: int = 0,
 ) -> Forecast:
@@ -27,15 +28,23 @@ def scaled(
 
     `load`: tuples per second of every source, or a curve such as "step:before=50,after=350,at_s=20"
     (None: the source's own rate). `capacity`: tuples per second of one instance that is always
-    busy, by operator. `selectivity`: results per tuple (1 where not given). `seconds`: of virtual
-    time. Raises `ValueError` where something is missing, `PipelineError` for a pipeline that cannot
-    run, and what a policy of one's own raises.
+    busy, by operator. `selectivity`: results per tuple (1 where not given). `skew`: how uneven the
+    keys of operators by key are: the k-th most frequent of 10,000 comes 1 / k^skew times as often
+    as the first (0 where not given). `seconds`: of virtual time. Raises `ValueError` where
+    something is missing, `PipelineError` for a pipeline that cannot run, and what a policy of one's
+    own raises.
     """
     from anabranch import forecasting as f
     from anabranch.runtime.simulation.forecast import forecast, outline_of
 
     pipeline.validate()
     curves = f.curves_of(pipeline, [] if load is None else [str(load)])
-    costs = f.costs_of(pipeline, report=None, capacities=capacity, selectivities=selectivity or {})
+    costs = f.costs_of(
+        pipeline,
+        report=None,
+        capacities=capacity,
+        selectivities=selectivity or {},
+        skews=skew,
+    )
     outline = outline_of(pipeline, {name: costed.cost for name, costed in costs.items()})
     return forecast(outline, f.load_of(curves, seconds), seed=seed, seconds=seconds)

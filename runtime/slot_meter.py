@@ -103,10 +103,11 @@ class SlotMeter:
 
 
 def added(figures: list[Figures]) -> Figures:
-    """Of siblings in one slot, together."""
+    """Of siblings in one slot, together; in the order of their ranks."""
     total = figures[0]
     for other in figures[1:]:
         total = replace(
             total, instances=total.instances + other.instances, sums=total.sums + other.sums
         )
-    return total
+    work_s = total.sums.work_s or 0.0
+    return replace(total, loads=tuple(f.sums.demand * (f.sums.work_s or work_s) for f in figures))

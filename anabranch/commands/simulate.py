@@ -92,6 +92,13 @@ A load is a number, the file of a recorded trace, or one of these with settings 
     metavar="OPERATOR=N",
     help="Keys of which a keyed operator keeps state. [default: 10000]",
 )
+@click.option(
+    "--skew",
+    "skews",
+    multiple=True,
+    metavar="OPERATOR=N",
+    help="The k-th most frequent key comes 1/k^N times as often as the first. [default: 0]",
+)
 @click.option("--duration", type=click.FloatRange(1), metavar="S", help="Seconds of virtual time.")
 @click.option(
     "--cores", type=click.FloatRange(0.1), metavar="N", help="Processors. [default: enough]"
@@ -121,6 +128,7 @@ def command(
     capacities: tuple[str, ...],
     selectivities: tuple[str, ...],
     keys: tuple[str, ...],
+    skews: tuple[str, ...],
     duration: float | None,
     cores: float | None,
     start_s: float,
@@ -146,6 +154,7 @@ def command(
             capacities=f.pairs("--capacity", capacities),
             selectivities=f.pairs("--selectivity", selectivities),
             keys=f.pairs("--keys", keys),
+            skews=f.pairs("--skew", skews),
         )
         variants = f.variants_of(pipeline, compare)
     except (f.ForecastError, PipelineError) as error:

@@ -53,6 +53,23 @@ def flux(loads: Mapping[int, float], receivers: int, imbalance_max: float) -> li
     return shares
 
 
+def of_share(loads: Mapping[int, float], share: float) -> set[int]:
+    """Groups with about this share of the load, above 0 and at most 1, for one receiver.
+
+    The heaviest first, and none that would take the difference to the other side by more than it
+    is; so what is wanted may be more than there is to give: nothing, if one heavy group is all of
+    the load. Without any load, groups count alike."""
+    if not any(loads.values()):
+        loads = dict.fromkeys(loads, 1.0)
+    given: set[int] = set()
+    left = share * sum(loads.values())
+    for group in _heaviest_first(loads):
+        if 0 < loads[group] < 2 * left:
+            given.add(group)
+            left -= loads[group]
+    return given
+
+
 def shares(loads: Mapping[int, float], receivers: int, scale: Scale | None) -> list[set[int]]:
     """The groups of each newcomer, in the way that an operator's scale names. As long as no load
     is known, flux would move nothing, and newcomers would be of no use: then all is dealt evenly.

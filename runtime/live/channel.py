@@ -283,7 +283,9 @@ class Channel:
         if self._wire is not None and not self.ended:
             told = figures.instances if of_all else 0
             self._wire.write(
-                frames.frame(frames.FIGURES, figures.slot, told, astuple(figures.sums))
+                frames.frame(
+                    frames.FIGURES, figures.slot, told, astuple(figures.sums), figures.loads
+                )
             )
 
     def tell_arrears(self, tuples: float) -> None:
@@ -526,8 +528,8 @@ class Channel:
                 self._state_later(soon=True)
                 if self._is_new(number):
                     self._user.state_came(self, chunk)
-            case [frames.FIGURES, int(slot), int(siblings), list(numbers)]:
-                self._hear_figures(slot, siblings, numbers)
+            case [frames.FIGURES, int(slot), int(siblings), list(numbers), list(loads)]:
+                self._hear_figures(slot, siblings, numbers, loads)
             case [frames.ARREARS, int() | float() as tuples] if 0 <= tuples < math.inf:
                 self.arrears_told = float(tuples)
             case [frames.BYE, int(expected), str()]:
@@ -537,12 +539,12 @@ class Channel:
             case _:
                 raise ChannelError(f"an unknown frame of kind {fields[0]!r}")
 
-    def _hear_figures(self, slot: int, siblings: int, numbers: list[Any]) -> None:
+    def _hear_figures(self, slot: int, siblings: int, numbers: list[Any], loads: list[Any]) -> None:
         if len(numbers) != len(fields(SlotSums)) or not all(
-            isinstance(n, int | float) for n in numbers
+            isinstance(n, int | float) for n in (*numbers, *loads)
         ):
             raise ChannelError("malformed figures")
-        figures = Figures(slot, siblings or 1, SlotSums(*numbers))
+        figures = Figures(slot, siblings or 1, SlotSums(*numbers), tuple(loads))
         if siblings:
             self.sums_told = figures
         else:

@@ -10,7 +10,7 @@
     BYE      [7, acknowledged, reason]
     WATERMARK[8, number, watermark, idle]
     STATE_OF [9, number, chunk]
-    FIGURES  [10, slot, siblings, sums]
+    FIGURES  [10, slot, siblings, sums, loads]
     ARREARS  [11, tuples]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
@@ -25,8 +25,9 @@ receiver's tuples the sender has worked off. WATERMARK says that no tuple with a
 time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's own.
 STATE_OF is a piece of the state of key groups, from their old owner to the new one. FIGURES are
 what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances of
-the receiver's operator have; ARREARS, how many tuples that wait before the sender, and further up,
-will come to the receiver's operator, which holds it up. Neither is repeated.
+the receiver's operator have, and the load of each; ARREARS, how many tuples that wait before the
+sender, and further up, will come to the receiver's operator, which holds it up. Neither is
+repeated.
 """
 
 from __future__ import annotations

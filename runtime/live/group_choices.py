@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Assignment, Group, Routes, belonging_to, founding
 from anabranch.runtime.graph import Pipeline, Scale
-from anabranch.runtime.keyed.placement import balanced, shares
+from anabranch.runtime.keyed.placement import balanced, of_share, shares
 
 HOT_GROUPS_TOLD = 3
 
@@ -34,6 +34,11 @@ def half(owned: Iterable[Group], heat: Sequence[float]) -> frozenset[Group]:
     """About half of the load."""
     (given,) = balanced({g: heat[g] for g in owned}, 1)
     return frozenset(given)
+
+
+def part(owned: Iterable[Group], heat: Sequence[float], share: float) -> frozenset[Group]:
+    """About that share of the load; none if no group is light enough."""
+    return frozenset(of_share({g: heat[g] for g in owned}, share))
 
 
 def dealt(

@@ -384,18 +384,20 @@ class Instance:
             case _:
                 raise ValueError(f"an unknown decision: {action!r}")
 
-    def leave(self) -> None:
-        self.feed(events.LeaveDecided(self._somebody(), self.rng.randrange(2**16)))
+    def leave(self, heir: int | None = None) -> None:
+        """`heir`: its place among the siblings; None: any."""
+        self.feed(events.LeaveDecided(self._somebody(), self._drawn(heir)))
 
-    def move(self) -> None:
-        """Give half of the load, by key groups, to a sibling."""
-        owned = self.owned()
-        if not owned:
-            self.home.note(EventKind.VETO, "it has no key groups to give away")
+    def move(self, groups: frozenset[int] | None = None, heir: int | None = None) -> None:
+        """Give key groups to a sibling; half of the load unless they are named."""
+        given = group_choices.half(self.owned(), self.heat()) if groups is None else groups
+        if given:
+            self.feed(events.MoveDecided(given, self._somebody(), self._drawn(heir)))
         else:
-            given = group_choices.half(owned, self.groups.processor.heat())
-            draw = self.rng.randrange(2**16)
-            self.feed(events.MoveDecided(given, self._somebody(), draw))
+            self.home.note(EventKind.VETO, "it has no key groups to give away")
+
+    def _drawn(self, heir: int | None) -> int:
+        return self.rng.randrange(2**16) if heir is None else heir
 
     def _somebody(self) -> InstanceId | None:
         """A neighbour who may know an heir."""
@@ -408,10 +410,9 @@ class Instance:
         state = self.core.state
         return groups_of(state.owned) if isinstance(state, Active) else frozenset()
 
-    def hottest(self) -> list[tuple[int, float]]:
-        """The hottest key groups and their shares of the load, hottest first."""
-        owned = self.owned()
-        return group_choices.hottest(owned, self.groups.processor.heat()) if owned else []
+    def heat(self) -> list[float]:
+        """Tuples of late per key group; empty if it has none."""
+        return self.groups.processor.heat() if self.owned() else []
 
     def found(
         self,
@@ -429,11 +430,9 @@ class Instance:
     def children_ready(self, children: frozenset[InstanceId]) -> None:
         """The processes asked for are there; each gets its share of the key groups."""
         self.announced.extend(sorted(children))
-        owned = self.owned()
         moved: Assignment = ()
-        if owned:
-            heat = self.groups.processor.heat()
-            moved = group_choices.dealt(owned, heat, children, self.operator.scale)
+        if owned := self.owned():
+            moved = group_choices.dealt(owned, self.heat(), children, self.operator.scale)
         self.feed(events.ChildrenReady(children, moved))
 
     def _any_neighbour(self) -> InstanceId | None:

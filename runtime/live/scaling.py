@@ -16,12 +16,13 @@ from anabranch.runtime.concerted import Concerted
 from anabranch.runtime.cpu import HostUse, cpu_wait_s
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.kinds import EventKind
+from anabranch.runtime.live import group_choices
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Spent
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
-from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
+from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.status import InstanceState, Status
@@ -53,6 +54,8 @@ class Scaling:
         operators = instance.pipeline.operators.values()
         self._is_looked_at = bool(controllers_of(operators))
         """There are controllers, which want readings."""
+        self._cannot_give = False
+        """No key group was light enough when it was to give some last."""
         self.dry_run = False
         """Decisions are told, and not carried out."""
         founded = instance.me.creator < 0
@@ -172,6 +175,7 @@ class Scaling:
         received_from, sent_to = instance.neighbourhood.streams
         return replace(
             meter.reading(now(), keeper=keeper).with_rank(self._rank),
+            keyed=bool(instance.operator.edges),
             results_total=instance.counts.tuples_out,
             cpu_total_s=self._host.own_s,
             host_busy=self._host.share,
@@ -237,11 +241,29 @@ class Scaling:
                     EventKind.VETO,
                     "its own keys need little, but a sibling's hold up the predecessors",
                 )
-            case Leave():
+            case Leave(heir=heir):
                 self._instance.home.note(EventKind.DECIDED, decision.text)
-                self._instance.leave()
+                self._instance.leave(self._draw_of(heir))
+            case Move():
+                self._move(decision)
             case Hold():
                 pass
+
+    def _move(self, decision: Move) -> None:
+        instance, draw = self._instance, self._draw_of(decision.to_rank)
+        groups = group_choices.part(instance.owned(), instance.heat(), decision.share)
+        if draw is not None and groups:
+            instance.home.note(EventKind.DECIDED, decision.text)
+            instance.move(groups, draw)
+        elif not self._cannot_give:
+            instance.home.note(EventKind.VETO, f"nothing to give: {decision.text}")
+        self._cannot_give = not groups
+
+    def _draw_of(self, rank: int | None) -> int | None:
+        """The place of the sibling with this rank among all but this one; None if there is none."""
+        if rank is None or self._rank is None or not 0 <= rank < self._instances:
+            return None
+        return None if rank == self._rank else rank - (rank > self._rank)
 
     def _is_needed(self) -> bool:
         """Where tuples go by key, one overloaded owner starves the others: that is no reason for
@@ -275,7 +297,7 @@ class Scaling:
             latency=counts.latency_now.take(),
             messages=instance.neighbourhood.messages_sent,
             groups=len(instance.owned()),
-            hot=instance.hottest(),
+            hot=group_choices.hottest(instance.owned(), instance.heat()),
             waiting_for=sorted(map(str, waiting_for(state))),
             processed=counts.processed,
             **counts.spent._asdict(),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Why
+from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move, Why
 
 MINUTE_S = 60.0
 
@@ -37,5 +37,5 @@ def _cost(act: Act) -> int:
             return n
         case Leave():
             return 1
-        case Hold():
+        case Hold() | Move():
             return 0

@@ -13,7 +13,7 @@ the bounds of the scale and to its budget of actions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from anabranch.runtime.policies.decision import (
     Explanation,
     Hold,
     Leave,
+    Move,
     Resize,
     Why,
 )
@@ -75,8 +76,11 @@ Shared = Callable[[int, "Reading", "Scale"], int]
 """Of so many missing instances, those that one with this reading starts."""
 
 
-def in_turns(missing: int, reading: Reading, scale: Scale) -> int:
+def by_turn(missing: int, reading: Reading, scale: Scale) -> int:
+    """In turns; where state is by key and loads are known, the most loaded make one each."""
     assert reading.rank is not None
+    if reading.keyed and reading.loads:
+        return evenly(_by_load(reading.loads).index(reading.rank))(missing, reading, scale)
     turn = turn_of(reading.now_s, scale.period_s)
     return share(missing, reading.rank, reading.instances, turn)
 
@@ -98,11 +102,13 @@ def carried_out(
     scale: Scale,
     part: Part,
     rng: Random,
-    shared: Shared = in_turns,
+    shared: Shared = by_turn,
 ) -> tuple[Act, Part]:
     """What this instance does itself; a decision other than a `Resize` stays as it is. `shared`:
     how many of those that are missing are its own to start."""
     part = _looked(part, reading)
+    if isinstance(decision, Move) and reading.busy_with_operation:
+        return Hold(replace(decision.explanation, why=Why.OWN_OPERATION)), part
     if not isinstance(decision, Resize):
         return decision, part
     target = min(max(decision.n, scale.min_instances), scale.max_instances)
@@ -157,9 +163,26 @@ def _in_turn(
     if change > 0:
         own = shared(change, reading, scale)
         return Duplicate(own, told) if own else Hold(replace(told, why=Why.ANOTHERS_TURN))
+    stay = n - leaving(part.coming) + change
     if not is_among_the_youngest(-change, reading.rank, n, leaving(part.coming)):
         return Hold(replace(told, why=Why.YOUNGER_LEAVE))
-    return Hold(replace(told, why=Why.KEEPER)) if reading.keeper else Leave(told)
+    if reading.keeper:
+        return Hold(replace(told, why=Why.KEEPER))
+    return Leave(told, _heir(stay, reading))
+
+
+def _heir(stay: int, reading: Reading) -> int | None:
+    """Of those that stay, the least loaded for the first that leaves, and so on; None where loads
+    are not known."""
+    if not (reading.keyed and reading.loads and reading.rank is not None and stay > 0):
+        return None
+    stayers = _by_load(reading.loads[:stay])[::-1]
+    return stayers[(reading.rank - stay) % stay]
+
+
+def _by_load(loads: Sequence[float]) -> list[int]:
+    """Ranks, the most loaded first."""
+    return sorted(range(len(loads)), key=lambda rank: (-loads[rank], rank))
 
 
 def _by_chance(change: int, reading: Reading, told: Explanation, rng: Random) -> Act:

@@ -131,14 +131,40 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Leave:
-    explanation: Explanation = field(compare=False)
+    """`heir`: the rank of the sibling that gets its key groups; None: any."""
 
-    def __init__(self, explanation: Explanation | str) -> None:
+    explanation: Explanation = field(compare=False)
+    heir: int | None
+
+    def __init__(self, explanation: Explanation | str, heir: int | None = None) -> None:
         object.__setattr__(self, "explanation", explained(explanation))
+        object.__setattr__(self, "heir", heir)
 
     @property
     def text(self) -> str:
         return f"leave: {self.explanation.text}"
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Move:
+    """Give key groups with about this `share` of the own load, above 0 and at most 1, to the
+    sibling with the rank `to_rank`. For operators by key; others have nothing to give."""
+
+    share: float
+    to_rank: int
+    explanation: Explanation = field(compare=False)
+
+    def __init__(self, share: float, to_rank: int, explanation: Explanation | str) -> None:
+        object.__setattr__(self, "share", share)
+        object.__setattr__(self, "to_rank", to_rank)
+        object.__setattr__(self, "explanation", explained(explanation))
+        assert 0 < share <= 1, f"no share of a load: {share}"
+        assert to_rank >= 0, f"no rank: {to_rank}"
+
+    @property
+    def text(self) -> str:
+        told = self.explanation.text
+        return f"move {self.share:.0%} of its load to the sibling of rank {self.to_rank}: {told}"
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -159,6 +185,6 @@ class Resize:
         return f"resize to {self.n}: {self.explanation.text}"
 
 
-Decision = Hold | Duplicate | Leave | Resize
-Act = Hold | Duplicate | Leave
+Decision = Hold | Duplicate | Leave | Move | Resize
+Act = Hold | Duplicate | Leave | Move
 """What an instance does by itself: a `Resize` becomes one of these."""

@@ -19,11 +19,15 @@ Without that, one ten-second tuple that arrives within a one-second window is a 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Sums of `instances` siblings over slot number `slot`, which lasts a period of the clock."""
+    """Sums of `instances` siblings over slot number `slot`, which lasts a period of the clock.
+
+    `loads`: what each of them was offered, in seconds of work per second, by rank; empty where that
+    is not told."""
 
     slot: int
     instances: int
     sums: SlotSums
+    loads: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,7 @@ class Reading:
     `busy`, `starved` and `blocked` are shares of the
     time and add up to 1; `blocked_by` names the successor that blocked longest (P40). `cpu_wait`
     is the share of the time in which it was ready to work but the host had no processor for it.
+    `keyed`: the operator's state is by key.
     `demand_per_s` replaces arrivals where there are none: what this instance of a paced source
     should read to keep its pace, None for a source that reads as fast as it can. `own`: figures of
     this instance in the last slot that has ended; `operator`: those of all its siblings together in
@@ -62,6 +67,7 @@ class Reading:
     rank: int | None = None
     keeper: bool = False
     is_source: bool = False
+    keyed: bool = False
     busy_with_operation: bool = False
     received_per_s: float = 0.0
     processed_per_s: float = 0.0
@@ -98,6 +104,15 @@ class Reading:
     def results_per_tuple(self) -> float:
         """Since it began; 1 before the first tuple."""
         return self.results_total / self.processed_total if self.processed_total > 0 else 1.0
+
+    @property
+    def loads(self) -> tuple[float, ...]:
+        """Of all siblings by rank, in the slot that has just ended (`Figures.loads`); empty if they
+        were not told, or are not those of the siblings that there are now."""
+        own, told = self.own, self.operator
+        if own is None or told is None or own.slot != told.slot or self.rank is None:
+            return ()
+        return told.loads if len(told.loads) == self.instances else ()
 
     def with_rank(self, told: int | None) -> Reading:
         """The same by an instance that was told its rank last so; one that does not fit the number

@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.policies.concert import Part, carried_out, evenly, in_turns
-from anabranch.runtime.policies.decision import Duplicate, Hold, Leave, Resize
+from anabranch.runtime.policies.concert import Part, by_turn, carried_out, evenly
+from anabranch.runtime.policies.decision import Duplicate, Leave, Resize
 from anabranch.runtime.policies.turns import (
     COMING_PERIODS,
     joining,
@@ -96,9 +96,9 @@ def _orders(
     for rank, seen in enumerate(operator.instances):
         reading = replace(seen.reading, now_s=now_s, instances=operator.n, rank=rank)
         own = replace(part, actions=actions.get(seen.id, ()))
-        shared = evenly(by_load.index(seen)) if operator.keyed else in_turns
+        shared = evenly(by_load.index(seen)) if operator.keyed else by_turn
         act, after = carried_out(told, reading, operator.scale, own, rng, shared)
-        if not isinstance(act, Hold):
+        if isinstance(act, Duplicate | Leave):
             actions[seen.id] = after.actions
             orders.append(Order(seen.id, act))
     return orders

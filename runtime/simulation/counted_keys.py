@@ -1,9 +1,9 @@
 """Keyed operators where tuples are only counted, as in a forecast: their key groups move and take
 time, but nothing is kept of single keys.
 
-All keys are equally frequent. A tuple of a group that is on the move is not kept until it has come:
-it is worked off by the instance that has it. The moves, their messages, and how long state takes to
-arrive are those of the protocol and of `Knobs`.
+Groups are equally frequent, unless they have weights. A tuple of a group that is on the move is not
+kept until it has come: it is worked off by the instance that has it. The moves, their messages, and
+how long state takes to arrive are those of the protocol and of `Knobs`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import random
 from collections import Counter, deque
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import accumulate, repeat
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol import events
@@ -80,11 +80,15 @@ class CountedKeyedSinkWork(CountedKeyedWork, SinkWork):
 
 
 class CountedKeyedBranch(Branch):
-    """The way to a keyed operator: each owner gets as large a share as it has groups."""
+    """The way to a keyed operator: each owner gets the share of its groups."""
 
-    def __init__(self, operator: OperatorName, rng: random.Random) -> None:
+    def __init__(
+        self, operator: OperatorName, rng: random.Random, weights: Sequence[float]
+    ) -> None:
         super().__init__(operator)
         self._rng = rng
+        self._until = tuple(accumulate(weights))
+        """Of all tuples, the share of the groups up to this one; empty if all get the same."""
         self._owners: list[InstanceId] = []
         """By group."""
         self._for: dict[InstanceId, deque[tuple[int, float]]] = {}
@@ -107,7 +111,11 @@ class CountedKeyedBranch(Branch):
 
     def _share(self, tuples: int, born_s: float) -> None:
         choose, owners = self._rng.choice, self._owners
-        for owner, n in sorted(Counter(map(choose, repeat(owners, tuples))).items()):
+        if self._until:
+            drawn = Counter(self._rng.choices(owners, cum_weights=self._until, k=tuples))
+        else:
+            drawn = Counter(map(choose, repeat(owners, tuples)))
+        for owner, n in sorted(drawn.items()):
             self._for[owner].append((n, born_s))
 
     def next(self, most: int, _rng: random.Random) -> Sending | None:

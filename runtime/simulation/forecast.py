@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.graph import Pipeline, edges
+from anabranch.runtime.keyed.groups import group_of
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
@@ -42,12 +43,14 @@ KEYS = 10_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
     """Of one operator. `capacity`: tuples per second of one instance that is always busy, infinite
-    for what costs nothing. `selectivity`: results per tuple. `keys`: where it is
-    keyed, of how many it keeps state."""
+    for what costs nothing. `selectivity`: results per tuple. `keys`: where it is keyed, of how many
+    it keeps state. `skew`: the k-th most frequent of them comes 1 / k^skew times as often as the
+    first; 0: all as often."""
 
     capacity: float = math.inf
     selectivity: float = 1.0
     keys: int = KEYS
+    skew: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,12 +150,21 @@ def outline_of(pipeline: Pipeline, costs: Mapping[str, Cost]) -> Outline:
             selectivity=costs[o.name].selectivity,
             scale=o.scale if o.can_scale else None,
             spread=SPREAD,
-            keyed=Keys(groups=pipeline.groups, keys=costs[o.name].keys) if o.keyed else None,
+            keyed=_keys(pipeline.groups, costs[o.name]) if o.keyed else None,
         )
         for o in operators
     )
     counts = {str(o.name): o.instances_at_start for o in operators}
     return Outline(tuple(edges(operators)), models, counts)
+
+
+def _keys(groups: int, cost: Cost) -> Keys:
+    if not cost.skew:
+        return Keys(groups=groups, keys=cost.keys)
+    weights = [0.0] * groups
+    for key in range(cost.keys):
+        weights[group_of(key, groups)] += (key + 1) ** -cost.skew
+    return Keys(groups=groups, keys=cost.keys, weights=tuple(weights))
 
 
 class Looks:

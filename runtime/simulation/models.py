@@ -30,13 +30,20 @@ def scattered(number: int, salt: int) -> float:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
     """How a keyed operator parts its tuples. `skew`: above 1 the first of `keys` are frequent.
-    `window_s`: it keeps tuples by event time and makes one result when a window is over."""
+    `window_s`: it keeps tuples by event time and makes one result when a window is over.
+    `weights`: where tuples are only counted, the share of them that each group gets; all the same
+    if there are none."""
 
     groups: int
     keys: int
     skew: float = 1.0
     salt: int = 0
     window_s: float | None = None
+    weights: tuple[float, ...] = ()
+
+    def weight_of(self, group: int) -> float:
+        """Of the tuples that are only counted."""
+        return self.weights[group] if self.weights else 1.0
 
     def key_of(self, root: int) -> int:
         """Of a tuple that stems from this one of a source."""

@@ -185,9 +185,10 @@ class Outbox:
 
 def _branch(me: Instance, operator: OperatorName) -> Branch:
     world, maker = me.world, me.me.operator
-    if world.models[operator].keyed is None:
+    keys = world.models[operator].keyed
+    if keys is None:
         return Branch(operator)
     if world.lineage is None:
-        return CountedKeyedBranch(operator, world.rng)
+        return CountedKeyedBranch(operator, world.rng, keys.weights)
     lineage = world.lineage
     return KeyedBranch(operator, lambda item: lineage.group(operator, maker, item))

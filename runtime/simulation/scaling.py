@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.states import Active
 from anabranch.runtime.concerted import Concerted
 from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.graph import Scale
+from anabranch.runtime.keyed.placement import of_share
 from anabranch.runtime.level import Level
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.decider import Decider
-from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
+from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.simulation.channel import Channel
@@ -131,6 +134,7 @@ class Scaling:
             sent_to[channel.peer.operator] += channel.tuples_sent
         return replace(
             reading,
+            keyed=me.model.keyed is not None,
             results_total=me.work.tuples_out,
             received_from=dict(+received_from),
             sent_to=dict(+sent_to),
@@ -175,15 +179,40 @@ class Scaling:
                 me.decide(events.DuplicateDecided(n), decision.text)
             case Leave() if me.model.keyed is not None and any(c.held_told for c in me.senders()):
                 me.world.note(me, "veto", "a sibling's keys hold up the predecessors")
-            case Leave():
-                me.decide(self._leave(), decision.text)
+            case Leave(heir=heir):
+                me.decide(self._leave(heir), decision.text)
+            case Move():
+                self._move(decision)
             case Hold():
                 pass
 
-    def _leave(self) -> events.LeaveDecided:
+    def _leave(self, heir: int | None) -> events.LeaveDecided:
         """Who has key groups asks some neighbour for an heir."""
-        me = self.me
-        if me.model.keyed is None:
+        if self.me.model.keyed is None:
             return events.LeaveDecided()
-        rng = me.world.rng
-        return events.LeaveDecided(rng.choice(sorted(me.succs | me.preds)), rng.randrange(1000))
+        draw = self._draw_of(heir)
+        return events.LeaveDecided(self._somebody(), self._drawn(draw))
+
+    def _move(self, decision: Move) -> None:
+        me, draw = self.me, self._draw_of(decision.to_rank)
+        state = me.core.state
+        assert isinstance(state, Active)
+        groups = of_share(me.world.loads_of(me, groups_of(state.owned)), decision.share)
+        if draw is None or not groups:
+            me.world.note(me, "veto", f"nothing to give: {decision.text}")
+        else:
+            moved = events.MoveDecided(frozenset(groups), self._somebody(), draw)
+            me.decide(moved, decision.text)
+
+    def _somebody(self) -> InstanceId | None:
+        neighbours = sorted(self.me.succs | self.me.preds)
+        return self.me.world.rng.choice(neighbours) if neighbours else None
+
+    def _drawn(self, draw: int | None) -> int:
+        return self.me.world.rng.randrange(1000) if draw is None else draw
+
+    def _draw_of(self, rank: int | None) -> int | None:
+        """The place of the sibling with this rank among all but this one; None if there is none."""
+        if rank is None or self._rank is None or not 0 <= rank < self.siblings:
+            return None
+        return None if rank == self._rank else rank - (rank > self._rank)

@@ -217,10 +217,9 @@ class World:
         self, creator: Instance, groups: frozenset[Group], receivers: int
     ) -> list[set[Group]]:
         """By what the groups have seen, in one of two ways; some world moves the most it can."""
+        loads = self.loads_of(creator, groups)
         if self.lineage is None:
-            return balanced(dict.fromkeys(sorted(groups), 1.0), receivers)
-        states = creator.keyed.states
-        loads = {g: float(len(states[g].folded)) if g in states else 0.0 for g in sorted(groups)}
+            return balanced(loads, receivers)
         match self.rng.randrange(3):
             case 0:
                 return balanced(loads, receivers)
@@ -228,6 +227,16 @@ class World:
                 return flux(loads, receivers, 0.2)
             case _:
                 return [set(sorted(groups)[i::receivers]) for i in range(receivers)]
+
+    def loads_of(self, me: Instance, groups: frozenset[Group]) -> dict[Group, float]:
+        """What an owner knows of the load of its groups."""
+        keys = me.model.keyed
+        if keys is None:
+            return {}
+        if self.lineage is None:
+            return {g: keys.weight_of(g) for g in sorted(groups)}
+        states = me.keyed.states
+        return {g: float(len(states[g].folded)) if g in states else 0.0 for g in sorted(groups)}
 
     def path(self, a: Instance, b: Instance) -> Path:
         key = (a.host.number, b.host.number)

@@ -1,13 +1,17 @@
-"""Which keys are whose: all dealt anew, or as few moved as bring the loads close (PL15, PL16).
+"""Which keys are whose: all dealt anew, or as few moved as bring the loads close (PL15, PL16); and
+the same where only the loads of instances are known.
 
 `loads`: of each key; owners are numbers of instances from 0.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+SURE = 3.0
+"""Standard deviations that chance hardly ever makes."""
 Key = TypeVar("Key")
 
 
@@ -45,6 +49,28 @@ def flux(
         key = max(lighter, key=lambda k: loads[k])
         totals[donor] -= loads[key]
         _give(key, receiver, loads, found, totals)
+
+
+def evened(
+    loads: Sequence[float], spread: float, chance: float = 0.0
+) -> dict[int, tuple[int, float]]:
+    """Flux over instances, where loads of single keys are not known to all: who gives, to whom, and
+    which share of its load. The most loaded gives to the least loaded, the second to the second
+    least, and so on, as long as one has more than 1 + `spread` times the load of the other; each
+    takes part in one move at most. No load exceeds the highest of before, and their sum of squares
+    falls.
+
+    `chance`: variance of a load that was measured, over the load. What may well be chance (less
+    than three standard deviations) moves nothing.
+    """
+    order = sorted(range(len(loads)), key=lambda i: (-loads[i], i))
+    found = {}
+    for donor, receiver in zip(order[: len(order) // 2], reversed(order), strict=False):
+        most, least = loads[donor], loads[receiver]
+        is_clear = most - least > SURE * math.sqrt(chance * (most + least))
+        if most > (1 + spread) * least and is_clear:
+            found[donor] = (receiver, (most - least) / 2 / most)
+    return found
 
 
 def moved(before: Mapping[Key, int], after: Mapping[Key, int]) -> int:

@@ -6,7 +6,7 @@ Without the sums of a slot it takes its own figures for those of each sibling (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
@@ -15,6 +15,7 @@ from anabranch.runtime.policies.predictive import controller
 from anabranch.runtime.policies.predictive.controller import HORIZON_MAX, Settings
 from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
 from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Feedback, Load
+from anabranch.runtime.policies.predictive.rebalancing import Evenness, own_move
 from anabranch.runtime.policies.predictive.told import last_slot, slot_of
 
 if TYPE_CHECKING:
@@ -27,10 +28,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`slot`: the last one that was looked at. `known`: of the controller, None before the
-    first slot."""
+    first slot. `evenness`: of an operator by key."""
 
     slot: int = -1
     known: controller.Memory | None = None
+    evenness: Evenness = field(default_factory=Evenness)
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Predictive(Policy[Memory]):
     level: float = setting(LEVEL, "weight of the newest period in the level", least=0, most=1)
     trend: float = setting(TREND, "weight of the newest period in the trend", least=0, most=1)
     load_max: float = setting(LOAD_MAX, "highest load of an instance", above=0, below=1)
+    rebalance: bool = setting(True, "whether instances of an operator by key even out their loads")
 
     def decide(
         self, reading: Reading, scale: Scale, memory: Memory, rng: Random
@@ -59,9 +62,15 @@ class Predictive(Policy[Memory]):
         if isinstance(figures, str):
             return Hold(figures), memory
         settings = self._settings(scale)
-        slot = slot_of(figures, scale)
+        evenness = memory.evenness.after(figures) if reading.keyed else Evenness()
+        slot = replace(slot_of(figures, scale), uneven=evenness.uneven)
         known, found = controller.step(settings, memory.known or self._new(settings), slot)
-        return Resize(found.target, found.why), Memory(figures.slot, known)
+        stays = max(found.target, scale.min_instances) == figures.instances
+        moves = evenness.moves(scale) if self.rebalance and stays else {}
+        if moves:
+            after = Memory(figures.slot, known, evenness.moved)
+            return own_move(moves, reading) or Hold("siblings even out their loads"), after
+        return Resize(found.target, found.why), Memory(figures.slot, known, evenness)
 
     def begin(self) -> Memory:
         return Memory()
@@ -87,7 +96,8 @@ class Predictive(Policy[Memory]):
         return Memory(known=controller.Memory(demand, Feedback(factors), last))
 
     def _settings(self, scale: Scale) -> Settings:
-        return Settings(instances_max=scale.max_instances, **self.settings)
+        own = {name: value for name, value in self.settings.items() if name != "rebalance"}
+        return Settings(instances_max=scale.max_instances, **own)
 
     def _new(self, settings: Settings) -> controller.Memory:
         return controller.Memory.of(settings)

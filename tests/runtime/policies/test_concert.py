@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.policies.concert import Part, carried_out, turn_of
-from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Resize, Why
-from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.policies.decision import (
+    Act,
+    Duplicate,
+    Hold,
+    Leave,
+    Move,
+    Resize,
+    Why,
+)
+from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.runtime.scale import Scale
 
 SCALE = Scale(max_instances=60, period_s=1.0, actions_per_minute_max=60)
@@ -43,6 +52,30 @@ def test_the_parts_of_all_ranks_add_up_and_the_keeper_stays(
     change -= sum(isinstance(a, Leave) for a in done)
     assert change == min(max(target, 1), 60) - n
     assert not isinstance(done[0], Leave)
+
+
+def keyed(loads: list[float], target: int) -> list[Act]:
+    figures = Figures(9, len(loads), SlotSums(), tuple(loads))
+    own = Figures(9, 1, SlotSums())
+    return acts(len(loads), target, keyed=True, own=own, operator=figures)
+
+
+@given(st.lists(st.floats(0, 2), min_size=1, max_size=20), st.integers(1, 60))
+def test_by_key_the_parts_add_up_and_the_most_loaded_make_newcomers_first(
+    loads: list[float], target: int
+) -> None:
+    """PL, section 4: a newcomer gets keys of its maker only."""
+    made = [a.n if isinstance(a, Duplicate) else 0 for a in keyed(loads, target)]
+    assert sum(made) == max(0, target - len(loads))
+    assert max(made) - min(made) <= 1
+    idle = [load for load, n in zip(loads, made, strict=True) if n == min(made)]
+    assert all(load >= max(idle) or n == min(made) for load, n in zip(loads, made, strict=True))
+
+
+def test_by_key_leavers_give_their_state_to_the_least_loaded_that_stay() -> None:
+    """PL, section 4."""
+    done = keyed([0.5, 0.2, 0.9, 0.3, 0.4, 0.1], 4)
+    assert [a.heir if isinstance(a, Leave) else None for a in done] == [None] * 4 + [1, 3]
 
 
 @given(n=st.integers(1, 20), target=st.integers(1, 20), seed=st.integers(0, 99))
@@ -94,6 +127,16 @@ def test_without_ranks_siblings_draw_with_the_same_expectation() -> None:
 )
 def test_guards_hold_against_any_number(changes: dict[str, Any], why: Why) -> None:
     assert {a.explanation.why for a in acts(2, 6, **changes)} == {why}
+
+
+def test_a_move_waits_for_an_own_operation_and_is_else_carried_out_as_it_is() -> None:
+    move = Move(0.3, 1, "so")
+    free, busy = (
+        carried_out(move, reading(0, 2, busy_with_operation=b), SCALE, Part(), random.Random(1))[0]
+        for b in (False, True)
+    )
+    assert free == move
+    assert busy.explanation.why is Why.OWN_OPERATION
 
 
 def test_the_budget_bounds_what_one_instance_starts() -> None:

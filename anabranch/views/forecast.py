@@ -79,7 +79,7 @@ def _keyed(scenario: Scenario, costs: Mapping[str, Costed]) -> list[str]:
     if not lines:
         return []
     told = "modelled: groups move with each join and leave, and their state takes time to arrive;"
-    return ["", *lines, told, "not modelled: keys that are more frequent than others, event time"]
+    return ["", *lines, told, "not modelled: event time; keys are as frequent as --skew says"]
 
 
 def _summary(scenarios: Sequence[Scenario]) -> list[str]:

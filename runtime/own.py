@@ -11,33 +11,18 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import chain
+from sys import getrefcount
 from types import GeneratorType
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.foreign import describe
+from anabranch.runtime.flat import CONTAINERS, NOTHING, fixed, flat_copy, has_atoms
 from anabranch.runtime.payload import Encoder, decode
-from anabranch.runtime.sharing import ATOMS as ATOMS
-from anabranch.runtime.sharing import kinds_of, share
-
-SAVED_BYTES_MAX = 4096
-"""States that are longer, as a pickle, are not saved before each call: it would take longer than
-the call."""
-AFTER_BYTES_MAX = 1 << 22
-"""So much room have the pickles that were made after calls."""
-_ENTRY_BYTES = 200
-LARGE_MAX = 1 << 16
-"""So many of these are remembered."""
+from anabranch.runtime.sharing import ATOMS, kinds_of, share
 
 WATCHED_MAX = 256
 """So many results of a function are watched."""
 WATCHED_AT_ONCE = 16
-
-
-def fixed(value: Any) -> bool:
-    """Whether it cannot change: an atom, or a tuple of these."""
-    kind = type(value)
-    return kind in ATOMS or (kind is tuple and ATOMS.issuperset(map(type, value)))
 
 
 def all_fixed(values: list[Any]) -> bool:
@@ -49,14 +34,37 @@ def all_fixed(values: list[Any]) -> bool:
 
 def copied(value: Any) -> Any:
     """An equal value that nobody else holds."""
-    if fixed(value):
+    if type(value) in CONTAINERS:
+        if has_atoms(value):
+            return value.copy()
+    elif fixed(value):
         return value
+    copy = flat_copy(value)
+    if copy is not NOTHING:
+        return copy
     try:
         return pickle.loads(pickle.dumps(value, 5))
     except KeyboardInterrupt:
         raise
     except BaseException:  # it cannot travel
         return value
+
+
+def is_free(value: Any) -> bool:
+    """Whether nothing can change a flat container: only one list holds it, over which the caller's
+    loop goes."""
+    return type(value) in CONTAINERS and getrefcount(value) <= _FREE and has_atoms(value)
+
+
+def _references() -> int:
+    def ask(value: Any) -> int:
+        return getrefcount(value)
+
+    some: list[list[int]] = [[]]
+    return next(ask(one) for one in some)
+
+
+_FREE = _references()
 
 
 def copied_all(values: list[Any]) -> list[Any]:
@@ -133,100 +141,6 @@ class Saver:
             copies = [copied(one) for one in tuples]
             return Came.here(copies)
         return Came(lambda: decode(data), len(tuples))
-
-
-class Unpicklable(Exception):
-    """What a function has made of a state cannot be pickled; the text says why."""
-
-
-class Undo:
-    """What a state was before the call in work, if that call can change it in place; and whether
-    what it was made by the call can be pickled.
-
-    `always`: however large the state is; else only up to `SAVED_BYTES_MAX`. What is pickled after a
-    call is kept for the next call of the same name, if there is room.
-    """
-
-    def __init__(self, *, always: bool = False) -> None:
-        self.always = always
-        self._large: set[Any] = set()
-        self._saved: tuple[Any, bytes | None] = None, None
-        self._after: dict[Any, tuple[Any, bytes]] = {}
-        self._room = AFTER_BYTES_MAX
-
-    def save(self, name: Any, value: Any) -> None:
-        """`name`: by which a value that has become large is known."""
-        self._saved = value, self.data_of(name, value)
-
-    def saved(self) -> Any:
-        """What was saved; or the value itself, which cannot have changed or was not saved."""
-        (value, data), self._saved = self._saved, (None, None)
-        return value if data is None else read_again(data, value)
-
-    def data_of(self, name: Any, value: Any) -> bytes | None:
-        """The value as a pickle; None if it cannot change, cannot travel, or is large."""
-        if fixed(value) or name in self._large:
-            return None
-        after = self._after.get(name)
-        if after is not None and after[0] is value:
-            return after[1]
-        try:
-            data = pickle.dumps(value, 5)
-        except KeyboardInterrupt:
-            raise
-        except BaseException:
-            return None
-        self._note_if_large(name, data)
-        return data
-
-    def check(self, name: Any, value: Any) -> None:
-        """After a call: raises `Unpicklable` unless the value can be pickled, or is large."""
-        if not fixed(value) and name not in self._large:
-            self._note_if_large(name, self._pickled(name, value))
-
-    def copied(self, name: Any, value: Any) -> Any:
-        """The same, however large it is; and an equal value that nobody else holds."""
-        if fixed(value):
-            return value
-        data = self._pickled(name, value)
-        try:
-            return pickle.loads(data)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise Unpicklable(describe(error)) from error
-
-    def _pickled(self, name: Any, value: Any) -> bytes:
-        try:
-            data = pickle.dumps(value, 5)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            raise Unpicklable(describe(error)) from error
-        self._room -= len(data) + _ENTRY_BYTES
-        if self._room < 0:
-            self._after.clear()
-            self._room = AFTER_BYTES_MAX - len(data) - _ENTRY_BYTES
-        if self._room >= 0:
-            self._after[name] = value, data
-        return data
-
-    def _note_if_large(self, name: Any, data: bytes) -> None:
-        if len(data) > SAVED_BYTES_MAX and not self.always:
-            if len(self._large) >= LARGE_MAX:
-                self._large.clear()
-            self._large.add(name)
-            self._after.pop(name, None)
-
-
-def read_again(data: bytes, value: Any) -> Any:
-    """What was pickled; or the value itself, if that cannot be read."""
-    try:
-        return pickle.loads(data)
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return value
 
 
 class Watch:

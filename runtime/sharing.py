@@ -17,31 +17,37 @@ import pickle
 import types
 import uuid
 from abc import ABCMeta
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum, EnumType
 from itertools import chain, compress
 from typing import Any
 
-ATOMS = frozenset((type(None), bool, int, float, complex, str, bytes))
-"""Types of values that cannot change."""
+_PLAIN = type(None), bool, int, float, complex, str, bytes
+ATOMS = frozenset((*_PLAIN, datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID))
+"""Types of values that cannot change, and can be pickled."""
 
 _UNCHANGING = (
     *(type, Enum, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
     *(decimal.Decimal, uuid.UUID, types.FunctionType, types.BuiltinFunctionType, types.ModuleType),
 )
-_PASSED = ATOMS.union(_UNCHANGING, (ABCMeta, EnumType, datetime.datetime))
+PASSED = ATOMS.union(_UNCHANGING, (ABCMeta, EnumType, datetime.datetime))
 _HOLDERS = frozenset((tuple, frozenset))
 """They cannot change, but what they hold can."""
 _TUPLE = {tuple}
 _LOOKED_AT_MAX = 1 << 20
 
 
-def kinds_of(values: Sequence[Any]) -> set[type]:
+def kinds_of(values: Iterable[Any]) -> set[type]:
     """The types of values. They mostly have one, and to count it is twice as fast as to look each
     of them up."""
     kinds = list(map(type, values))
     alike = kinds and kinds.count(kinds[0]) == len(kinds)
     return {kinds[0]} if alike else set(kinds)
+
+
+def is_unchanging(value: Any) -> bool:
+    """Whether it is one of those that are not looked into."""
+    return isinstance(value, _UNCHANGING)
 
 
 class Swells(Exception):
@@ -61,7 +67,7 @@ def share(values: Sequence[Any]) -> bool:
     met: set[int] = set()
     looked_at = 0
     level: Sequence[Any] = values
-    while some := kinds - _PASSED:
+    while some := kinds - PASSED:
         if len(some) < len(kinds):
             level = list(compress(level, map(some.__contains__, map(type, level))))
         looked_at += len(level)
@@ -78,7 +84,7 @@ def _are_new(level: Sequence[Any], kinds: set[type], met: set[int]) -> bool:
         level = [one for one in level if type(one) not in _HOLDERS]
     names = set(map(id, level))
     if len(names) < len(level) or not met.isdisjoint(names):
-        level = [one for one in level if not isinstance(one, _UNCHANGING)]
+        level = [one for one in level if not is_unchanging(one)]
         names = set(map(id, level))
         if len(names) < len(level) or not met.isdisjoint(names):
             return False

@@ -169,7 +169,10 @@ class FilterStage(EachStage):
     selects = True
 
     def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:
-        if _all_bool(results) or _HAVE_TRUTH.issuperset(map(type, results)):
+        bools = _as_bools(results)
+        if bools == len(results) * b"T":
+            return list(tuples)
+        if bools or _HAVE_TRUTH.issuperset(map(type, results)):
             return list(compress(tuples, results))
         return None
 
@@ -349,15 +352,18 @@ def call_each(
             errors[len(results) + len(errors)] = RuntimeError("the function raised StopIteration")
 
 
-def _all_bool(results: list[Any]) -> bool:
-    """Looked at by `marshal`, which is much faster than `map(type, results)`: a bool takes one byte
+def _as_bools(results: list[Any]) -> bytes:
+    """A byte for each of them, `T` for what is True, if all are bools, or None; else nothing.
+
+    Looked at by `marshal`, which is much faster than `map(type, results)`: a bool takes one byte
     there, and nothing else does but three constants that have a truth. Five begin the list."""
     if not results or type(results[0]) is not bool:
-        return False
+        return b""
     try:
-        return len(marshal.dumps(results)) == len(results) + 5
+        data = marshal.dumps(results)
     except ValueError:
-        return False
+        return b""
+    return data[5:] if len(data) == len(results) + 5 else b""
 
 
 def _no_coroutine(kind: str, result: Any) -> Any:

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer, ValueHandler
-from anabranch.runtime.own import ATOMS, copied
+from anabranch.runtime.own import copied, is_free
+from anabranch.runtime.sharing import ATOMS
 
 TIMERS_AT_END_MAX = 1000
 
@@ -56,7 +57,9 @@ class Processing(Handler):
         made = fn() if isinstance(fn, type) else fn
         self._made = made
         self._new = state
-        self._on_tuple = _with_time(getattr(made, "on_tuple", made))
+        self.function: Callable[..., Any] = getattr(made, "on_tuple", made)
+        self.takes_time = _takes_time(self.function)
+        """Whether the function gets the time behind the tuple."""
         timed = getattr(made, "on_timer", None)
         self._on_timer = _with_time(timed) if timed else None
 
@@ -68,14 +71,15 @@ class Processing(Handler):
     def on_tuple(
         self, key: Any, state: Any, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
-        return state, _results(self._on_tuple(key, state, item, time))
+        given = (key, state, item, time) if self.takes_time else (key, state, item)
+        return state, results_of(self.function(*given))
 
     def on_timer(
         self, key: Any, state: Any, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         if self._on_timer is None:
             return state, ()
-        return state, _results(self._on_timer(key, state, timer, time))
+        return state, results_of(self._on_timer(key, state, timer, time))
 
     def close(self) -> None:
         if hasattr(self._made, "close"):
@@ -96,26 +100,31 @@ class Passing(Handler):
         return None, (item,)
 
 
-def _results(returned: Any) -> Iterable[Any]:
+def results_of(returned: Any) -> Iterable[Any]:
+    """What goes on of what a function has returned. Copies of what can change, if the function may
+    still hold it: it may give its state, or what it keeps, and change that later."""
     if returned is None:
         return ()
-    if type(returned) is list and ATOMS.issuperset(map(type, returned)):
-        return returned
+    if type(returned) is list:
+        return [one if type(one) in ATOMS or is_free(one) else copied(one) for one in returned]
     try:
-        # Copies: a function may give its state, or what it keeps, and change that later.
-        results: Iterable[Any] = map(copied, iter(returned))
+        each = iter(returned)
     except TypeError:
         kind = type(returned).__name__
         raise TypeError(
             f"process expects a list or another iterable back, or None, got a value of type {kind}"
         ) from None
-    return results
+    return [*map(copied, each)]
+
+
+def _takes_time(fn: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(fn).bind(*[None] * 4)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _with_time(fn: Callable[..., Any]) -> Callable[..., Any]:
     """`fn` as a function that always gets the time as its fourth argument."""
-    try:
-        inspect.signature(fn).bind(*[None] * 4)
-    except (TypeError, ValueError):
-        return lambda key, state, item, time: fn(key, state, item)
-    return fn
+    return fn if _takes_time(fn) else lambda key, state, item, time: fn(key, state, item)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from anabranch.runtime.own import Undo, copied
+from anabranch.runtime.own import copied
+from anabranch.runtime.undo import Undo
 
 NOTHING: Any = object()
 """Stands for the state of a key that has none."""

@@ -443,6 +443,7 @@ class KeyedProcessor(Keeping):
                     if not in_any_case:
                         raise ValueError(f"group {group} was not installed to its last chunk")
                     self._held.arriving.pop(group, None)
+                self._worker.forget()
                 self._heat.put(group, self._held.open(group), self._clock())
                 self._noted()
             await self._catch_up(group)

@@ -27,7 +27,8 @@ from anabranch.runtime.keyed.windows import (
     Window,
     WindowResult,
 )
-from anabranch.runtime.own import ATOMS, copied, copied_all, read_again
+from anabranch.runtime.own import copied, copied_all
+from anabranch.runtime.sharing import ATOMS
 
 
 class Tell(Protocol):
@@ -165,24 +166,33 @@ class TimeWindows(Handler):
         """What a tuple makes of each window. If a function fails, it has changed none of them."""
         if self._aggregation.collects:  # no function is called with the tuple
             return [self._change(key, place, item, reached) for place, item in given]
-        before = []
+        before: list[tuple[Pane, Any, Any]] = []
         if self._aggregation.changes:
             for pane in chain.from_iterable(place.before for place, _ in given):
-                data = self.undo.data_of((key, pane.window.start), pane.accumulator)
-                before.append((pane, pane.accumulator, data))
-        # Each window has a tuple of its own, which a function may change; the last takes the item.
-        place, item = given[-1]
-        given = [*((place, copied(item)) for place, item in given[:-1]), (place, item)]
+                accumulator = pane.accumulator
+                saved = self.undo.save((key, pane.window.start), accumulator)
+                before.append((pane, accumulator, saved))
+        if len(given) > 1:
+            # Each window has a tuple of its own, which a function may change; the last takes the
+            # item.
+            place, item = given[-1]
+            given = [*((place, copied(item)) for place, item in given[:-1]), (place, item)]
         try:
             changes = [self._change(key, place, item, reached) for place, item in given]
             for after, _ in changes:
                 if type(after.accumulator) not in ATOMS:
-                    self.undo.check((key, after.window.start), after.accumulator)
+                    self._keep(key, after, before)
         except BaseException:
-            for pane, accumulator, data in before:
-                pane.accumulator = accumulator if data is None else read_again(data, accumulator)
+            for pane, accumulator, saved in before:
+                pane.accumulator = self.undo.put_back(accumulator, saved)
             raise
         return changes
+
+    def _keep(self, key: Any, after: Pane, before: list[tuple[Pane, Any, Any]]) -> None:
+        """Of what was gathered in a window: it can be pickled, and no other window has it."""
+        gathered = after.accumulator
+        known = sum(2 for _, accumulator, _ in before if accumulator is gathered)
+        after.accumulator = self.undo.kept((key, after.window.start), gathered, known + 2)
 
     def _change(self, key: Any, place: Place, item: Any, reached: float) -> tuple[Pane, list[Any]]:
         """What a tuple makes of a place, and the results of it. `reached`: what ends by then has
@@ -381,11 +391,14 @@ class CountWindows(Handler):
             state.tuples.drop(len(state.tuples))
 
     def _told(self, key: Any, tuples: list[Any], seen: int) -> Iterable[Any]:
-        accumulator = _new(self._aggregation)
-        if self._retries or self._windows.every < self._windows.tuples:
+        if self._retries or self._overlap:
             tuples = copied_all(tuples)  # they are needed again
-        for one in tuples:
-            accumulator = self._aggregation.add(accumulator, one)
+        if self._aggregation.collects:
+            accumulator = Log(tuples)
+        else:
+            accumulator = _new(self._aggregation)
+            for one in tuples:
+                accumulator = self._aggregation.add(accumulator, one)
         window = Window(seen - len(tuples), seen)
         return self._tell(key, window, self._aggregation.result(accumulator), 0)
 

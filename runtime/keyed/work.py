@@ -16,17 +16,21 @@ from operator import length_hint
 from typing import Any, NamedTuple
 
 from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.flat import has_atoms
 from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.functions import Processing, results_of
 from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
-from anabranch.runtime.own import ATOMS, Undo, Unpicklable, copied
+from anabranch.runtime.own import copied
 from anabranch.runtime.plain_calls import NoLoop
+from anabranch.runtime.sharing import ATOMS
 from anabranch.runtime.steps import Part, StepError, where_raised
+from anabranch.runtime.undo import NAMED, NESTED, Undo, Unpicklable
 
 Original = Callable[[int], Any]
 """A tuple of a slice as it has come, by its number there."""
@@ -84,12 +88,15 @@ class Worker:
         also if this is interrupted. `original`: the tuples of this slice as they have come."""
         handler = self.handler
         with NoLoop():
-            if isinstance(handler, ValueHandler) and marks is None:
-                return self._replace(handler, keys, tuples, side, watermark, part, original)
-            if handler.keeps_state:
-                return self._change(handler, keys, tuples, side, watermark, part, original, marks)
-            self._pass(keys, tuples, side, watermark, part)
-        return None
+            if not handler.keeps_state:
+                self._pass(keys, tuples, side, watermark, part)
+                return None
+            todo = keys, tuples, side, watermark, part, original, marks
+            if isinstance(handler, ValueHandler):
+                return self._replace(handler, *todo)
+            if isinstance(handler, Processing):
+                return self._process(handler, *todo)
+            return self._change(handler, *todo)
 
     def _replace(
         self,
@@ -100,44 +107,54 @@ class Worker:
         watermark: float,
         part: Part,
         original: Original,
+        marks: Marks | None,
     ) -> Failed | None:
         states, following = self._store.states, handler.following
         value_of, give, undo = states.get, part.results.append, self._undo
         items, before = iter(tuples), len(part.results)
+        exact, marking = marks is not None and marks.exact, part.marks is not None
+        each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
         atom: type = int
         """The type of the last value that cannot change; of most it is the same."""
         try:
-            for key, item in zip(keys, items, strict=True):
-                value = NOTHING
+            for key, item, mark in zip(keys, items, each, strict=True):
+                value, saved = NOTHING, None
                 try:
                     value = value_of(key, NOTHING)
                     if value is not NOTHING:
                         if type(value) is not atom and type(value) not in ATOMS:
-                            undo.save(key, value)
+                            saved = undo.save(key, value)
                         result = after = following(value, item)
                         if type(after) is not atom:
-                            result = undo.copied(key, after)
+                            del result
+                            # Held by a name here, or by two of them and in `states`.
+                            after = undo.kept(key, after, 3 if after is value else 1)
+                            result = undo.another(key, after)
                             atom = type(after) if type(after) in ATOMS else atom
                         states[key] = after
                     else:
                         group = self._store.group_of[key]
                         if group not in self._held.owned:
-                            self._put_aside(group, Kept(key, item, side, watermark), part)
+                            reached = mark if exact else watermark
+                            self._put_aside(group, Kept(key, item, side, reached, mark), part)
                             continue
-                        after = handler.first(item)
-                        result = undo.copied(key, after)
+                        after = undo.kept(key, handler.first(item), 0)
+                        result = undo.another(key, after)
                         self._store.add(key, group, after)
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
-                    if value is not NOTHING and type(value) not in ATOMS:
-                        states[key] = undo.saved()
+                    if saved is not None:
+                        states[key] = undo.put_back(value, saved)
                     item = original(_number(items, tuples))
-                    failed = self._failed(error, Kept(key, item, side, watermark), part)
+                    reached = mark if exact else watermark
+                    failed = self._failed(error, Kept(key, item, side, reached, mark), part)
                     if failed is not None:
                         return failed
                     continue
                 give((key, result))
+                if marking:
+                    part.mark(mark)
         finally:
             part.taken += len(part.results) - before
         return None
@@ -159,7 +176,6 @@ class Worker:
         exact = marks is not None and marks.exact
         due = self._store.event.next_at() if exact else NEVER
         each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
-        undo = self._undo if handler.undone else None
         items = iter(tuples)
         for key, item, mark in zip(keys, items, each, strict=True):
             if marks is not None:
@@ -168,16 +184,10 @@ class Worker:
                 time.watermark = mark
                 if exact:
                     time.reached = mark
-            state = NOTHING
             try:
                 state = state_of(key, NOTHING)
                 if state is not NOTHING:
-                    if undo is not None:
-                        undo.save(key, state)
                     after, made = on_tuple(key, state, item, side, time)
-                    made = [*made]
-                    if undo is not None:
-                        undo.check(key, after)
                     results += made
                     if after is not state:
                         states[key] = after
@@ -187,16 +197,11 @@ class Worker:
                         self._put_aside(group, Kept(key, item, side, time.reached, mark), part)
                         continue
                     after, made = on_tuple(key, handler.new_state(key), item, side, time)
-                    made = [*made]
-                    if undo is not None:
-                        undo.check(key, after)
                     results += made
                     self._store.add(key, group, after)
             except KeyboardInterrupt:
                 raise
             except BaseException as error:
-                if undo is not None and state is not NOTHING:
-                    states[key] = undo.saved()
                 item = original(_number(items, tuples))
                 failed = self._failed(error, Kept(key, item, side, time.reached, mark), part)
                 if failed is not None:
@@ -211,6 +216,95 @@ class Worker:
                 part.mark(mark)
             if self._sheds:
                 self._shed(key, after)
+        return None
+
+    def _process(
+        self,
+        handler: Processing,
+        keys: list[Any],
+        tuples: list[Any],
+        side: int,
+        watermark: float,
+        part: Part,
+        original: Original,
+        marks: Marks | None,
+    ) -> Failed | None:
+        call, takes_time, time = handler.function, handler.takes_time, self._time
+        states, results, undo = self._store.states, part.results, self._undo
+        state_of, like_of = states.get, undo.likes.get
+        time.watermark = time.reached = watermark
+        exact = marks is not None and marks.exact
+        due = self._store.event.next_at() if exact else NEVER
+        each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
+        items = iter(tuples)
+        for key, item, mark in zip(keys, items, each, strict=True):
+            if marks is not None:
+                if mark >= due and mark > time.reached:
+                    return None
+                time.watermark = mark
+                if exact:
+                    time.reached = mark
+            saved: Any = None
+            held: Any = None
+            group, like = -1, NESTED
+            try:
+                state = state_of(key, NOTHING)
+                if state is NOTHING:
+                    group = self._store.group_of[key]
+                    if group not in self._held.owned:
+                        self._put_aside(group, Kept(key, item, side, time.reached, mark), part)
+                        continue
+                    state = handler.new_state(key)
+                elif (like := like_of(key, NESTED)) < NESTED:
+                    held = state.__dict__ if like == NAMED else state
+                    saved = held.copy()
+                else:
+                    saved = undo.save(key, state)
+                made = call(key, state, item, time) if takes_time else call(key, state, item)
+                if type(made) is not list:
+                    made = results_of(made)
+                else:
+                    for one in made:
+                        if type(one) is tuple:
+                            for inner in one:
+                                if type(inner) not in ATOMS:
+                                    break
+                            else:
+                                continue
+                        elif type(one) in ATOMS:
+                            continue
+                        made = results_of(made)
+                        break
+                after = state
+                if like == NAMED:
+                    for one in held.values():
+                        if type(one) not in ATOMS:
+                            after = undo.checked(key, state)
+                            break
+                elif held is None or (held and not has_atoms(held)):
+                    after = undo.checked(key, state)
+                results += made
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                if saved is not None:
+                    states[key] = undo.put_back(state, saved)
+                item = original(_number(items, tuples))
+                failed = self._failed(error, Kept(key, item, side, time.reached, mark), part)
+                if failed is not None:
+                    return failed
+                continue
+            if group >= 0:
+                self._store.add(key, group, after)
+            elif after is not state:
+                states[key] = after
+            part.taken += 1
+            if time.said:
+                self._settle(key, part, of_tuple=True)
+                if exact:
+                    due = self._store.event.next_at()
+            if part.marks is not None:
+                part.mark(mark)
         return None
 
     def _pass(
@@ -237,6 +331,11 @@ class Worker:
     def _put_aside(self, group: int, kept: Kept, part: Part) -> None:
         self._held.keep(group, kept)
         part.pended += 1
+
+    def forget(self) -> None:
+        """States may have come from elsewhere, where they have changed."""
+        self._undo.forget()
+        self.handler.undo.forget()
 
     # -- one at a time -----------------------------------------------------------------------
 
@@ -285,23 +384,23 @@ class Worker:
         """Process a tuple; what it raised, and nothing has happened then."""
         handler, time, key = self.handler, self._time, kept.key
         time.watermark, time.reached = max(kept.watermark, kept.mark), kept.watermark
-        state = NOTHING
+        state, saved = NOTHING, None
         try:
             group = self._store.group_of[key]
             state = self._store.states.get(key, NOTHING)
             if handler.undone and state is not NOTHING:
-                self._undo.save(key, state)
+                saved = self._undo.save(key, state)
             before = handler.new_state(key) if state is NOTHING else state
             after, made = handler.on_tuple(key, before, kept.item, kept.side, time)
             made = [*made]
             if handler.undone:
-                self._undo.check(key, after)
+                after = self._undo.checked(key, after)
             part.results += made
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            if handler.undone and state is not NOTHING:
-                self._store.states[key] = self._undo.saved()
+            if saved is not None:
+                self._store.states[key] = self._undo.put_back(state, saved)
             time.said.clear()
             return error
         part.taken += 1
@@ -318,13 +417,12 @@ class Worker:
         handler, time = self.handler, self._time
         time.watermark = time.reached = watermark
         state = self._store.states[key]
-        if handler.undone:
-            self._undo.save(key, state)
+        saved = self._undo.save(key, state) if handler.undone else None
         try:
             after, made = handler.on_timer(key, state, timer, time)
             made = [*made]
             if handler.undone:
-                self._undo.check(key, after)
+                after = self._undo.checked(key, after)
             self._check_end(key, watermark)
         except KeyboardInterrupt:
             raise
@@ -332,8 +430,8 @@ class Worker:
             time.said.clear()
             where = f"{_where(error, key)}, timer {shown(timer.name)} at {timer.at:g}"
             part.letters.append(DeadLetter(self._reason(error), None, where))
-            if handler.undone:
-                state = self._store.states[key] = self._undo.saved()
+            if saved is not None:
+                state = self._store.states[key] = self._undo.put_back(state, saved)
             self._shed(key, state)
             return
         part.results += made

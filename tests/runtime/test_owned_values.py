@@ -10,8 +10,10 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
+from anabranch.runtime.flat import fixed
 from anabranch.runtime.graph import Retry
-from anabranch.runtime.own import SAVED_BYTES_MAX, WATCHED_MAX, Undo, copied, fixed
+from anabranch.runtime.own import WATCHED_MAX, copied
+from anabranch.runtime.undo import SAVED_BYTES_MAX, Undo
 from tests.anabranch.tested_pipelines import Anything
 from tests.runtime.processing import Run, flat, keeping, mapping
 
@@ -205,18 +207,19 @@ def test_a_timer_that_fails_leaves_no_trace_in_the_state() -> None:
     assert outcome["out"] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("looked", [False, True], ids=["new", "looked at"])
 @pytest.mark.parametrize(
     "state",
     [{"a": 1}, [1, "b"], {1, 2}, {"a": [1]}, [{}], {"a": {1: 2}}, dict.fromkeys(range(99), 0)],
 )
-def test_a_state_is_put_back_with_all_that_is_in_it(state: Any) -> None:
+def test_a_state_is_put_back_with_all_that_is_in_it(state: Any, looked: bool) -> None:
     undo, before = Undo(), copied(state)
-    undo.save("a", state)
+    saved = undo.save("a", undo.checked("a", state) if looked else state)
     for inner in state.values() if isinstance(state, dict) else state:
         if not fixed(inner):
             inner.clear()
     state.clear()
-    assert undo.saved() == before
+    assert undo.put_back(state, saved) == before
 
 
 def test_a_large_state_is_saved_only_where_tuples_are_tried_again() -> None:
@@ -224,9 +227,62 @@ def test_a_large_state_is_saved_only_where_tuples_are_tried_again() -> None:
     for always in (False, True):
         undo = Undo(always=always)
         for _ in range(2):
-            undo.save("key", state)
-            kept = undo.saved()
-        assert (kept is state) == (not always)
+            saved = undo.save("key", state)
+        assert (saved is None) == (not always)
+
+
+HELD = [0]
+"""What a function keeps and gives to all keys."""
+
+
+def gives_all_the_same(state: Any, one: Tuple) -> Any:
+    if state == 0:
+        return HELD
+    state[0] += 1
+    return state
+
+
+def gives_all_the_same_inside(state: Any, one: Tuple) -> Any:
+    if state == 0:
+        return {"held": (HELD, [])}
+    state["held"][0][0] += 1
+    return state
+
+
+def puts_the_same(key: Any, state: Any, one: Tuple) -> list[Any]:
+    state["held"] = state.get("held", HELD)
+    state["held"][0] += 1
+    return [state["held"][0]]
+
+
+def puts_the_same_deeper(key: Any, state: Any, one: Tuple) -> list[Any]:
+    held = state.setdefault("held", {"deep": [HELD]})["deep"][0]
+    held[0] += 1
+    return [held[0]]
+
+
+@pytest.mark.parametrize("work", [puts_the_same, puts_the_same_deeper])
+def test_keys_do_not_share_what_a_function_puts_into_their_states(work: Any) -> None:
+    HELD[:] = [0]
+    tuples = [{"at": n, "key": "abab"[n]} for n in range(4)]
+    # What is held by the function itself is what the first call of each key has found there.
+    assert keyed(lambda k: k.process("work", work, state=dict), tuples)["out"] == [1, 2, 2, 3]
+
+
+@pytest.mark.parametrize("change", [gives_all_the_same, gives_all_the_same_inside])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda k, fn: k.fold("work", 0, fn).map("v", lambda kv: kv[1]),
+        lambda k, fn: k.window(ab.tumbling(9)).fold("work", 0, fn).map("v", _value),
+    ],
+    ids=["fold", "window"],
+)
+def test_keys_do_not_share_what_a_function_returns(build: Any, change: Any) -> None:
+    HELD[:] = [0]
+    tuples = [{"at": n, "key": "abab"[n]} for n in range(4)]
+    told = keyed(lambda k: build(k, change), tuples)["out"]
+    assert [one[0] if isinstance(one, list) else one["held"][0][0] for one in told[-2:]] == [1, 1]
 
 
 # -- windows, joins ------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.stages import _all_bool
+from anabranch.runtime.stages import _as_bools
 
 CONSTANTS = (True, False, None, ..., StopIteration)
 OTHERS: list[Any] = [
@@ -34,9 +34,9 @@ async def _later() -> bool:
 
 
 def test_bools_alone_are_known_as_bools() -> None:
-    assert _all_bool([True])
-    assert _all_bool([False, True] * 600)
-    assert not _all_bool([])
+    assert _as_bools([True])
+    assert _as_bools([False, True] * 600)
+    assert not _as_bools([])
 
 
 @given(st.lists(st.sampled_from([*CONSTANTS, *OTHERS]), max_size=5), st.integers(0, 5))
@@ -45,10 +45,10 @@ def test_nothing_passes_for_a_bool_but_constants_that_have_a_truth(
 ) -> None:
     results.insert(at, True)
     if any(all(one is not constant for constant in CONSTANTS) for one in results):
-        assert not _all_bool(results)
+        assert not _as_bools(results)
 
 
 def test_a_coroutine_never_passes_for_a_bool() -> None:
     coroutine = _later()
-    assert not _all_bool([True, coroutine])
+    assert not _as_bools([True, coroutine])
     coroutine.close()

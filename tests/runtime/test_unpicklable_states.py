@@ -14,7 +14,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.own import AFTER_BYTES_MAX, WATCHED_MAX, Undo, Unpicklable
+from anabranch.runtime.own import WATCHED_MAX
+from anabranch.runtime.undo import AFTER_BYTES_MAX, Undo, Unpicklable
 from tests.anabranch.tested_pipelines import Anything
 
 Tuple = dict[str, Any]
@@ -301,25 +302,25 @@ def test_a_value_is_pickled_once_for_each_call() -> None:
     undo, value = Undo(), Counted()
     for _ in range(10):
         undo.save("key", value)
-        undo.check("key", value)
+        undo.checked("key", value)
     assert Counted.pickled == 11
 
 
 def test_a_value_that_was_made_elsewhere_meanwhile_is_pickled_again() -> None:
     undo = Undo()
-    undo.check("key", [1])
+    undo.checked("key", [1])
     other = [2]
-    undo.save("key", other)
+    saved = undo.save("key", other)
     other.append(3)
-    assert undo.saved() == [2]
+    assert undo.put_back(other, saved) == [2]
 
 
 def test_pickles_of_calls_take_bounded_room() -> None:
     undo = Undo(always=True)
     for n in range(100):
-        undo.check(n, ["x" * (AFTER_BYTES_MAX // 10)])
+        undo.checked(n, ["x" * (AFTER_BYTES_MAX // 10)])
     assert sum(len(data) for _, data in undo._after.values()) <= AFTER_BYTES_MAX
-    undo.check(0, ["x" * 2 * AFTER_BYTES_MAX])
+    undo.checked(0, ["x" * 2 * AFTER_BYTES_MAX])
     assert not undo._after
     with pytest.raises(Unpicklable):
-        undo.check(0, [lambda: 1])
+        undo.checked(0, [lambda: 1])

@@ -14,8 +14,8 @@ from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.keyed.notes import NoNotes
 from anabranch.runtime.keyed.windows import count, tumbling
-from anabranch.runtime.own import SAVED_BYTES_MAX
 from anabranch.runtime.steps import StepError
+from anabranch.runtime.undo import SAVED_BYTES_MAX
 from tests.runtime.keyed.bench import Bench
 from tests.runtime.keyed.journaled import MANY, Batch, Mortals, contents, install, moving
 from tests.runtime.keyed.test_processor import Flaky, Visits, clocked
@@ -113,7 +113,7 @@ async def test_a_large_state_that_cannot_be_written_is_named() -> None:
         state.append(item)
 
     bench = Mortals(lambda keyed: keyed.process("work", visit, state=list))
-    await bench.over(("a", 1), ("b", "x" * 2 * SAVED_BYTES_MAX))
+    await bench.over(("a", 1), ("b", [*range(2 * SAVED_BYTES_MAX)]))
     with pytest.raises(StepError, match=r"operator 'work', key 'b': .* be written to the journal"):
         await bench.over(("a", 2), ("b", lambda: None))
 

@@ -57,6 +57,13 @@ def decide_to_leave(ctx: Context, state: Active, event: LeaveDecided) -> Step:
     return _begin_to_leave(state)
 
 
+def is_leaving(state: State) -> bool:
+    """Whether it goes, or is about to when its key groups have another owner."""
+    if isinstance(state, Active):
+        return move.wants_to_go(state)
+    return isinstance(state, ClosingIn | Draining | ClosingOut)
+
+
 def go_on_leaving(ctx: Context, state: Active, event: GroupsTransferred) -> Step:
     """The state of moved groups is out. Who gave them away in order to go does so now, unless it
     has no need to, or no right any more."""

@@ -84,6 +84,13 @@ class Keeper(Record, frozen=True, kw_only=True, tag="keeper"):
     keeper: bool
 
 
+class LetGo(Record, frozen=True, kw_only=True, tag="let_go"):
+    """It may leave; or it was let go, and stays after all."""
+
+    id: WireId
+    leaving: bool
+
+
 class Died(Record, frozen=True, kw_only=True, tag="died"):
     id: WireId
 
@@ -197,6 +204,7 @@ AnyRecord = (
     | Active
     | Over
     | Keeper
+    | LetGo
     | Died
     | Final
     | FinalSum
@@ -213,7 +221,7 @@ AnyRecord = (
     | BoardPicture
     | Edition
 )
-SYNCED = (Begun, Listens, Told, Claimed, Final, EndedEarly, Founded)
+SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, Founded)
 """Whoever hears of these acts upon them."""
 
 _encode = msgspec.msgpack.Encoder().encode

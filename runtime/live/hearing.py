@@ -53,6 +53,10 @@ class Hearing:
             case msg.Discard(children=children):
                 for child in children:
                     agent.spawner.discard(id_from_wire(child))
+            case msg.MayLeave():
+                agent.send(member.id, agent.roster.may_leave(member))
+            case msg.StaysAfterAll():
+                agent.roster.let_go(member, False)
             case msg.Claim() | msg.Release() | msg.Progress():
                 self._about_splits(member, message)
             case msg.EventNote():
@@ -63,8 +67,9 @@ class Hearing:
                 self._gone(member, message)
             case msg.Suspect(peer=peer):
                 agent.suspicion.hear(id_from_wire(peer))
-            case msg.Resumed(children=children):
+            case msg.Resumed(children=children, leaving=leaving):
                 agent.spawner.keep_only(member, frozenset(map(id_from_wire, children)))
+                agent.roster.let_go(member, leaving)
             case msg.Failed():
                 self._failed(member, message)
             case msg.Publish() | msg.Ended():

@@ -22,6 +22,7 @@ from anabranch.runtime.live.messages import (
     Decide,
     EndInput,
     EventNote,
+    LeaveAnswer,
     Order,
     Release,
     Spawn,
@@ -34,13 +35,14 @@ NOTES_PER_S = 200
 """Of more notes in a second only these are sent: a storm must not drown the link."""
 
 _decode = msgspec.msgpack.Decoder(
-    Spawned | SplitAnswer | Splits | Decide | Order | EndInput | Close
+    Spawned | LeaveAnswer | SplitAnswer | Splits | Decide | Order | EndInput | Close
 ).decode
 
 
 class Home:
     def __init__(self) -> None:
         self.on_spawned: Callable[[Spawned], None] = _nobody
+        self.on_leave_answer: Callable[[LeaveAnswer], None] = _nobody
         self.on_decide: Callable[[Decide], None] = _nobody
         self.on_order: Callable[[Order], None] = _nobody
         self.on_end_input: Callable[[], None] = _nobody
@@ -126,6 +128,8 @@ class Home:
                 self._news.set()
             case Spawned() as spawned:
                 self.on_spawned(spawned)
+            case LeaveAnswer() as answer:
+                self.on_leave_answer(answer)
             case Decide() as decision:
                 self.on_decide(decision)
             case Order() as order:

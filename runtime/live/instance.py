@@ -36,6 +36,7 @@ from anabranch.runtime.live.branch import Branch, SharedBranch
 from anabranch.runtime.live.burial import Burial
 from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.counts import Counts
+from anabranch.runtime.live.departure import Departure
 from anabranch.runtime.live.ended import ended_dir
 from anabranch.runtime.live.expected import ExpectedState
 from anabranch.runtime.live.frames import Addresses
@@ -90,6 +91,7 @@ class Instance:
         self.core = Core(me, pipeline.topology, trace_rows_max=self.limits.trace_rows_max)
         self.counts = Counts(me)
         self.patience = Patience(str(me), home.note)
+        self.departure = Departure(self)
         self.promise = promise_of(pipeline)
         self._begin_states()
         self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
@@ -360,8 +362,8 @@ class Instance:
         self.scaling.operation_ended()
         if outcome == "joined":
             self.counts.joins += len(new)
-        names = " ".join(str(x) for x in sorted(new))
-        self.home.note(EventKind(outcome), names)
+        self.home.note(EventKind(outcome), " ".join(map(str, sorted(new))))
+        self.departure.look()
 
     def _related(self, peer: InstanceId) -> bool:
         state = self.core.state
@@ -376,7 +378,7 @@ class Instance:
             case "duplicate":
                 self.feed(events.DuplicateDecided(n))
             case "leave":
-                self.leave()
+                self.departure.decide()
             case "move":
                 self.move()
             case "hand_over":

@@ -230,6 +230,7 @@ def _wire(home: Home, instance: Instance) -> None:
         instance.scaling.ordered(order.change, order.why)
 
     home.on_spawned = spawned
+    home.on_leave_answer = instance.departure.answered
     home.on_decide = decide
     home.on_order = order
     home.on_end_input = instance.end_input

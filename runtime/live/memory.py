@@ -128,7 +128,8 @@ class Memory:
         instance.gate.release(RESTORED)
         instance.watermarks.say_again()
         instance.resuming = False
-        instance.home.send(Resumed(children=[id_to_wire(c) for c in instance.announced]))
+        children = [id_to_wire(c) for c in instance.announced]
+        instance.home.send(Resumed(children=children, leaving=instance.departure.resume()))
         instance.scaling.tell_now()
         self._begin()
         instance.check_drained()

@@ -92,6 +92,13 @@ class Spawned(Message, frozen=True, kw_only=True, tag="spawned"):
     reason: str = ""
 
 
+class LeaveAnswer(Message, frozen=True, kw_only=True, tag="leave_answer"):
+    """Answer to `MayLeave`; a refusal comes with a reason."""
+
+    granted: bool
+    reason: str = ""
+
+
 class SplitAnswer(Message, frozen=True, kw_only=True, tag="split"):
     """Answer to `Claim`. None and not ended: nothing now; claim again when told `Splits`."""
 
@@ -148,6 +155,14 @@ class Discard(Message, frozen=True, kw_only=True, tag="discard"):
     children: list[WireId]
 
 
+class MayLeave(Message, frozen=True, kw_only=True, tag="may_leave"):
+    """It has decided to leave, and asks whether enough of its siblings stay."""
+
+
+class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
+    """It was let go, and does not leave: its core has vetoed it, or no heir was found."""
+
+
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
     pass
 
@@ -190,9 +205,11 @@ class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
 
 class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
     """A later life has restored itself. `children`: those of its children that its neighbours
-    know or that it still waits for; all others that only listen are to be discarded."""
+    know or that it still waits for; all others that only listen are to be discarded. `leaving`: it
+    was let go, and is about to leave."""
 
     children: list[WireId]
+    leaving: bool = False
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):
@@ -217,6 +234,8 @@ FromProcess = (
     Ready
     | Spawn
     | Discard
+    | MayLeave
+    | StaysAfterAll
     | Claim
     | Release
     | Progress
@@ -230,5 +249,14 @@ FromProcess = (
     | FinalCount
 )
 ToProcess = (
-    Assign | AssignService | Spawned | SplitAnswer | Splits | Decide | Order | EndInput | Close
+    Assign
+    | AssignService
+    | Spawned
+    | LeaveAnswer
+    | SplitAnswer
+    | Splits
+    | Decide
+    | Order
+    | EndInput
+    | Close
 )

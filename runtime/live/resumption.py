@@ -76,7 +76,7 @@ def picture(agent: Agent, passed_s: float) -> Iterator[log.Record]:
     for count in agent.recorder.finals.latest:
         yield log.Final(count=count)
     for member in agent.roster.living():
-        yield from _told_of(member)
+        yield from told_of(member)
     for operator in agent.pipeline.operators:
         roster, recorder = agent.roster, agent.recorder
         yield log.Counters(
@@ -106,7 +106,8 @@ def _of_report(recorder: Recorder) -> Iterator[log.Record]:
         yield log.Sampled(t=t, rows=rows)
 
 
-def _told_of(member: Member) -> Iterator[log.Record]:
+def told_of(member: Member) -> Iterator[log.Record]:
+    """All that counts of what has happened to it."""
     wire = id_to_wire(member.id)
     yield log.Made(id=wire, founder=member.founder, heritage=member.heritage)
     yield log.Begun(id=wire, life=member.life, genesis=member.genesis)
@@ -117,6 +118,8 @@ def _told_of(member: Member) -> Iterator[log.Record]:
     if member.phase is Phase.ACTIVE:
         yield log.Active(id=wire)
     yield log.Keeper(id=wire, keeper=member.keeper)
+    if member.leaving:
+        yield log.LetGo(id=wire, leaving=True)
 
 
 def _to_boards(
@@ -160,6 +163,8 @@ def _to_roster(agent: Agent, record: Any) -> None:
             agent.roster.end(member, Phase.DISCARDED if discarded else Phase.GONE)
         case log.Keeper(keeper=keeper):
             member.keeper = keeper
+        case log.LetGo(leaving=leaving):
+            member.leaving = leaving
         case log.Died():
             agent.recorder.deaths[member.id.operator] += 1
         case other:

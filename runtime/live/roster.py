@@ -14,11 +14,11 @@ from enum import Enum, auto
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.graph import Operator, Pipeline
 from anabranch.runtime.kinds import Ending
-from anabranch.runtime.live.agent_journal import Active, Keeper, Made, Over, Record, Told
+from anabranch.runtime.live.agent_journal import Active, Keeper, LetGo, Made, Over, Record, Told
 from anabranch.runtime.live.deaths import Deaths
-from anabranch.runtime.live.messages import Failed, Genesis
+from anabranch.runtime.live.messages import Failed, Genesis, LeaveAnswer
 from anabranch.runtime.live.process import Process
-from anabranch.runtime.policies.bounds import places
+from anabranch.runtime.policies.bounds import leaves, places
 from anabranch.runtime.status import id_to_wire
 
 
@@ -66,6 +66,8 @@ class Member:
     keeper: bool = False
     heritage: dict[str, float] = field(default_factory=dict)
     """What its creator's policy passes on to it."""
+    leaving: bool = False
+    """It may leave, and its siblings are counted without it."""
     told_to_leave: bool = False
     """By the script; it may still refuse."""
     failed: Failed | None = None
@@ -122,6 +124,20 @@ class Roster:
         granted, reason = places(n, living, operator.name, operator.scale)
         ids = [self._new_id(operator.name, creator.number) for _ in range(granted)]
         return [self._add(i, False, heritage) for i in ids], reason
+
+    def may_leave(self, member: Member) -> LeaveAnswer:
+        """Whether enough of its siblings stay, those that may leave already left out."""
+        operator = self._operators[member.id.operator]
+        active = self.active(operator.name)
+        staying = sum(other is not member and not other.leaving for other in active)
+        granted, reason = leaves(staying, operator.name, operator.scale)
+        self.let_go(member, granted)
+        return LeaveAnswer(granted=granted, reason=reason)
+
+    def let_go(self, member: Member, leaving: bool) -> None:
+        if member.leaving is not leaving:
+            member.leaving = leaving
+            self._log(LetGo(id=id_to_wire(member.id), leaving=leaving))
 
     def get(self, instance: InstanceId) -> Member | None:
         """None if it does not live (any more)."""

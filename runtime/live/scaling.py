@@ -243,7 +243,7 @@ class Scaling:
                 )
             case Leave(heir=heir):
                 self._instance.home.note(EventKind.DECIDED, decision.text)
-                self._instance.leave(self._draw_of(heir))
+                self._instance.departure.decide(self._draw_of(heir))
             case Move():
                 self._move(decision)
             case Hold():

@@ -24,6 +24,7 @@ from anabranch.protocol.ownership import Routes
 from anabranch.protocol.states import Active, waiting_for
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.counted_keys import CountedKeyedSinkWork, CountedKeyedWork
+from anabranch.runtime.simulation.departure import Departure
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.journal import Journal
 from anabranch.runtime.simulation.keyed_state import Chunk
@@ -78,6 +79,7 @@ class Instance:
         self.outbox = Outbox(self, downstream)
         self._was_full = False
         self.scaling = Scaling(self, heritage)
+        self.departure = Departure(self)
         self.progress = Progress(self) if world.lineage is not None else None
         self.announced = -math.inf
         """The watermark when this instance last announced children."""
@@ -134,6 +136,7 @@ class Instance:
                 self.scaling.meter.own_operation(False)
                 self.joins += len(new) if outcome == "joined" else 0
                 self.world.note(self, outcome, " ".join(map(str, sorted(new))))
+                self.departure.look()
             case effects.Veto(reason=reason):
                 self.world.note(self, "veto", reason)
             case effects.Terminate(reason=reason):
@@ -215,6 +218,11 @@ class Instance:
     def is_related(self, peer: InstanceId) -> bool:
         """Whether the core still has business with a peer."""
         return peer in self.succs or peer in self.preds or peer in waiting_for(self.core.state)
+
+    @property
+    def finished(self) -> bool:
+        """At the end of the stream, not by a leave of its own."""
+        return self.ended and not self.leaves
 
     @property
     def stopped_until_s(self) -> float:

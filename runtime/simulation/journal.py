@@ -80,6 +80,7 @@ class Journal:
         me = self.me
         self._due_s = math.inf
         me.work.commit()
+        me.departure.commit()
         me.taken = []
         self.before, self.last = self.last, self.picture()
         for channel in me.neighbours.channels:

@@ -83,6 +83,7 @@ def wake(new: Instance) -> None:
             progress.when_sent(progress.out)
         progress.hold(RESTARTING)  # it may expect state, and does not know that yet
     enter_restarted(new)
+    new.departure.resume()
     if progress is not None:
         progress.release(RESTARTING)
     new.work.kick()

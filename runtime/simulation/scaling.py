@@ -180,7 +180,7 @@ class Scaling:
             case Leave() if me.model.keyed is not None and any(c.held_told for c in me.senders()):
                 me.world.note(me, "veto", "a sibling's keys hold up the predecessors")
             case Leave(heir=heir):
-                me.decide(self._leave(heir), decision.text)
+                me.departure.decide(self._leave(heir), decision.text)
             case Move():
                 self._move(decision)
             case Hold():

@@ -140,7 +140,7 @@ class Trial:
             case "duplicate":
                 me.decide(events.DuplicateDecided(decision.n))
             case "leave":
-                me.decide(_leave(me, decision))
+                me.departure.decide(_leave(me, decision))
             case "move":
                 owned = sorted(work.states) if isinstance(work := me.work, KeyedWork) else []
                 via, draw = _asked(me, decision)

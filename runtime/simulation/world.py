@@ -25,11 +25,11 @@ from anabranch.protocol.ownership import (
     groups_of,
     leading_to,
 )
-from anabranch.protocol.states import Active, ClosingIn, Draining, State
+from anabranch.protocol.states import Active, ClosingIn, Draining, Finished, State
 from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.keyed.placement import balanced, flux
 from anabranch.runtime.latency import LatencyCounts
-from anabranch.runtime.policies.bounds import places
+from anabranch.runtime.policies.bounds import leaves, places
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.clock import Clock
@@ -120,6 +120,7 @@ class World:
         self.latency: dict[str, LatencyCounts] = defaultdict(LatencyCounts)
         self._numbers: Counter[str] = Counter()
         self._births: list[Birth] = []
+        self._let_go: set[InstanceId] = set()
         self._paths: dict[tuple[int, int], Path] = {}
         self.controllers = Controllers(self)
         self._watch = watch
@@ -186,6 +187,18 @@ class World:
         birth = Birth(creator, ready, reason, creator.scaling.heritage(n))
         self._births.append(birth)
         creator.clock.after(delay_s, self._born, birth)
+
+    def may_leave(self, me: Instance) -> tuple[bool, str]:
+        """What the agent answers: whether enough siblings stay of those it has not let go."""
+        operator = me.me.operator
+        others = (x for x in self.of[operator] if x is not me and x.counted)
+        staying = sum(x.me not in self._let_go for x in others)
+        granted, reason = leaves(staying, operator, me.model.scale)
+        self.let_go(me, granted)
+        return granted, reason
+
+    def let_go(self, me: Instance, leaving: bool) -> None:
+        self._let_go = self._let_go | {me.me} if leaving else self._let_go - {me.me}
 
     def living_of(self, operator: OperatorName) -> int:
         """Those that have not left yet and those under way. What a life that has died has asked
@@ -327,6 +340,8 @@ class World:
         after = me.core.state
         if after is not before:
             self.check_views(me)
+            if isinstance(before, Active) and isinstance(after, ClosingIn | Draining):
+                self._check_who_stays(me)
             if me.model.keyed is not None:
                 self._check_owners(me, before, after)
             if invariants.keeps(before) and not invariants.keeps(after):
@@ -352,6 +367,16 @@ class World:
             for z in self.of[name]:
                 if me in z.preds and z.me not in x.succs:
                     self._judge(z, x)
+
+    def _check_who_stays(self, me: Instance) -> None:
+        """At least `min_instances`, those included that have gone at the end of the stream."""
+        scale, operator = me.model.scale, me.me.operator
+        siblings = (x for x in self.instances.values() if x.me.operator == operator)
+        stay = sum(isinstance(x.core.state, Active | Finished) or x.finished for x in siblings)
+        if scale is not None and stay < scale.min_instances:
+            raise Fault(
+                f"B1: {me.me} leaves, and {stay} of {operator} stay, not {scale.min_instances}"
+            )
 
     def _check_owners(self, me: Instance, before: State, after: State) -> None:
         """K4 and K5."""

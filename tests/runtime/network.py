@@ -30,10 +30,12 @@ from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.messages import (
     Claim,
     EventNote,
+    MayLeave,
     Release,
     Resumed,
     Spawn,
     SplitAnswer,
+    StaysAfterAll,
 )
 from anabranch.runtime.status import FinalCount, id_from_wire
 
@@ -98,6 +100,8 @@ class Network:
         self.running: dict[InstanceId, asyncio.Task[str]] = {}
         self.final: list[FinalCount] = []
         self.notes: Counter[str] = Counter()
+        self.others: list[Any] = []
+        """What else is said to the agent, and is no note, claim or the like."""
         self.rng = random.Random(0)
         self.journals = journals
         self.deaths = 0
@@ -132,6 +136,9 @@ class Network:
                 self.final.append(message)
             case Resumed(children=children):
                 self._discard(home.me, {id_from_wire(c) for c in children})
+                self.others.append(message)
+            case MayLeave() | StaysAfterAll():
+                self.others.append(message)
 
     def _serve(self, home: NetworkHome) -> None:
         operator, board = home.me.operator, self._boards[home.me.operator]

@@ -32,7 +32,7 @@ async def test_results_on_their_way_when_their_maker_leaves_outlive_it_and_its_s
     sink.is_open.clear()
     before = leaver.counts.processed
     await network.until(lambda: leaver.counts.processed > before + 100)
-    leaver.leave()
+    leaver.departure.decide()
     assert leaver.turns is not None
     for _ in range(20):  # as far as it gets
         await leaver.turns.committed()

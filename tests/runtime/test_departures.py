@@ -1,0 +1,106 @@
+"""Whoever decides to leave asks the agent, where `min_instances` are to stay; a death, of an
+instance or of the agent, changes nothing of what was answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import anabranch as ab
+from anabranch.runtime.kinds import EventKind
+from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.agent_journal import Record
+from anabranch.runtime.live.resumption import rebuild, told_of
+from anabranch.runtime.live.roster import Member, Roster
+from tests.runtime.fake_instance import three_operators
+from tests.runtime.moving import Barred
+from tests.runtime.network import Network
+
+# Whoever is killed in the middle leaves sockets behind that nobody closes.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_path: Path) -> None:
+    sink = Barred()
+    pipeline = ab.Pipeline("leaving")
+    numbers = pipeline.source("numbers", ab.generate(lambda i: i, rate=8_000, count=2_000))
+    numbers.map("same", lambda n: n, scale=ab.Scale(min_instances=2)).sink("out", sink)
+    network = Network(pipeline, tmp_path, journals=True)
+    await network.start(3)
+    await network.until(lambda: len(sink.tuples) > 100)
+    keeper, refused, leaver = network.of("same")
+
+    refused.departure.decide()
+    refused.departure.decide()
+    refused.departure.answered(msg.LeaveAnswer(granted=False, reason="at least 2"))
+    keeper.departure.decide()
+    keeper.departure.answered(msg.LeaveAnswer(granted=True))
+    assert network.notes[EventKind.VETO] == 2
+    assert [type(said) for said in network.others] == [msg.MayLeave] * 2
+    assert keeper.turns is not None
+    await keeper.turns.committed()
+    await asyncio.sleep(0)
+    assert network.others[2:] == [msg.StaysAfterAll()]
+
+    mortals = [*(x.me for x in network.of("numbers")), refused.me, leaver.me]
+    for me in mortals[:-2]:
+        network.kill(me)  # so that its predecessors cannot answer
+    leaver.departure.decide()
+    leaver.departure.answered(msg.LeaveAnswer(granted=True))
+    assert leaver.turns is not None
+    await leaver.turns.committed()
+    for me in mortals[-2:]:
+        network.kill(me)
+    for me in mortals:
+        await network.revive(me)
+    resumed = [said for said in network.others if isinstance(said, msg.Resumed)]
+    assert [said.leaving for said in resumed[-2:]] == [False, True]
+    await network.finish()
+    assert sorted(sink.tuples) == list(range(2_000))
+
+
+def rosters_of(records: list[Record]) -> list[Roster]:
+    """Of an agent that has read these records, and of one that has read the shorter edition."""
+    found: list[Roster] = []
+    for shortened in (False, True):
+        if shortened:
+            records = [r for member in found[0].living() for r in told_of(member)]
+        roster = Roster(three_operators(min_instances=2), lambda record: None)
+        agent: Any = SimpleNamespace(
+            roster=roster, recorder=SimpleNamespace(joins=Counter(), last_s=0.0)
+        )
+        rebuild(agent, records)
+        found.append(roster)
+    return found
+
+
+def grants(roster: Roster, member: Member) -> bool:
+    """What the same member of this roster is answered."""
+    (same,) = [m for m in roster.living("work") if m.id == member.id]
+    return roster.may_leave(same).granted
+
+
+async def test_who_was_let_go_is_counted_out_by_the_agent_of_a_resumed_run_too() -> None:
+    log: list[Record] = []
+    pipeline = three_operators(min_instances=2)
+    roster = Roster(pipeline, log.append)
+    first, second = roster.found(pipeline.operators["work"])
+    (third, fourth), _ = roster.reserve(first.id, 2, {})
+    for member in (first, second, third):
+        roster.listen(member)
+        roster.activate(member)
+    refused = roster.may_leave(fourth)  # as far as the agent knows it is under way
+    assert refused == msg.LeaveAnswer(granted=True)
+    roster.let_go(fourth, False)
+    assert roster.may_leave(third).granted
+    assert roster.may_leave(second) == msg.LeaveAnswer(
+        granted=False, reason="at least 2 instances of work"
+    )
+    assert not any(grants(resumed, second) for resumed in rosters_of(log))
+    roster.let_go(third, False)  # what its next life says
+    assert all(grants(resumed, second) for resumed in rosters_of(log))

@@ -326,6 +326,11 @@ class ReaderGone(BrokenPipeError):
         return "the reader of standard output has gone, so there was nothing left to do"
 
 
+class NeverTaken(OSError):
+    """The target is no file on a disk, and what it refuses now it refuses always, as `/dev/full`
+    does: to wait for room, or to try another process, would be in vain."""
+
+
 _PASSING = frozenset(
     getattr(errno, name)
     for name in (
@@ -343,7 +348,7 @@ def passing(error: OSError) -> bool:
 
     Not so a file that is gone or whose permission was taken: somebody meant that.
     """
-    return error.errno in _PASSING
+    return error.errno in _PASSING and not isinstance(error, NeverTaken)
 
 
 class Sink(ABC):

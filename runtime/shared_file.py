@@ -24,11 +24,13 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from anabranch.runtime.ends import NeverTaken
 from anabranch.runtime.forks import not_for_children
 from anabranch.runtime.sidecar import HEAD_BYTES, NOBODY, Entry, Sidecar, sync_folder
 
@@ -293,9 +295,10 @@ class SharedFile:
         except SharedFileError:
             raise
         except OSError as error:
-            raise OSError(
-                error.errno, f"cannot write {self._kind}: {error.strerror}", str(self.path)
-            ) from error
+            on_disk = self._fd < 0 or stat.S_ISREG(os.fstat(self._fd).st_mode)
+            kind = OSError if on_disk else NeverTaken
+            what = f"cannot write {self._kind}: {error.strerror}"
+            raise kind(error.errno, what, str(self.path)) from error
 
 
 def write_whole(fd: int, data: bytes) -> None:

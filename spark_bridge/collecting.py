@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ import msgpack
 
 from anabranch.spark_bridge.arrow_rows import arrow_schema, to_batch
 from anabranch.spark_bridge.ddl import parse
-from anabranch.spark_bridge.durable import replace_file
+from anabranch.spark_bridge.durable import replace_file, sealed, unsealed
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import StreamInfo, claim_stream, read_stream, stream_dir
 from anabranch.spark_bridge.log_reader import Slice, StreamLog
@@ -48,7 +47,7 @@ class _Stream:
         self._acks_path = folder / _ACKS_FILE
         self.acks: dict[str, dict[str, int]] = {}
         with contextlib.suppress(FileNotFoundError):
-            self.acks = json.loads(self._acks_path.read_bytes())
+            self.acks = unsealed(self._acks_path)
 
     def acknowledge(self, subscriber: str, parts: Mapping[str, int]) -> None:
         known = self.acks.setdefault(subscriber, {})
@@ -78,7 +77,7 @@ class _Stream:
             for subscriber, known in self.acks.items()
         }
         self.served = {part: row for part, row in self.served.items() if part in there}
-        replace_file(self._acks_path, json.dumps(self.acks).encode())
+        replace_file(self._acks_path, sealed(self.acks))
 
 
 class Collect:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
+import zlib
 from pathlib import Path
+from typing import Any
 
 
 def sync_file(path: str | Path) -> None:
@@ -26,3 +29,26 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
     draft.replace(path)
     if sync:
         sync_file(path.parent)
+
+
+class Damaged(ValueError):
+    """A small file is not what was written. The message names it."""
+
+
+def sealed(values: dict[str, Any]) -> bytes:
+    """As JSON, for people too, with a checksum of the rest as `crc`."""
+    return json.dumps({**values, "crc": zlib.crc32(json.dumps(values).encode())}).encode()
+
+
+def unsealed(path: Path) -> dict[str, Any]:
+    """What was sealed in this file. Raises `OSError` if it cannot be read, and `Damaged`."""
+    data = path.read_bytes()
+    try:
+        values: dict[str, Any] = json.loads(data)
+        del values["crc"]
+        whole = sealed(values) == data
+    except (ValueError, KeyError, TypeError):
+        whole = False
+    if not whole:
+        raise Damaged(f"{path} is not what was written: the file is damaged")
+    return values

@@ -1,21 +1,26 @@
 """Files of row frames: the spool that source instances read, the log that sink instances write.
 
-    frame = payload length (4 bytes, big-endian) | rows (4 bytes) | payload
+    frame = head | payload
+    head  = payload length (4 bytes, big-endian) | rows (4) | CRC-32 of the payload (4) | CRC-32 of
+            these twelve (4)
 
 The highest bit of `rows` marks a frame of dead letters. A frame is appended by one write and
 never changed, so a reader beside the writer sees whole frames and at most one torn one at the end.
+A head of zeros, which a loss of power may leave there, is none. Whatever else is not as it was
+written is never taken for rows.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import zlib
 from typing import NamedTuple
 
-HEAD = struct.Struct(">II")
+_FIELDS = struct.Struct(">III")
+_CHECK = struct.Struct(">I")
+HEAD_BYTES = _FIELDS.size + _CHECK.size
 DEAD = 1 << 31
-PAYLOAD_BYTES_MAX = 256 * 2**20
-"""A longer payload is a damaged file: rows are bounded well below."""
 
 
 class FrameError(OSError):
@@ -29,6 +34,7 @@ class Frame(NamedTuple):
     length: int
     rows: int
     dead: bool
+    crc: int
 
     @property
     def end(self) -> int:
@@ -36,15 +42,49 @@ class Frame(NamedTuple):
 
 
 def framed(payload: bytes, rows: int, dead: bool = False) -> bytes:
-    return HEAD.pack(len(payload), rows | DEAD if dead else rows) + payload
+    fields = _FIELDS.pack(len(payload), rows | DEAD if dead else rows, zlib.crc32(payload))
+    return fields + _CHECK.pack(zlib.crc32(fields)) + payload
 
 
-def head_at(handle: int, at: int, size: int) -> Frame | None:
-    """The frame that begins at byte `at` of a file of `size` bytes; None if it is not whole yet."""
-    if at + HEAD.size > size:
+def head_at(handle: int, at: int, size: int, path: str | os.PathLike[str]) -> Frame | None:
+    """The frame that begins at byte `at` of the open file `path` of `size` bytes; None if it is
+    not whole yet. Raises `FrameError`."""
+    if at + HEAD_BYTES > size:
         return None
-    length, rows = HEAD.unpack(os.pread(handle, HEAD.size, at))
-    if length > PAYLOAD_BYTES_MAX:
-        raise FrameError(f"a frame of {length} bytes at byte {at}: the file is damaged")
-    frame = Frame(at + HEAD.size, length, rows & ~DEAD, bool(rows & DEAD))
+    head = os.pread(handle, HEAD_BYTES, at)
+    if not any(head):
+        return None
+    frame = _frame(head, at)
+    if frame is None:
+        raise FrameError(f"{path} at byte {at:,} is not what was written: the file is damaged")
     return frame if frame.end <= size else None
+
+
+def _frame(head: bytes, at: int) -> Frame | None:
+    length, rows, crc = _FIELDS.unpack_from(head)
+    (check,) = _CHECK.unpack_from(head, _FIELDS.size)
+    if zlib.crc32(head[: _FIELDS.size]) != check:
+        return None
+    return Frame(at + HEAD_BYTES, length, rows & ~DEAD, bool(rows & DEAD), crc)
+
+
+def payload_of(frame: Frame, handle: int, path: str | os.PathLike[str]) -> bytes:
+    """Raises `FrameError` if it is not what was written."""
+    payload = os.pread(handle, frame.length, frame.at)
+    if len(payload) != frame.length or zlib.crc32(payload) != frame.crc:
+        raise FrameError(
+            f"{path}: the {frame.rows:,} rows at byte {frame.at:,} are not what was written: the "
+            "file is damaged"
+        )
+    return payload
+
+
+def rows_of(frames: bytes) -> int:
+    """How many rows there are in frames of results, one behind the other."""
+    at = total = 0
+    while at < len(frames):
+        frame = _frame(frames[at : at + HEAD_BYTES], at)
+        assert frame is not None, "a frame of ours"
+        total += frame.rows
+        at = frame.end
+    return total

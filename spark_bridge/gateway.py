@@ -31,7 +31,7 @@ from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.connection import Connection
 from anabranch.spark_bridge.feeding import Ended, Feed, FeedCounts, Publish
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
-from anabranch.spark_bridge.places import write_ended, write_place
+from anabranch.spark_bridge.places import GATEWAY_FILE, keep_place, write_ended, write_place
 from anabranch.spark_bridge.receiving import Receiver
 from anabranch.spark_bridge.wire import Refused, WireError
 
@@ -82,6 +82,7 @@ class Gateway:
         self._limits = limits or GatewayLimits()
         self._tasks: set[asyncio.Task[None]] = set()
         self._connections: set[Connection] = set()
+        self._told_in: list[Path] = []
         self._released = asyncio.Event()
         self._complete = asyncio.Event()
         self._refused = 0
@@ -113,11 +114,17 @@ class Gateway:
             undo.callback(server.close)
             bound = server.sockets[0].getsockname()
             address = f"[{host}]:{bound[1]}" if ":" in host else f"{host}:{bound[1]}"
-            write_place(state, address, self._token)
+            self._address = address
+            self.tell_in(state)
             undo.callback(self._note_ended, state)
             self._keep(asyncio.create_task(self._sweep(), name="gateway sweep"))
             self._undo = undo.pop_all()
         return address
+
+    def tell_in(self, folder: Path) -> None:
+        """Tell the address and the token there, too, and again if that is removed."""
+        write_place(folder, self._address, self._token)
+        self._told_in.append(folder)
 
     async def close(self) -> None:
         """Stop listening, cut the connections, finish what is being written to the journal."""
@@ -286,6 +293,9 @@ class Gateway:
         while True:
             await asyncio.sleep(self._limits.sweep_period_s)
             try:
+                for folder in self._told_in:
+                    if keep_place(folder, self._address, self._token):
+                        _log.warning("%s was removed, and is written again", folder / GATEWAY_FILE)
                 await self._feed.sweep()
             except Exception:  # publishing may fail; it is tried again next time
                 _log.exception("the gateway's sweep failed")

@@ -14,7 +14,6 @@ subscriber has acknowledged them.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.spark_bridge.ddl import parse
-from anabranch.spark_bridge.durable import replace_file
+from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
 
 STREAM_FILE = "stream.json"
 CLOSED_FILE = "closed"
@@ -56,7 +55,7 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
         draft = folder / f".{STREAM_FILE}.{secrets.token_hex(4)}"
         replace_file(
             draft,
-            json.dumps({"schema": schema, "generation": secrets.token_hex(8)}).encode(),
+            sealed({"schema": schema, "generation": secrets.token_hex(8)}),
             sync=True,
         )
         # A link, unlike a rename, fails if another instance was faster.
@@ -73,12 +72,14 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
 
 
 def read_stream(folder: Path) -> StreamInfo:
-    """Raises `LogError` if nothing was written there yet."""
+    """Raises `LogError` if nothing was written there yet, or not what is there."""
     try:
-        found = json.loads((folder / STREAM_FILE).read_bytes())
+        found = unsealed(folder / STREAM_FILE)
         return StreamInfo(str(found["schema"]), str(found["generation"]))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, KeyError) as error:
         raise LogError(f"{folder} holds no results ({error})") from None
+    except Damaged as error:
+        raise LogError(f"{error}; put it back, or give the stream another name") from None
 
 
 def segment_name(first_row: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.spark_bridge.frames import Frame, FrameError, head_at
+from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of
 from anabranch.spark_bridge.log import CLOSED_FILE, segments
 from anabranch.spark_bridge.wire import Refused
 
@@ -45,7 +45,7 @@ class _Segment:
         handle = os.open(self.path, os.O_RDONLY)
         try:
             size = os.fstat(handle).st_size
-            while frame := head_at(handle, self.end_byte, size):
+            while frame := head_at(handle, self.end_byte, size, self.path):
                 self.firsts.append(self.end_row)
                 self.frames.append(frame)
                 self.end_row += frame.rows
@@ -88,8 +88,13 @@ class _Part:
                 for first, name in segments(self.folder)
                 if first > known
             )
+        following: _Segment | None = None
         for segment in reversed(self.segments):
             segment.extend()
+            if following is not None and segment.end_row != following.first_row:
+                missing = f"rows {segment.end_row:,} to {following.first_row:,}"
+                raise FrameError(f"{segment.path} lacks {missing}: the file is damaged")
+            following = segment
             if segment.first_row <= known:
                 break  # all before were complete when this one was begun
         self.complete = self.closed
@@ -151,10 +156,7 @@ class StreamLog:
                     first, frame = segment.firsts[at], segment.frames[at]
                     skip = max(start - first, 0)
                     rows = min(end - first, frame.rows) - skip
-                    payload = os.pread(handle, frame.length, frame.at)
-                    if len(payload) != frame.length:
-                        raise FrameError(f"{segment.path} became shorter: it is damaged")
-                    yield Slice(payload, skip, rows)
+                    yield Slice(payload_of(frame, handle, segment.path), skip, rows)
                     at += 1
             finally:
                 os.close(handle)

@@ -13,9 +13,9 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.runtime.slots import read_slots, write_slot
+from anabranch.runtime.slots import is_marked, mark_slot, read_slots, write_slot
 from anabranch.spark_bridge.durable import sync_file
-from anabranch.spark_bridge.frames import HEAD
+from anabranch.spark_bridge.frames import rows_of
 from anabranch.spark_bridge.log import CLOSED_FILE, LogError, segment_name, segments
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
@@ -88,7 +88,7 @@ class PartWriter:
             if self._segment_bytes and self._segment_bytes + len(frames) > self._segment_bytes_max:
                 self.roll()
             here = (self._segment, self._segment_bytes, len(frames), self.rows)
-            self._take_note(Noted(self.folder.name, number, *here, _rows_of(frames)))
+            self._take_note(Noted(self.folder.name, number, *here, rows_of(frames)))
         try:
             self._append(frames)
         except OSError as error:
@@ -131,9 +131,23 @@ class PartWriter:
         self._handle = os.open(self.folder / name, os.O_RDWR | os.O_APPEND | _CLOEXEC)
         self._segment_bytes = os.fstat(self._handle).st_size
         last = self._last
+        self._check_length(last)
         # The full one was whole, or no new one would have been begun.
         self._certain = self._segment > last.segment or not last.length
         self._whole = self._certain or self._segment_bytes >= last.start + last.length
+
+    def _check_length(self, last: Noted) -> None:
+        """Raises `LogError` if what was there for certain is not any more."""
+        if self._segment != last.segment:
+            return
+        was_whole = is_marked(self._note, self._sequence)
+        least = last.start + (last.length if was_whole else 0)
+        if self._segment_bytes < least:
+            path = self.folder / segment_name(self._segment)
+            raise LogError(
+                f"{path} has lost its last rows: it has {self._segment_bytes:,} bytes, but had "
+                f"{least:,} or more; put it back and resume the run, or begin a new one"
+            )
 
     def _take_note(self, noted: Noted) -> None:
         self._sequence += 1
@@ -156,6 +170,7 @@ class PartWriter:
             os.fsync(self._handle)
         self._segment_bytes = start + len(frames)
         self._whole = self._certain = True
+        mark_slot(self._note, self._sequence)
 
     def _new_segment(self, first_row: int) -> int:
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _CLOEXEC
@@ -163,16 +178,6 @@ class PartWriter:
         if self._sync:
             sync_file(self.folder)
         return handle
-
-
-def _rows_of(frames: bytes) -> int:
-    """How many rows there are in frames of results, one behind the other."""
-    at = total = 0
-    while at < len(frames):
-        length, rows = HEAD.unpack_from(frames, at)
-        total += rows
-        at += HEAD.size + length
-    return total
 
 
 def _new_part(folder: Path, instance: str) -> Path:

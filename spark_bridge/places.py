@@ -12,11 +12,12 @@ STATE/collect/STREAM/            results, one log part per sink instance
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from anabranch.spark_bridge.durable import sealed, unsealed
 
 GATEWAY_FILE = "gateway.json"
 
@@ -108,6 +109,14 @@ def write_place(folder: Path, address: str, token: str) -> Path:
     return _write(folder, {"address": address, "token": token})
 
 
+def keep_place(folder: Path, address: str, token: str) -> bool:
+    """Tell it again if a cleaner of temporary files, or somebody, has removed it; whether so."""
+    if (folder / GATEWAY_FILE).exists():
+        return False
+    write_place(folder, address, token)
+    return True
+
+
 def write_ended(folder: Path, *, complete: bool) -> None:
     """Tell instead that the gateway has closed, for whoever comes later with a wish."""
     _write(folder, {"ended": complete})
@@ -130,15 +139,15 @@ def _write(folder: Path, found: dict[str, Any]) -> Path:
     with contextlib.suppress(FileNotFoundError):
         draft.unlink()
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump(found, file)
+    with os.fdopen(handle, "wb") as file:
+        file.write(sealed(found))
     draft.replace(path)
     return path
 
 
 def _read(path: Path) -> Place:
     try:
-        found = json.loads(path.read_text())
+        found = unsealed(path)
         if "ended" in found:
             raise RunEnded(path.parent, bool(found["ended"]))
         return Place((str(found["address"]),), str(found["token"]), str(path.absolute()))

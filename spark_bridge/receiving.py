@@ -18,6 +18,7 @@ from anabranch.spark_bridge.arrow_rows import read_batch, read_schema, to_tuples
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.durable import replace_file, sync_file
 from anabranch.spark_bridge.frames import framed
+from anabranch.spark_bridge.journal import as_record, records_of
 from anabranch.spark_bridge.messages import Stage, Staged
 from anabranch.spark_bridge.wire import Refused
 
@@ -41,8 +42,9 @@ class StageNote(Struct, frozen=True):
 def read_note(folder: Path) -> StageNote | None:
     """None if the part in this folder is not complete."""
     try:
-        return msgspec.msgpack.decode((folder / STAGE_FILE).read_bytes(), type=StageNote)
-    except (OSError, msgspec.DecodeError):
+        (body,) = records_of((folder / STAGE_FILE).read_bytes())
+        return msgspec.msgpack.decode(body, type=StageNote)
+    except (OSError, ValueError, msgspec.DecodeError):
         return None
 
 
@@ -102,7 +104,8 @@ class Receiver:
         note = StageNote(r.stream, r.query, r.run, r.epoch, r.partition, r.token, files)
         for file in self._files:
             sync_file(self.folder / file.path)
-        replace_file(self.folder / STAGE_FILE, msgspec.msgpack.encode(note), sync=True)
+        note_file = self.folder / STAGE_FILE
+        replace_file(note_file, as_record(msgspec.msgpack.encode(note)), sync=True)
         return note
 
     def discard(self) -> None:

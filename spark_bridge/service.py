@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.ends import Service, ServiceContext, Split
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.places import split_address, state_dir, write_place
+from anabranch.spark_bridge.places import split_address, state_dir
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class GatewayService(Service):
         address = await _where_it_was(start, needs.port, context.former_address)
         try:
             if needs.state != state_dir(context.run_dir).absolute():
-                write_place(context.run_dir, address, context.token.hex())
+                gateway.tell_in(context.run_dir)
             context.address(f"tcp:{address}")
             await context.closed()
             gateway.complete()

@@ -16,7 +16,7 @@ from typing import Any
 from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
 from anabranch.runtime.graph import check_name
 from anabranch.runtime.payload import PayloadError, decode
-from anabranch.spark_bridge.frames import Frame, FrameError, head_at
+from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of
 from anabranch.spark_bridge.places import forget_ended
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 
@@ -123,11 +123,11 @@ class SpoolReader(Reader):
         if self._left <= 0:
             return None
         self._open()
-        frame = head_at(self._handle, self._at, self._size)
+        frame = head_at(self._handle, self._at, self._size, self._path)
         if frame is None:
             raise FrameError(f"{self._path} is shorter than it was: {self._left} rows are missing")
         try:
-            self._rows = decode(os.pread(self._handle, frame.length, frame.at))
+            self._rows = decode(payload_of(frame, self._handle, self._path))
         except PayloadError as error:
             raise FrameError(f"{self._path} at byte {self._at}: {error}") from None
         if len(self._rows) != frame.rows:

@@ -107,8 +107,6 @@ class _Drawing:
         self.safety_s = self.load_s * self.rng.uniform(1.0, 1.6) + 0.1
         self.latency_s = 0.0005 * 40 ** self.rng.random()
         self.policy = self.chance(0.3)
-        self.least = random.Random(f"least {seed}").choice((1, 2))
-        """Instances that are to stay, where policies decide."""
         self.ends = self.chance(0.4)
         self.exodus = not self.policy and self.chance(0.15)
         """Everybody wants to go, and roles change hands, while paths are clogged."""
@@ -184,7 +182,6 @@ class _Drawing:
         given = 1 / cost_s if cost_s and self.chance(0.5) else None
         return Scale(
             capacity=given,
-            min_instances=self.least,
             max_instances=rng.randint(2, 6),
             period_s=rng.uniform(0.05, 0.3),
             cooldown_s=rng.uniform(0.0, 0.3),

@@ -16,14 +16,23 @@ import stat
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter, ReaderGone, RunContext, Sink, Writer, passing
+from anabranch.runtime.ends import (
+    DeadLetter,
+    NeverTaken,
+    ReaderGone,
+    RunContext,
+    Sink,
+    Writer,
+    passing,
+)
 from anabranch.runtime.patience import Patience
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.stdout_lock import StdoutLock
 from anabranch.runtime.standard_output import STDOUT, results_fd
 
 _CERTAIN_BYTES = 4096
-"""What a pipe that counts as writable takes without blocking (PIPE_BUF on Linux)."""
+"""What a pipe that counts as writable takes without blocking, whole or not at all (PIPE_BUF on
+Linux)."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +87,33 @@ class StdoutWriter(Writer):
         data, dead = self._encode(tuples)
         if data:
             async with self._lock.held():
-                await self._write_whole(memoryview(data))
+                await self._write_lines(data)
         return dead
 
     async def close(self) -> None:
         self._lock.close()
+
+    async def _write_lines(self, data: bytes) -> None:
+        if self._lock.is_torn:  # somebody has died within a line
+            await self._write_whole(memoryview(b"\n"))
+            self._lock.note_torn(False)
+        if self._poll is None:
+            await self._write_tearable(data)
+            return
+        at = 0
+        while at < len(data):  # as many whole lines at a time as a death cannot cut
+            end = data.rfind(b"\n", at, at + _CERTAIN_BYTES) + 1
+            if end:
+                await self._write_whole(memoryview(data)[at:end])
+            else:
+                end = data.index(b"\n", at) + 1
+                await self._write_tearable(data[at:end])
+            at = end
+
+    async def _write_tearable(self, data: bytes) -> None:
+        self._lock.note_torn(True)
+        await self._write_whole(memoryview(data))
+        self._lock.note_torn(False)
 
     async def _write_whole(self, rest: memoryview) -> None:
         while rest:
@@ -94,8 +125,8 @@ class StdoutWriter(Writer):
             except BlockingIOError:  # somebody else has made it non-blocking
                 await self._writable()
             except OSError as error:
-                if self._poll is not None or not passing(error):
-                    raise  # /dev/full, say: only a disk can get room again
+                if not passing(error):
+                    raise
                 rest = rest[await self._write_patiently(piece, error) :]
 
     def _write(self, piece: memoryview) -> int:
@@ -106,9 +137,8 @@ class StdoutWriter(Writer):
         except BrokenPipeError as error:
             raise ReaderGone from error
         except OSError as error:
-            raise OSError(
-                error.errno, f"cannot write to standard output: {error.strerror}"
-            ) from error
+            kind = OSError if self._poll is None else NeverTaken
+            raise kind(error.errno, f"cannot write to standard output: {error.strerror}") from error
 
     async def _write_patiently(self, piece: memoryview, error: OSError) -> int:
         """It goes to a file, and the disk is full."""

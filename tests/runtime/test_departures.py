@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import anabranch as ab
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import Record
@@ -89,7 +90,7 @@ async def test_who_was_let_go_is_counted_out_by_the_agent_of_a_resumed_run_too()
     log: list[Record] = []
     pipeline = three_operators(min_instances=2)
     roster = Roster(pipeline, log.append)
-    first, second = roster.found(pipeline.operators["work"])
+    first, second = roster.found(pipeline.operators[OperatorName("work")])
     (third, fourth), _ = roster.reserve(first.id, 2, {})
     for member in (first, second, third):
         roster.listen(member)

@@ -23,10 +23,12 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.ends import ExactWriter, RunContext
+from anabranch.runtime.ends import ExactWriter, RunContext, passing
 from anabranch.runtime.graph import PipelineError, Retry
 from anabranch.runtime.sinks import Stdout, discard, foreach, jsonl, stdout
 from anabranch.runtime.sinks.encoding import json_lines, text_lines
+from anabranch.runtime.sinks.stdout import StdoutWriter
+from anabranch.runtime.sinks.stdout_lock import LOCK_NAME
 from tests.runtime.reading import context
 
 
@@ -358,6 +360,64 @@ async def test_a_sink_whose_reader_is_gone_keeps_no_other_from_writing(tmp_path:
             await Stdout("text", into).open(at(tmp_path)).write(["x"])
         assert await Stdout("text", other).open(at(tmp_path)).write(["y"]) == []
         assert os.read(out, 10) == b"y\n"
+
+
+async def test_who_follows_one_that_died_within_a_line_ends_that_line_first(tmp_path: Path) -> None:
+    with pipe() as (out, into):
+        dies = Stdout("text", into).open(at(tmp_path))
+        task = asyncio.create_task(dies.write(["x" * 200_000]))  # more than a pipe holds
+        for _ in range(10):  # until the pipe is full
+            await asyncio.sleep(0)
+        task.cancel()
+        got = os.read(out, 200_000)
+        next_life = Stdout("text", into).open(at(tmp_path))
+        assert await next_life.write(["y"]) == await next_life.write(["z"]) == []
+        got += os.read(out, 200_000)
+    assert got.strip(b"x") == b"\ny\nz\n"
+
+
+async def test_a_lock_that_a_cleaner_has_removed_is_made_again_for_all(tmp_path: Path) -> None:
+    with pipe() as (out, into):
+        old = Stdout("text", into).open(at(tmp_path))
+        (tmp_path / LOCK_NAME).unlink()
+        new = Stdout("text", into).open(at(tmp_path))
+        assert isinstance(new, StdoutWriter)
+        async with new._lock.held():
+            waiting = asyncio.create_task(old.write(["x"]))
+            await asyncio.sleep(0.01)
+            assert not waiting.done()
+        await waiting
+        assert os.read(out, 10) == b"x\n"
+
+
+async def test_lines_that_a_pipe_takes_at_once_are_never_torn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{n} {'x' * (n % 900)}" for n in range(200)]
+    pieces: list[bytes] = []
+
+    def taken(fd: int, data: bytes) -> int:
+        pieces.append(bytes(data))
+        return len(data)
+
+    with pipe() as (_, into):
+        writer = Stdout("text", into).open(at(tmp_path))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", taken)
+            await writer.write(lines)
+    assert b"".join(pieces).decode().splitlines() == lines
+    assert all(len(piece) <= 4096 and piece.endswith(b"\n") for piece in pieces)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+async def test_a_target_that_never_takes_anything_is_not_waited_for(tmp_path: Path) -> None:
+    """Nor would another process fare better: the run fails at once."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    for writer in (Stdout("text", full).open(at(tmp_path)), jsonl("/dev/full").open(context())):
+        with pytest.raises(OSError, match=r"cannot write .*: No space left") as caught:
+            await writer.write(["x"])
+        assert not passing(caught.value)
+    os.close(full)
 
 
 async def test_standard_output_may_be_a_file(tmp_path: Path) -> None:

@@ -22,17 +22,20 @@ LEAST = 2
 
 
 def bounded(scene: Scene) -> Scene:
-    """Where instances are told to leave, so many of each operator are to stay."""
-    scale = Scale(min_instances=LEAST, max_instances=8)
-    models = tuple(replace(model, scale=scale) for model in scene.models)
+    """Where instances are told to leave, or policies decide, so many of each operator stay."""
+    usual = Scale(max_instances=8)
+    models = tuple(
+        replace(model, scale=replace(model.scale or usual, min_instances=LEAST))
+        for model in scene.models
+    )
     return replace(scene, models=models, counts={k: max(n, 3) for k, n in scene.counts.items()})
 
 
 def scenes() -> list[Scene]:
     """In every other one processes die."""
     drawn = (draw(seed, crashes="all" if seed % 2 else "none") for seed in range(SEEDS))
-    told = (s for s in drawn if not s.policy)
-    return [bounded(s) for s in told if sum(d.action == "leave" for d in s.decisions) > 5]
+    leaving = (s for s in drawn if s.policy or sum(d.action == "leave" for d in s.decisions) > 5)
+    return [bounded(scene) for scene in leaving]
 
 
 def test_never_fewer_than_min_instances_stay_whatever_is_decided_at_once() -> None:

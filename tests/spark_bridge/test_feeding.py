@@ -13,6 +13,7 @@ import pytest
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.client import Link
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
+from anabranch.spark_bridge.places import Place
 from anabranch.spark_bridge.wire import Refused
 from tests.spark_bridge.support import Board, FakeQuery, Running, ask, drain, start, texts, until
 
@@ -383,6 +384,16 @@ async def test_a_stage_that_nobody_commits_is_swept_away(tmp_path: Path) -> None
     await FakeQuery(running.place).stage(0, 0, [texts("a")])
     await until(lambda: running.gateway.status().feed.parts_dropped)
     await until(lambda: not list((tmp_path / "feed" / "parts").iterdir()))
+    await running.close()
+
+
+async def test_a_gateway_whose_address_is_removed_tells_it_again(tmp_path: Path) -> None:
+    """By a cleaner of temporary files, in a run that lasts for weeks."""
+    running = await start(tmp_path, limits=GatewayLimits(sweep_period_s=0.02))
+    before = Place.of_run(tmp_path)
+    (tmp_path / "gateway.json").unlink()
+    await until((tmp_path / "gateway.json").exists)
+    assert Place.of_run(tmp_path) == before
     await running.close()
 
 

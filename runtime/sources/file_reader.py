@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import zlib
 from typing import TYPE_CHECKING
 
@@ -143,10 +144,11 @@ class FileReader(Reader):
         return block
 
     def _refuse_another(self, fd: int) -> None:
-        was = self._split.get("file")
-        if was is not None and all(
-            a != b for a, b in zip(was, identity(os.fstat(fd)), strict=True)
-        ):
+        was, status = self._split.get("file"), os.fstat(fd)
+        is_another = was is not None and all(
+            a != b for a, b in zip(was, identity(status), strict=True)
+        )
+        if is_another or not stat.S_ISREG(status.st_mode):
             raise OSError("another file has taken the place of the one that was to be read")
 
     def _give_up(self, reason: str) -> Chunk:

@@ -13,8 +13,13 @@ _GZIP_WINDOW = 31
 """Tells zlib to expect a gzip header and to check the checksum at the end."""
 
 
+def opened(path: str, flags: int = os.O_RDONLY) -> int:
+    """A named pipe that has taken the place of a file does not hold up its reader."""
+    return os.open(path, flags | os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0))
+
+
 def is_gzip(path: str) -> bool:
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=opened) as file:
         return file.read(len(_MAGIC)) == _MAGIC
 
 
@@ -34,7 +39,7 @@ def look_at(path: str, size: int) -> tuple[bool, bytes]:
 
 class PlainBytes:
     def __init__(self, path: str, start: int) -> None:
-        self._fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        self._fd = opened(path)
         self.position = start
 
     def fileno(self) -> int:
@@ -57,7 +62,7 @@ class GzipBytes:
     """
 
     def __init__(self, path: str, start: int) -> None:
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self._file = open(path, "rb", buffering=0, opener=opened)  # noqa: SIM115 - closed by `close`
         self._unpack = zlib.decompressobj(_GZIP_WINDOW)
         self._packed = b""
         self._to_skip = start

@@ -147,10 +147,23 @@ def change_places(path: Path) -> None:
     os.replace(other, path)
 
 
+def become_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def become_a_pipe(path: Path) -> None:
+    """Which would hold up its reader for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 @pytest.mark.parametrize(
     ("happens", "reason"),
     [
         (vanish, "FileNotFoundError"),
+        (become_a_folder, "another file has taken the place"),
+        (become_a_pipe, "another file has taken the place"),
         (shrink, "ends at byte 4, but had "),
         (change_places, "another file has taken the place"),
     ],

@@ -85,8 +85,7 @@ class Instance:
         self.pipeline = pipeline
         self.operator: Operator = pipeline.operators[me.operator]
         self.limits = context.limits
-        self.home = home
-        self.context = context
+        self.home, self.context = home, context
         self.rng = random.Random(f"{seed}:{me}")
         self.core = Core(me, pipeline.topology, trace_rows_max=self.limits.trace_rows_max)
         self.counts = Counts(me)

@@ -55,6 +55,7 @@ class Instance:
                 clock=flow.loop.time,
                 wall=flow.wall,
             )
+            self._keyed.be_careful()
             self._keyed.marks_results = any(operator.name == way[0] for way in flow.marked)
         elif operator.steps:
             self._processor = make_processor(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.kinds import Cause
+
 if TYPE_CHECKING:
     from anabranch.runtime.report import Report
 
@@ -22,6 +24,15 @@ class Failure:
 
 class LifeOver(Exception):
     """A process cannot go on, and a new one in its place may: it begins with what is recorded."""
+
+    cause = Cause.SYSTEM
+
+
+class StateSpoilt(LifeOver):
+    """What a function has made of a large state cannot be pickled. The next life does the turn
+    again, looks at each state after each call, and so finds the tuple."""
+
+    cause = Cause.STATE
 
 
 class RunFailed(Exception):

@@ -75,6 +75,8 @@ class Cause(StrEnum):
     """It was stopped from outside (SIGSTOP), and was ended."""
     SYSTEM = "system"
     """The system refused what it needs: a thread, an open file, a disk that keeps what it takes."""
+    STATE = "state"
+    """What it keeps of a key cannot be written down."""
     PARENT = "parent"
     """The process that it was forked from ended."""
     LINK = "link"

@@ -65,6 +65,8 @@ class Undo:
 
     def __init__(self, *, always: bool = False) -> None:
         self.always = always
+        self.twice = False
+        """Whether to pickle each value twice: some fail only then."""
         self.likes: dict[Any, int] = {}
         """What those states were like after their last call that need no pickle."""
         self._plain_kinds: set[type] = {SimpleNamespace}
@@ -174,6 +176,8 @@ class Undo:
     def _pickled(self, name: Any, value: Any) -> bytes:
         try:
             data = pickle.dumps(value, 5)
+            if self.twice:
+                pickle.dumps(value, 5)
         except KeyboardInterrupt:
             raise
         except BaseException as error:

@@ -35,6 +35,8 @@ class Holdings:
         self.operator = operator
         self.groups = groups
         self.notes = NoNotes()
+        self.careful = False
+        """Whether states of any size are looked at after each call."""
         self.store = Store(groups)
         self.owned = self.frozen = self.behind = self.shut = NO_GROUPS
         self.kept: dict[int, deque[Kept]] = {}

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from anabranch.runtime.failure import StateSpoilt
 from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.handler import NOTHING
 from anabranch.runtime.keyed.holdings import Holdings
@@ -194,8 +195,11 @@ class _Drawing:
 def _pickled(held: Holdings, words: list[Word]) -> bytes:
     try:
         return pickled(words)
-    except Exception as error:
-        raise StepError(
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except BaseException as error:
+        kind = StepError if held.careful else StateSpoilt
+        raise kind(
             f"operator {held.operator!r}, {_culprit(words)}: what is kept of it cannot be written "
             f"to the journal ({describe(error)}); states must be values that can be pickled"
         ) from error
@@ -208,7 +212,7 @@ def _culprit(words: list[Word]) -> str:
             for key, *of_key in zip(*rest[-2:] if word == "parts" else rest[:2], strict=True):
                 try:
                     pickled((key, of_key))
-                except Exception:
+                except BaseException:
                     return f"key {shown(key)}"
     return "tuples of groups on the move"
 

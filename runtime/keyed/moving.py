@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from anabranch.runtime.failure import StateSpoilt
 from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.store import Entry
@@ -71,10 +72,19 @@ class Measure:
 
 
 class Giver:
-    """Cuts groups in chunks. `operator`: for errors; `life`: which life of this instance it is."""
+    """Cuts groups in chunks. `operator`: for errors; `life`: which life of this instance it is.
+    `leave`: is told of each key that cannot be pickled, which is left out then; without it such a
+    key is the end of this life (`StateSpoilt`)."""
 
-    def __init__(self, operator: str, chunk_bytes: int, life: int) -> None:
+    def __init__(
+        self,
+        operator: str,
+        chunk_bytes: int,
+        life: int,
+        leave: Callable[[Any, BaseException], None] | None = None,
+    ) -> None:
         self._operator = operator
+        self._leave = leave
         self._life = life
         self._chunk_bytes = max(1, chunk_bytes)
         self._entries = Measure(self._chunk_bytes)
@@ -114,20 +124,38 @@ class Giver:
     def _pickled(
         self, group: int, entries: list[Entry], kept: list[Kept], heat: float = 0.0
     ) -> bytes:
+        plain = [tuple(k) for k in kept]
         try:
-            return pickled((entries, [tuple(k) for k in kept], heat))
-        except Exception as error:
+            return pickled((entries, plain, heat))
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except BaseException as error:
+            bad = {number: e for number, one in enumerate(entries) if (e := _refusal(one))}
+            if bad and self._leave is not None:
+                for number, why in bad.items():
+                    self._leave(entries[number][0], why)
+                entries = [one for number, one in enumerate(entries) if number not in bad]
+                return pickled((entries, plain, heat))
             where = f"group {group}"
-            for key, *rest in (*entries, *kept):
-                try:
-                    pickled((key, rest))
-                except Exception:
-                    where = f"key {shown(key)}"
+            for one in (*entries, *kept):
+                if _refusal(one) is not None:
+                    where = f"key {shown(one[0])}"
                     break
-            raise StepError(
+            raise StateSpoilt(
                 f"operator {self._operator!r}, {where}: what is kept of it cannot go to another "
                 f"instance ({describe(error)}); states must be values that can be pickled"
             ) from error
+
+
+def _refusal(one: tuple[Any, ...]) -> BaseException | None:
+    """Why an entry, or a kept tuple, cannot be pickled."""
+    try:
+        pickled(one)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return error
+    return None
 
 
 @dataclass(slots=True)

@@ -143,6 +143,11 @@ class KeyedProcessor(Keeping):
             name = self.operator.name
             raise StepError(f"operator {name!r}: close() raised {describe(error)}") from error
 
+    def be_careful(self) -> None:
+        """Look at states of any size after each call, and put them back when it fails."""
+        self._held.careful = True
+        self._worker.be_careful()
+
     # -- ownership ---------------------------------------------------------------------------
 
     def own(self, groups: Iterable[int]) -> None:
@@ -412,9 +417,16 @@ class KeyedProcessor(Keeping):
         if strange := sorted({*groups} - self.frozen):
             raise ValueError(f"groups {strange} are not frozen here: freeze them first")
         gives = taken if self._notes is None else copied
-        giver = Giver(self.operator.name, chunk_bytes, life)
+        leave = self._leave if self._notes is None else None
+        giver = Giver(self.operator.name, chunk_bytes, life, leave)
         yield from gives(self._held, giver, groups, lambda g: self._heat.take(g, self._clock()))
         self._noted()
+
+    def _leave(self, key: Any, error: BaseException) -> None:
+        """A key cannot be given away. No life comes that could do again what was done with it."""
+        part, began = self._part(), self._clock()
+        self._worker.leave(key, error, part)
+        self._done(part, began)
 
     async def install(self, chunk: bytes, *, opens: bool = True) -> None:
         """A chunk from the former owner; the first of a later life replaces all those of earlier

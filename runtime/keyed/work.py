@@ -332,6 +332,15 @@ class Worker:
         self._held.keep(group, kept)
         part.pended += 1
 
+    def be_careful(self) -> None:
+        for undo in (self._undo, self.handler.undo):
+            undo.always = undo.twice = True
+
+    def leave(self, key: Any, error: BaseException, part: Part) -> None:
+        """The state of a key cannot go where its group goes: the key begins anew there."""
+        reason = self._reason(Unpicklable(describe(error)))
+        part.letters.append(DeadLetter(f"{reason}; it is left out", None, f"key {shown(key)}"))
+
     def forget(self) -> None:
         """States may have come from elsewhere, where they have changed."""
         self._undo.forget()

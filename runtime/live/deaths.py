@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from anabranch.runtime.kinds import Ending
+from anabranch.runtime.kinds import Cause, Ending
 
 RESUMES_MAX = 5
 RESUMES_WINDOW_S = 30.0
@@ -67,7 +67,7 @@ class Deaths:
         now = time.monotonic()
         if self._latest and done > self._latest[-1].done:
             self._latest.clear()
-        if busy or lived_s < IDLE_LIFE_S:
+        if busy or lived_s < IDLE_LIFE_S or end.cause is Cause.STATE:
             self._latest = [d for d in self._latest if now - d.at_s <= RESUMES_WINDOW_S]
             self._latest.append(Death(now, end, done))
 

@@ -154,7 +154,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         home.send(Failed(reason=str(error), detail=""))
         code = 1
     except LifeOver as error:
-        home.send(Failed(reason=str(error), again=Cause.SYSTEM))
+        home.send(Failed(reason=str(error), again=error.cause))
         code = 1
     except MemoryError:  # not of a function of the user's
         told = Failed(reason="has run out of memory", again=Cause.OUT_OF_MEMORY)

@@ -24,6 +24,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Group
 from anabranch.runtime.keyed.payload import decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
+from anabranch.runtime.kinds import Cause
 from anabranch.runtime.live.intake import Queued
 from anabranch.runtime.live.pumps import ADVANCING, QueuePump
 from anabranch.runtime.live.wary import Place, place_of
@@ -81,6 +82,8 @@ class KeyedPump(QueuePump):
             changed=self._changed if self._keeps_keys else None,
             noted=self._want_turn,
         )
+        if instance.in_vain and instance.in_vain[-1].cause is Cause.STATE:
+            self.processor.be_careful()
         self.processor.marks_results = instance.outbox.marked
         self.processor.limit = lambda item: instance.gate.others(item.channel.peer)
         self.processor.heard = self._heard

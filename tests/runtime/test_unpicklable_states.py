@@ -15,7 +15,7 @@ import pytest
 import anabranch as ab
 from anabranch import testing
 from anabranch.runtime.own import WATCHED_MAX
-from anabranch.runtime.undo import AFTER_BYTES_MAX, Undo, Unpicklable
+from anabranch.runtime.undo import AFTER_BYTES_MAX, SAVED_BYTES_MAX, Undo, Unpicklable
 from tests.anabranch.tested_pipelines import Anything
 
 Tuple = dict[str, Any]
@@ -99,6 +99,34 @@ def test_a_fold_whose_value_is_not_read_again_goes_on_with_the_value_before() ->
     outcome = keyed(lambda k: k.fold("work", list, lambda s, t: gathers(s, t, "unreadable")))
     del BAD["unreadable"]
     assert outcome["out"][-1] == (None, [1, 2, 4, 5])
+
+
+def test_a_large_state_of_process_is_put_back_in_tests() -> None:
+    outcome = keyed(
+        lambda k: k.process(
+            "work", lambda _k, state, t: [len(gathers(state, t)) - 9000], state=lambda: [0] * 9000
+        )
+    )
+    assert outcome["out"] == [1, 2, 3, 4]
+    _is_told(outcome, [0, 3])
+
+
+class PickledOnce:
+    written = False
+
+    def __reduce__(self) -> Any:
+        if self.written:
+            raise ValueError("not again")
+        self.written = True
+        return PickledOnce, ()
+
+
+def test_a_value_that_is_pickled_once_and_not_again_is_found_by_a_careful_life() -> None:
+    undo = Undo()
+    undo.checked("key", [PickledOnce()])
+    undo.twice = True
+    with pytest.raises(Unpicklable):
+        undo.checked("key", [PickledOnce()])
 
 
 def test_a_large_value_of_a_fold_is_put_back() -> None:
@@ -259,18 +287,23 @@ def test_a_tuple_that_cannot_be_kept_is_a_dead_letter(kind: str) -> None:
 # -- runs ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("delivery", ["effectively-once", "at-most-once"])
-def test_a_run_goes_on_over_states_that_cannot_be_pickled(tmp_path: Path, delivery: Any) -> None:
+@pytest.mark.parametrize(
+    ("delivery", "large"),
+    [("effectively-once", 0), ("at-most-once", 0), ("effectively-once", SAVED_BYTES_MAX)],
+)
+def test_a_run_goes_on_over_states_that_cannot_be_pickled(
+    tmp_path: Path, delivery: Any, large: int
+) -> None:
     out, died = tmp_path / "out.jsonl", tmp_path / "died"
 
     def work(key: int, state: list[Any], n: int) -> list[tuple[int, int]]:
-        state.append(n)
+        state += [n] if state else [n, *range(large)]
         if n % 50 == 7:
             state.append(threading.Lock())
         if n == 600 and delivery == "effectively-once" and not died.exists():
             died.touch()
             os._exit(7)
-        return [(key, len(state))]
+        return [(key, len(state) - large)]
 
     dead = str(tmp_path / "dead.jsonl")
     pipeline = ab.Pipeline("run", delivery=delivery, dead_letters=dead)

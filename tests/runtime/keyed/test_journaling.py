@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.runtime.failure import StateSpoilt
 from anabranch.runtime.graph import Retry
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
@@ -114,8 +115,20 @@ async def test_a_large_state_that_cannot_be_written_is_named() -> None:
 
     bench = Mortals(lambda keyed: keyed.process("work", visit, state=list))
     await bench.over(("a", 1), ("b", [*range(2 * SAVED_BYTES_MAX)]))
-    with pytest.raises(StepError, match=r"operator 'work', key 'b': .* be written to the journal"):
+    spoilt = r"operator 'work', key 'b': .* be written to the journal"
+    with pytest.raises(StateSpoilt, match=spoilt):
         await bench.over(("a", 2), ("b", lambda: None))
+
+
+async def test_a_careful_life_finds_the_tuple_that_spoils_a_large_state() -> None:
+    def visit(key: str, state: list[Any], item: Any) -> list[int]:
+        state.append(item)
+        return [len(state)]
+
+    bench = Mortals(lambda keyed: keyed.process("work", visit, state=list))
+    bench.one.be_careful()
+    await bench.over(("b", [*range(2 * SAVED_BYTES_MAX)]), ("b", lambda: None), ("b", 3))
+    assert bench.restored(0).states()["b"][1:] == [3]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
+from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
 from anabranch.runtime.policies.policy import Heritage, Policy, setting
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.policy import Predictive
@@ -37,6 +38,7 @@ __all__ = [
     "Move",
     "MultiMetric",
     "MultiMetricCentral",
+    "MultiMetricSummed",
     "OperatorLook",
     "Peak",
     "Plan",

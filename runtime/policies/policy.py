@@ -41,6 +41,7 @@ _MODULES = {
     "latency-rules": "predictive.baselines",
     "multi-metric": "multi_metric.policy",
     "multi-metric-central": "multi_metric.central",
+    "multi-metric-summed": "multi_metric.summed",
     "peak": "predictive.baselines",
     "predictive": "predictive.policy",
     "probabilistic": "probabilistic",

@@ -4,9 +4,10 @@ Windows are the same for all siblings. Where ranks are known, one of them adds a
 state has held for two windows, and the youngest leaves; where not, each does so with its share of
 the probability (MM, section 5: D2 and D1).
 
-Where credit bounds queues, what waits lies at predecessors, and what waits at theirs is not told:
-the queue counts for little then, and with the published weights full instances are no overload
-(C1: 0.45 + 0.1 < 0.7). `of_utilisation=1, of_queue=0, of_slowdown=0` is the rule by load, gated.
+Credit bounds queues, so little waits at an instance, and full instances alone are no overload
+(C1: 0.45 + 0.1 < 0.7). Therefore what waits further up and will come counts as well (MM13,
+`runtime.arrears`); what waits before an instance that its successors hold up is theirs, and it is
+stable. `of_utilisation=1, of_queue=0, of_slowdown=0` is the rule by load, gated.
 """
 
 from __future__ import annotations

@@ -92,6 +92,10 @@ SHOWN = {
         HERE / "test_central.py",
         "test_on_even_loads_it_plans_what_instances_say_by_themselves",
     ),
+    "D3": (
+        HERE / "test_summed.py",
+        "test_d3_on_uneven_loads_each_sibling_says_what_the_planner_plans",
+    ),
     "same seed": (PROPERTIES, "test_the_same_seed_gives_the_same_decisions"),
     "the trap": (
         HERE / "test_arrears.py",

@@ -14,12 +14,13 @@ from anabranch.runtime.policies.decision import (
     Resize,
 )
 from anabranch.runtime.policies.fixed import Fixed
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
+from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
 from anabranch.runtime.policies.policy import Heritage, Policy, setting
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
+from anabranch.runtime.policies.predictive.central import PredictiveCentral
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
@@ -44,10 +45,12 @@ __all__ = [
     "Plan",
     "Policy",
     "Predictive",
+    "PredictiveCentral",
     "Probabilistic",
     "Reading",
     "Resize",
     "Rules",
     "Seen",
+    "Shift",
     "setting",
 ]

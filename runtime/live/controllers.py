@@ -21,7 +21,6 @@ from anabranch.runtime.live.roster import Member, Phase
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import PolicyError
-from anabranch.runtime.policies.decision import Duplicate
 from anabranch.runtime.policies.look import Look, OperatorLook, Seen
 from anabranch.runtime.scale import Scale
 from anabranch.runtime.status import InstanceState
@@ -77,12 +76,9 @@ class Controllers:
                     self._agent.log(Planned(controller=control.policy.text, left=left))
 
     def _pass_on(self, order: reconcile.Order, control: Control) -> None:
-        act = order.act
-        change = act.n if isinstance(act, Duplicate) else -1
-        why = f"{control.policy.name}: {act.explanation.text}"
         for member in self._agent.roster.living():
             if member.text == order.instance:
-                self._agent.send(member.id, Order(change=change, why=why))
+                self._agent.send(member.id, Order.of(order.act, control.policy.name))
 
     def _give_up(self, control: Control, error: PolicyError) -> None:
         self._controls.remove(control)

@@ -227,7 +227,7 @@ def _wire(home: Home, instance: Instance) -> None:
         instance.decide(decision.action, decision.n)
 
     def order(order: Order) -> None:
-        instance.scaling.ordered(order.change, order.why)
+        instance.scaling.ordered(order.act)
 
     home.on_spawned = spawned
     home.on_leave_answer = instance.departure.answered

@@ -12,6 +12,7 @@ import msgspec
 
 from anabranch.runtime.ends import Split
 from anabranch.runtime.kinds import Cause, Ending, EventKind
+from anabranch.runtime.policies.decision import Duplicate, Leave, Move
 from anabranch.runtime.status import FinalCount, Status, WireId
 
 Address = str
@@ -120,10 +121,30 @@ class Decide(Message, frozen=True, kw_only=True, tag="decide"):
 
 
 class Order(Message, frozen=True, kw_only=True, tag="order"):
-    """What a controller wants of an instance: `change` newcomers, or, below 0, that it leaves."""
+    """What a controller wants of an instance: `change` newcomers, or, below 0, that it leaves; at
+    0, that it gives a `share` of its load to the sibling of rank `to_rank`."""
 
     change: int
     why: str
+    share: float = 0.0
+    to_rank: int = 0
+
+    @classmethod
+    def of(cls, act: Duplicate | Leave | Move, controller: str) -> Order:
+        why = f"{controller}: {act.explanation.text}"
+        match act:
+            case Duplicate(n=n):
+                return cls(change=n, why=why)
+            case Leave():
+                return cls(change=-1, why=why)
+            case Move(share=share, to_rank=rank):
+                return cls(change=0, why=why, share=share, to_rank=rank)
+
+    @property
+    def act(self) -> Duplicate | Leave | Move:
+        if self.change:
+            return Duplicate(self.change, self.why) if self.change > 0 else Leave(self.why)
+        return Move(self.share, self.to_rank, self.why)
 
 
 class EndInput(Message, frozen=True, kw_only=True, tag="end_input"):

@@ -215,10 +215,10 @@ class Scaling:
             return
         self._do(decision)
 
-    def ordered(self, change: int, why: str) -> None:
+    def ordered(self, act: Act) -> None:
         """By a controller; like a decision of its own."""
         if isinstance(self._instance.core.state, Active):
-            self._do(Duplicate(change, why) if change > 0 else Leave(why))
+            self._do(act)
 
     def _do(self, decision: Act) -> None:
         if self.dry_run and not isinstance(decision, Hold):

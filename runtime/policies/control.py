@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decider import named
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
+from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, operator_of
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
@@ -54,6 +54,7 @@ class Control:
             if plan is not None:
                 self.plan = self._checked(plan)
             orders, self.ordered = reconcile(self.plan, look, self.ordered, self.rng)
+        self.plan = replace(self.plan, shifts=())
         return orders, plan is not None
 
     def heritage(self, now_s: float) -> Heritage:
@@ -65,12 +66,16 @@ class Control:
     def _checked(self, plan: Plan) -> Plan:
         if not isinstance(plan, Plan):
             raise TypeError(f"expected a Plan or None, and a memory, got {plan!r}")
-        for name, n in plan.wanted.items():
+        for name in (*plan.wanted, *(operator_of(shift.giver) for shift in plan.shifts)):
             if name not in self.operators:
                 raise ValueError(
                     f"the plan names {name!r}, which has not chosen this controller; it has "
                     f"{', '.join(self.operators)}"
                 )
+        for shift in plan.shifts:
+            if not 0 < shift.share <= 1:
+                raise ValueError(f"the plan shifts {shift.share!r} of the load of {shift.giver!r}")
+        for name, n in plan.wanted.items():
             if not isinstance(n, int) or n < 0:
                 raise ValueError(f"the plan wants {n!r} instances of {name!r}")
         return plan

@@ -91,13 +91,30 @@ class Look:
         return replace(self, controlled=controlled)
 
 
+def operator_of(instance: str) -> str:
+    """Of the name of an instance: `split` of `split.3`."""
+    return instance.rpartition(".")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """The instance `giver` should give key groups with about this `share` of its load, above 0 and
+    at most 1, to its sibling `receiver`; both by their names (`Seen.id`)."""
+
+    giver: str
+    receiver: str
+    share: float
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """How many instances operators should have. Those that are not named stay as they are.
 
     A plan says what should be, not what should be done, so it holds until the next one: what is
-    missing at a later look is asked for again. `why`: for reports.
+    missing at a later look is asked for again. `why`: for reports. `shifts` of load are ordered
+    once, where neither instance has an operation open.
     """
 
     wanted: Mapping[str, int] = field(default_factory=dict)
     why: str = ""
+    shifts: tuple[Shift, ...] = ()

@@ -44,6 +44,7 @@ _MODULES = {
     "multi-metric-summed": "multi_metric.summed",
     "peak": "predictive.baselines",
     "predictive": "predictive.policy",
+    "predictive-central": "predictive.central",
     "probabilistic": "probabilistic",
     "rules": "predictive.baselines",
 }

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.policies.concert import Part, by_turn, carried_out, evenly
-from anabranch.runtime.policies.decision import Duplicate, Leave, Resize
+from anabranch.runtime.policies.decision import Duplicate, Leave, Move, Resize
+from anabranch.runtime.policies.look import operator_of
 from anabranch.runtime.policies.turns import (
     COMING_PERIODS,
     joining,
@@ -35,7 +36,7 @@ class Order:
     """What the instance of this name is to do."""
 
     instance: str
-    act: Duplicate | Leave
+    act: Duplicate | Leave | Move
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,28 @@ def reconcile(
             part = _with(part, new, operator, look.now_s)
             orders += new
         parts[name] = part
+    orders += _shifted(plan, look, {order.instance for order in orders})
     return tuple(orders), Ordered(parts, actions, look.now_s, ordered.resumed_s)
+
+
+def _shifted(plan: Plan, look: Look, busy: set[str]) -> list[Order]:
+    """`busy`: instances that have something else to do."""
+    found = []
+    for shift in plan.shifts:
+        operator = look.operators.get(operator_of(shift.giver))
+        free = _free(operator) if operator is not None else {}
+        both = {shift.giver, shift.receiver}
+        if len(both) == 2 and both <= free.keys() - busy:
+            act = Move(shift.share, free[shift.receiver], plan.why or "planned")
+            found.append(Order(shift.giver, act))
+            busy |= both
+    return found
+
+
+def _free(operator: OperatorLook) -> dict[str, int]:
+    """Ranks of those without an open operation, by name."""
+    ranks = enumerate(operator.instances)
+    return {seen.id: i for i, seen in ranks if not seen.reading.busy_with_operation}
 
 
 def _looked(part: Part, operator: OperatorLook, now_s: float) -> Part:

@@ -8,6 +8,7 @@ loaded instance has little more than the least loaded one, and where the differe
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -86,11 +87,12 @@ class Evenness:
         return Evenness(loads=(0.0,) * len(self.loads), rested=1, moving=True)
 
 
-def own_move(moves: dict[int, tuple[int, float]], reading: Reading) -> Move | None:
+def own_move(moves: Mapping[int, tuple[int, float]], reading: Reading) -> Move | None:
     """None: this instance gives nothing, or `moves` are of other instances than there are now."""
-    if reading.rank not in moves or not reading.loads:
+    rank, loads = reading.rank, reading.loads
+    if rank is None or rank not in moves or not loads:
         return None
-    receiver, share = moves[reading.rank]
-    mine, its = reading.loads[reading.rank], reading.loads[receiver]
+    receiver, share = moves[rank]
+    mine, its = loads[rank], loads[receiver]
     told = f"a load of {mine:.2f}, where that sibling has {its:.2f}"
     return Move(share, receiver, Explanation(told, reading.instances))

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 import anabranch as ab
+from anabranch.runtime.live import messages as msg
 from anabranch.runtime.policies.control import Control, Sight
 from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
-from anabranch.runtime.policies.decision import Duplicate, Hold, Why
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
+from anabranch.runtime.policies.decision import Duplicate, Hold, Leave, Move, Why
+from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
 from anabranch.runtime.policies.policy import Heritage, setting
 from anabranch.runtime.policies.reading import Figures
 from anabranch.runtime.policies.reconcile import Order
@@ -77,6 +78,37 @@ def test_without_a_new_plan_the_last_one_holds() -> None:
     assert (len(orders), is_new) == (1, False)
 
 
+def test_shifts_of_a_plan_are_ordered_once() -> None:
+    @dataclass(frozen=True)
+    class Shifts(Controller[bool]):
+        def assess(self, look: Look, memory: bool, rng: Any) -> tuple[Plan | None, bool]:
+            shift = Shift("work.0", "work.1", 0.5)
+            return (Plan(shifts=(shift,)) if not memory else None), True
+
+        def begin(self) -> bool:
+            return False
+
+    mine = control(Shifts())
+    assert mine.step(look(10.0, 2))[0] == (Order("work.0", Move(0.5, 1, "planned")),)
+    assert mine.step(look(11.0, 2))[0] == ()
+
+
+@pytest.mark.parametrize(
+    ("act", "wire"),
+    [
+        (Duplicate(2, "so"), {"change": 2}),
+        (Leave("so"), {"change": -1}),
+        (Move(0.25, 3, "so"), {"change": 0, "share": 0.25, "to_rank": 3}),
+    ],
+)
+def test_an_order_is_the_same_act_at_the_instance(
+    act: Duplicate | Leave | Move, wire: dict[str, Any]
+) -> None:
+    order = msg.Order.of(act, "steps")
+    assert order == msg.Order(why="steps: so", **wire)
+    assert order.act == act
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -87,6 +119,10 @@ def test_without_a_new_plan_the_last_one_holds() -> None:
             "ValueError: the plan names 'wrk', which has not chosen",
         ),
         (lambda: (Plan({"work": -1}), None), "ValueError: the plan wants -1 instances of 'work'"),
+        (
+            lambda: (Plan({}, "", (Shift("work.0", "work.1", 2.0),)), None),
+            r"the plan shifts 2\.0 of the load of 'work\.0'",
+        ),
         (lambda: (Plan({"work": 1.5}), None), r"the plan wants 1\.5 instances"),  # type: ignore[dict-item]
     ],
 )
@@ -143,6 +179,6 @@ def test_sums_of_a_look_are_those_of_its_instances() -> None:
     work = look(10.0, [first, second]).operators["work"]
     assert (work.n, work.received_per_s, work.waiting, work.busy) == (2, 20.0, 5.0, 0.25)
     assert work.capacity == 50.0
-    assert work.figures == Figures(9, 2, sums + sums)
+    assert work.figures == Figures(9, 2, sums + sums, (0.0, 0.0))
     late = look(10.0, [first, seen(1, own=Figures(8, 1, sums))]).operators["work"]
     assert late.figures is None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.policies.concert import Part, carried_out
-from anabranch.runtime.policies.decision import Act, Duplicate, Leave, Resize
-from anabranch.runtime.policies.look import Look, Plan, Seen
+from anabranch.runtime.policies.decision import Act, Duplicate, Leave, Move, Resize
+from anabranch.runtime.policies.look import Look, Plan, Seen, Shift
 from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
 from tests.runtime.policies.looks import SCALE, look, seen
 
@@ -135,3 +136,19 @@ def test_guards_of_instances_hold_against_a_plan() -> None:
 
 def test_an_operator_without_instances_is_left_alone() -> None:
     assert steps(want(3), look(10.0, 0))[0] == []
+
+
+def test_a_shift_becomes_a_move_to_the_rank_of_the_receiver_and_is_ordered_once() -> None:
+    instances = [seen(i) for i in (0, 4, 7)]
+    plan = Plan({}, "so", (Shift("work.7", "work.4", 0.3), Shift("work.4", "work.0", 0.2)))
+    orders, _ = steps(plan, look(10.0, instances, keyed=True))
+    assert orders == [Order("work.7", Move(0.3, 1, "so"))]
+
+
+@pytest.mark.parametrize(
+    "shift", [Shift("work.0", "work.9", 0.3), Shift("work.9", "work.0", 0.3),
+              Shift("work.0", "work.0", 0.3), Shift("work.0", "work.1", 0.3)]
+)  # fmt: skip
+def test_a_shift_between_instances_that_are_gone_or_busy_is_left_out(shift: Shift) -> None:
+    instances = [seen(0), seen(1, busy_with_operation=True)]
+    assert steps(Plan({}, "so", (shift,)), look(10.0, instances, keyed=True))[0] == []

@@ -10,7 +10,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
-from anabranch.runtime.policies.predictive.policy import Memory, Predictive
+from anabranch.runtime.policies.predictive.policy import Predictive
+from anabranch.runtime.policies.predictive.steps import Memory
 from anabranch.runtime.policies.reading import Figures, Reading
 from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.runtime.scale import Scale

@@ -13,32 +13,39 @@ import numpy as np
 
 from anabranch.panels import FAINT, INK, OPERATORS, head, new_figure, prepare
 from anabranch.workloads.dematteis2017.contestants import PUBLISHED
-from anabranch.workloads.dematteis2017.evaluation import Evaluation, Results
 from anabranch.workloads.dematteis2017.keys import PUBLISHED as MOVES
-from anabranch.workloads.dematteis2017.model import STEP_S, WORK_S
-from anabranch.workloads.dematteis2017.telling import PAPER
+from anabranch.workloads.dematteis2017.model import INSTANCES_MAX
+from anabranch.workloads.dematteis2017.results import Evaluation, Results
+from anabranch.workloads.dematteis2017.telling import PAPER, PAPER_STEPS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 SHOWN = ("NoSw", "Sw 1", "Sw 3", "rules")
+RADAR = ("violations", "reconfigurations", "instances", "amplitude", "jitter_ms", "p95_ms")
 BARS = {
-    "reconfigurations": "steps",
-    "violations": "steps",
-    "instances": "mean",
-    "amplitude": "instances",
+    "reconfigurations": "% of the steps",
+    "violations": "% of the steps",
+    "instances": "% of all, mean",
+    "amplitude": "% of all",
 }
 
 
 def draw_figures(found: Evaluation, folder: Path) -> list[Path]:
-    """Write dematteis-LOAD.svg, dematteis-keys.svg, and with load b dematteis-tables.svg. Raises
+    """Write dematteis-LOAD.svg and dematteis-radar.svg, with load b dematteis-tables.svg, of the
+    model dematteis-keys.svg; of other levels their name comes before that of the figure. Raises
     `PictureUnavailable`."""
     figures = {name: _course(results) for name, results in found.results.items()}
-    figures["keys"] = _keys(found)
+    figures["radar"] = _radars([r for name, r in found.results.items() if name != "jump"])
+    if found.moves:
+        figures["keys"] = _keys(found)
     if "b" in found.results:
         figures["tables"] = _tables(found.results["b"])
-    return [_save(figure, folder / f"dematteis-{name}.svg") for name, figure in figures.items()]
+    level = "" if found.level == "model" else f"{found.level}-"
+    return [
+        _save(figure, folder / f"dematteis-{level}{name}.svg") for name, figure in figures.items()
+    ]
 
 
 def _save(figure: Figure, path: Path) -> Path:
@@ -54,9 +61,9 @@ def _course(results: Results) -> Figure:
     """Of the first seed."""
     figure = new_figure(9, 7, f"De Matteis & Mencagli 2017, load {results.name}, first seed")
     above, below = figure.subplots(2, 1, sharex=True)
-    at = np.arange(results.steps) * STEP_S
+    at = np.arange(results.steps) * results.size.step_s
     for axes, what, unit in ((above, "instances", ""), (below, "latency", "ms, mean of a step")):
-        prepare(axes, results.steps * STEP_S)
+        prepare(axes, results.steps * results.size.step_s)
         head(axes, what, unit)
     shown = [name for name in SHOWN if name in results.runs]
     for name, colour in zip(shown, OPERATORS, strict=False):
@@ -65,9 +72,14 @@ def _course(results: Results) -> Figure:
         below.plot(at, np.maximum(run.latencies_s * 1000, 1), color=colour, linewidth=1.2)
     offered = next(iter(results.runs.values()))[0].offered
     above.plot(
-        at, offered * WORK_S, color=INK, linewidth=0.8, linestyle=":", label="busy, at least"
+        at,
+        offered * results.size.work_s,
+        color=INK,
+        linewidth=0.8,
+        linestyle=":",
+        label="busy, at least",
     )
-    below.axhline(results.latency_ms, color=FAINT, linewidth=1, linestyle="--")
+    below.axhline(results.size.latency_ms, color=FAINT, linewidth=1, linestyle="--")
     below.set_yscale("log")
     below.set_xlabel("seconds", color=FAINT)
     above.legend(frameon=False, fontsize=9, ncols=5)
@@ -75,13 +87,39 @@ def _course(results: Results) -> Figure:
 
 
 def _tables(results: Results) -> Figure:
-    """Tables I and II: theirs beside ours."""
+    """Tables I and II: theirs beside ours, as shares, for numbers of steps and instances differ."""
     figure = new_figure(9, 6, "Tables I and II: the paper (grey) and ours, load b")
     names = [name for name in PUBLISHED if name in results.runs]
     for axes, (what, unit) in zip(figure.subplots(2, 2).flat, BARS.items(), strict=True):
-        theirs = [PAPER[name][what] for name in names]
-        _pairs(axes, names, theirs, [results.mean(name, what) for name in names])
+        of_steps = unit.endswith("steps")
+        theirs = 100 / (PAPER_STEPS if of_steps else INSTANCES_MAX)
+        here = 100 / (results.steps if of_steps else results.size.instances_max)
+        _pairs(
+            axes,
+            names,
+            [PAPER[name][what] * theirs for name in names],
+            [results.mean(name, what) * here for name in names],
+        )
         head(axes, what, unit)
+    return figure
+
+
+def _radars(loads: Sequence[Results]) -> Figure:
+    """Figures 4 and 6: each figure over the greatest of all strategies, so small is good."""
+    figure = new_figure(5 * len(loads), 5, "Figures 4 and 6: shares of the worst strategy")
+    angles = np.linspace(0, 2 * np.pi, len(RADAR), endpoint=False)
+    all_axes = figure.subplots(1, len(loads), squeeze=False, subplot_kw={"projection": "polar"})
+    for axes, results in zip(all_axes[0], loads, strict=True):
+        names = [name for name in PUBLISHED if name in results.runs]
+        worst = [max(results.mean(name, f) for name in names) or 1.0 for f in RADAR]
+        for name, colour in zip(names, OPERATORS, strict=False):
+            shares = [results.mean(name, f) / w for f, w in zip(RADAR, worst, strict=True)]
+            around, closed = [*angles, angles[0]], [*shares, shares[0]]
+            axes.plot(around, closed, color=colour, linewidth=1.3, label=name)
+        axes.set_xticks(angles, [f.removesuffix("_ms") for f in RADAR], fontsize=8)
+        axes.set_yticklabels([])
+        axes.set_title(f"load {results.name}", fontsize=10, color=INK)
+    all_axes[0][0].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(-0.2, 1.1))
     return figure
 
 

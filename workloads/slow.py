@@ -17,14 +17,13 @@ R = TypeVar("R")
 NAP_S = 0.001
 """Shorter debts are added up: a sleep is not more precise than that."""
 AHEAD_S = 0.005
-"""How much a sleep that took too long is made up for at most."""
 
 
 class Slowed(Generic[P, R]):
     """`fn` at no more than `calls_per_s` in each instance; what it returns is unchanged.
 
-    It sleeps inside the operator, as real work would keep it busy. Raises `ValueError` unless
-    the rate is above 0.
+    It sleeps inside the operator, as real work would keep it busy. `ahead_s`: how much a sleep that
+    took too long is made up for at most. Raises `ValueError` unless the rate is above 0.
     """
 
     def __init__(
@@ -34,6 +33,7 @@ class Slowed(Generic[P, R]):
         *,
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
+        ahead_s: float = AHEAD_S,
     ) -> None:
         if not calls_per_s > 0:
             raise ValueError(f"calls_per_s must be above 0, got {calls_per_s}")
@@ -41,6 +41,7 @@ class Slowed(Generic[P, R]):
         self.call_s = 1 / calls_per_s
         self._clock = clock
         self._sleep = sleep
+        self._ahead_s = ahead_s
         self._owed_s = 0.0
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -55,4 +56,4 @@ class Slowed(Generic[P, R]):
     def _nap(self) -> None:
         began = self._clock()
         self._sleep(self._owed_s)
-        self._owed_s = max(self._owed_s - (self._clock() - began), -AHEAD_S)
+        self._owed_s = max(self._owed_s - (self._clock() - began), -self._ahead_s)

@@ -15,60 +15,138 @@ if TYPE_CHECKING:
     from anabranch.workloads.curve_base import FloatArray
 
 QUICK_RUNS = 3
+SEEDS = {"model": 20, "simulated": 3, "live": 3}
+
+level_option = click.option(
+    "--level",
+    type=click.Choice(("model", "simulated", "live")),
+    default="model",
+    show_default=True,
+    help="In a model, in virtual time with the real protocol, or in processes.",
+)
 
 
 @click.command()
-@options(quick="Without the sweep over 24 hosts.")
+@click.option("--seeds", type=click.IntRange(1), help="Runs of each, simulated. [default: 1]")
+@level_option
+@options(quick="Without the sweep over 24 hosts; simulated 600 s of each load; live 40 s of G.")
 @click.option(
     "--traces",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of recorded loads, for load N (nab_tweets_GOOG_5min.csv.gz).",
 )
 def wladdimiro2021(
-    out: Path | None, as_json: bool, traces: Path | None, quick: bool, spread: Spread
+    seeds: int | None,
+    level: str,
+    out: Path | None,
+    as_json: bool,
+    traces: Path | None,
+    quick: bool,
+    spread: Spread,
 ) -> None:
-    """Multi-metric scaling with a pool of replicas: Tables II to IV in a step model."""
-    from anabranch.wladdimiro_pictures import draw_figures
-    from anabranch.workloads.wladdimiro2021 import telling
+    """Multi-metric scaling with a pool of replicas: Tables II to IV and Figures 5 to 12.
+
+    \b
+    model      steps of a second, without protocol; half a minute
+    simulated  the runtime in virtual time, tenfold faster; a quarter of an hour of processor
+               time, with --quick three minutes
+    live       processes of this machine, pool against redeployment; six minutes, with --quick two
+    """
+    from anabranch.wladdimiro_pictures import draw_figures, draw_level
+    from anabranch.workloads.wladdimiro2021 import levels, telling
     from anabranch.workloads.wladdimiro2021.evaluation import evaluate
 
-    recording = None if traces is None else traces / "nab_tweets_GOOG_5min.csv.gz"
-    if recording is not None and not recording.is_file():
-        raise WrongUsage(f"--traces: there is no {recording}")
+    _refuse_spread(level, spread)
+    recording = None if traces is None else _in(traces, "nab_tweets_GOOG_5min.csv.gz")
+    if level == "model":
+        with spreading():
+            found = evaluate(recording, sweep=not quick, progress=progress, spread=spread)
+        publish(
+            "wladdimiro2021",
+            telling.whole(found),
+            telling.numbers(found),
+            out=out,
+            as_json=as_json,
+            draw=lambda folder: draw_figures(found, folder),
+            runs=None if spread is over_cores else telling.rows(found),
+        )
+        return
     with spreading():
-        found = evaluate(recording, sweep=not quick, progress=progress, spread=spread)
+        if level == "live":
+            of_level = levels.evaluate_live(quick=quick, progress=progress)
+        else:
+            of_level = levels.evaluate_simulated(
+                seeds or 1, recording, quick=quick, progress=progress, spread=spread
+            )
     publish(
-        "wladdimiro2021",
-        telling.whole(found),
-        telling.numbers(found),
+        f"wladdimiro2021-{level}",
+        telling.whole_of_level(of_level),
+        telling.numbers_of_level(of_level),
         out=out,
         as_json=as_json,
-        draw=lambda folder: draw_figures(found, folder),
-        runs=None if spread is over_cores else telling.rows(found),
+        draw=lambda folder: draw_level(of_level, folder),
+        runs=None if spread is over_cores else telling.rows_of_level(of_level),
     )
 
 
+def _in(traces: Path, name: str) -> Path:
+    if not (traces / name).is_file() and not (traces / "load" / name).is_file():
+        raise WrongUsage(f"--traces: there is no {traces / name}")
+    return traces / name if (traces / name).is_file() else traces / "load" / name
+
+
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=20, show_default=True)
-@options(quick=f"{QUICK_RUNS} seeds.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    help=f"Runs of each. [default: by level, {SEEDS['model']}, {SEEDS['simulated']} or "
+    f"{SEEDS['live']}]",
+)
+@level_option
+@options(quick=f"{QUICK_RUNS} seeds; beyond the model one, and the first 40 steps of each load.")
 @click.option(
     "--traces",
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder of recordings, for load b (taq_xxx_20180102_quotes.csv.gz).",
 )
 def dematteis2017(
-    seeds: int, out: Path | None, as_json: bool, traces: Path | None, quick: bool, spread: Spread
+    seeds: int | None,
+    level: str,
+    out: Path | None,
+    as_json: bool,
+    traces: Path | None,
+    quick: bool,
+    spread: Spread,
 ) -> None:
-    """Predictive control of the latency: Tables I and II tuple by tuple, keys of Figure 5."""
+    """Predictive control of the latency: Tables I and II and Figures 4 to 6.
+
+    \b
+    model      tuple by tuple, without protocol; six minutes of processor time for 20 seeds
+    simulated  the runtime in virtual time; half an hour of processor time, with --quick four
+               minutes
+    live       processes of this machine; with load b a quarter of an hour, with --quick two minutes
+    """
     from anabranch.dematteis_pictures import draw_figures
-    from anabranch.workloads.dematteis2017 import telling
+    from anabranch.workloads.dematteis2017 import levels, telling
     from anabranch.workloads.dematteis2017.evaluation import evaluate
 
+    _refuse_spread(level, spread)
     quotes = None if traces is None else _quotes_in(traces)
+    steps = levels.QUICK_STEPS if quick else None
     with spreading():
-        found = evaluate(QUICK_RUNS if quick else seeds, quotes, progress=progress, spread=spread)
+        if level == "model":
+            runs = seeds or (QUICK_RUNS if quick else SEEDS[level])
+            found = evaluate(runs, quotes, progress=progress, spread=spread)
+        else:
+            runs = seeds or (1 if quick else SEEDS[level])
+            if level == "simulated":
+                found = levels.evaluate_simulated(
+                    runs, quotes, steps=steps, progress=progress, spread=spread
+                )
+            else:
+                found = levels.evaluate_live(runs, quotes, steps=steps, progress=progress)
     publish(
-        "dematteis2017",
+        "dematteis2017" if level == "model" else f"dematteis2017-{level}",
         telling.whole(found),
         telling.numbers(found),
         out=out,
@@ -76,6 +154,11 @@ def dematteis2017(
         draw=lambda folder: draw_figures(found, folder),
         runs=None if spread is over_cores else telling.rows(found),
     )
+
+
+def _refuse_spread(level: str, spread: Spread) -> None:
+    if level == "live" and spread is not over_cores:
+        raise WrongUsage("--on spark: live runs are made on this machine, one after the other")
 
 
 def _quotes_in(folder: Path) -> FloatArray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from anabranch.runtime.simulation.channel import Items
 
@@ -73,6 +73,16 @@ class Board:
         first = self.read
         self.read += n
         return n, self._items(first, self.read)
+
+    def due_times(self, n: int) -> Iterator[tuple[float, int]]:
+        """Of the `n` tuples that were read last: when they were due, and how many then."""
+        first = self.read - n
+        at = bisect_right(self._totals, first)
+        while first < self.read:
+            end = min(self.read, self._totals[at])
+            if end > first:
+                yield self._times[at], end - first
+            first, at = end, at + 1
 
     def all_items(self) -> list[int]:
         """Every numbered tuple that this source has."""

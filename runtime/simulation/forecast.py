@@ -10,10 +10,11 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.graph import Pipeline, edges
 from anabranch.runtime.keyed.groups import group_of
 from anabranch.runtime.simulation.board import Board
@@ -21,7 +22,7 @@ from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.models import Keys, Model
 from anabranch.runtime.simulation.settings import Births, Knobs, Net
-from anabranch.runtime.simulation.world import World
+from anabranch.runtime.simulation.world import Taken, World
 
 LOOK_S = (0.005, 0.02)
 """How often a source looks at its input, at least and at most: finer where tuples come one by one,
@@ -35,6 +36,8 @@ SPREAD = 0.1
 """How much the cost of a slice of work varies, up and down."""
 START_S = 0.1
 """From asking for a process to having it: a fork of a warm one that imports nothing any more."""
+BOUNDLESS = 1 << 40
+"""Tuples that may lie at an instance where there is no backpressure."""
 EVENTS_MAX = 200_000_000
 KEYS = 10_000
 """Of how many a keyed operator keeps state, unless that is given."""
@@ -119,26 +122,55 @@ def forecast(
 
     `cores`: processors that all instances share. `start_s`: from asking for a process to having it.
     """
-    boards = {
-        name: Board([i * load.look_s for i in range(len(totals))], totals)
-        for name, totals in load.totals.items()
-    }
-    world = World(
-        rng=random.Random(f"forecast {seed}"),
-        topology=Topology.of(outline.edges),
-        models=outline.models,
-        hosts=[Host(0, cores=cores)],
-        net=Net(),
-        limits=DEFAULT_LIMITS,
-        knobs=Knobs(read_every_s=load.look_s, slice_s=0.01),
-        births=Births(ready_s=start_s / 1.5),
-        boards=boards,
-        decides=True,
-    )
+    world = world_of(outline, load, seed=seed, hosts=[Host(0, cores=cores)], start_s=start_s)
     looks = Looks(world, seed, seconds)
     world.found(outline.counts)
     world.clock.run(until_s=seconds, events_max=EVENTS_MAX)
     return looks.concluded()
+
+
+def world_of(
+    outline: Outline,
+    load: Load,
+    *,
+    seed: int,
+    hosts: Sequence[Host],
+    start_s: float = START_S,
+    backpressure: bool = True,
+    since_due: bool = False,
+    decides: bool = True,
+    taken: Taken | None = None,
+) -> World:
+    """A world in which a pipeline is to run; the rest as in `Knobs` and `World`."""
+    boards = {
+        name: Board([i * load.look_s for i in range(len(totals))], totals)
+        for name, totals in load.totals.items()
+    }
+    limits, most = DEFAULT_LIMITS, FIRST_WINDOW_TUPLES
+    if not backpressure:
+        limits, most = (
+            replace(limits, credit_tuples=BOUNDLESS, outbox_tuples_max=BOUNDLESS),
+            BOUNDLESS,
+        )
+    return World(
+        rng=random.Random(f"forecast {seed}"),
+        topology=Topology.of(outline.edges),
+        models=outline.models,
+        hosts=hosts,
+        net=Net(),
+        limits=limits,
+        knobs=Knobs(
+            read_every_s=load.look_s,
+            slice_s=0.01,
+            first_window_tuples=most,
+            backpressure=backpressure,
+            since_due=since_due,
+        ),
+        births=Births(ready_s=start_s / 1.5),
+        boards=boards,
+        decides=decides,
+        taken=taken,
+    )
 
 
 def outline_of(pipeline: Pipeline, costs: Mapping[str, Cost]) -> Outline:

@@ -6,17 +6,21 @@ import math
 
 
 class Host:
-    """`speed`: 1.0 does what costs a second in a second. Those that work share `cores`.
+    """`speed`: 1.0 does what costs a second in a second. Those that work share `cores`; `slowing`:
+    how much more than their share those beyond `cores` cost each other.
 
     The share is settled when a piece of work begins and stays for that piece; pieces are short.
     """
 
-    __slots__ = ("cores", "number", "slowness", "speed", "working")
+    __slots__ = ("cores", "number", "slowing", "slowness", "speed", "working")
 
-    def __init__(self, number: int, speed: float = 1.0, cores: float = math.inf) -> None:
+    def __init__(
+        self, number: int, speed: float = 1.0, cores: float = math.inf, slowing: float = 0.0
+    ) -> None:
         self.number = number
         self.speed = speed
         self.cores = cores
+        self.slowing = slowing
         self.slowness = 1.0
         """A fault: everything takes so many times as long."""
         self.working = 0
@@ -32,4 +36,5 @@ class Host:
     @property
     def waiting(self) -> float:
         """How many times longer a piece of work takes because others want the processors too."""
-        return max(1.0, self.working / self.cores)
+        over = max(1.0, self.working / self.cores)
+        return over * (1 + self.slowing * (over - 1))

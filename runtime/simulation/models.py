@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from typing import Literal
 
@@ -82,7 +83,9 @@ class Timing:
 class Model:
     """One operator. `cost_s`: seconds of a processor per tuple. `selectivity`: results per tuple,
     where tuples are only counted. `flush_s`: how long a sink takes to commit. `spread`: by
-    what share the cost of a piece of work varies, up and down. `keyed`: it has key groups."""
+    what share the cost of a piece of work varies, up and down. `cost_cv2`: squared coefficient of
+    variation of the cost of each tuple, gamma-distributed, in the place of `spread`. `keyed`: it
+    has key groups."""
 
     name: str
     cost_s: float = 0.0
@@ -91,7 +94,16 @@ class Model:
     scale: Scale | None = None
     flush_s: float = 0.0
     spread: float = 0.0
+    cost_cv2: float = 0.0
     keyed: Keys | None = None
+
+    def drawn_s(self, tuples: int, rng: random.Random) -> float:
+        """Seconds of work on so many tuples."""
+        if self.cost_cv2 and self.cost_s:
+            return rng.gammavariate(tuples / self.cost_cv2, self.cost_s * self.cost_cv2)
+        if self.spread:
+            return tuples * self.cost_s * (1 + self.spread * (2 * rng.random() - 1))
+        return tuples * self.cost_s
 
 
 def expand(rule: Rule, digit: int, items: list[int]) -> list[int]:

@@ -150,6 +150,8 @@ class Scaling:
     def _adapt(self, reading: Reading) -> None:
         """Let no more lie here than is worked off soon, which behind slow successors is theirs."""
         me = self.me
+        if not me.world.knobs.backpressure:
+            return
         me.outbox.adapt(me.world.knobs.tick_s)
         me.note_outbox()
         blocked = me.outbox.waiting

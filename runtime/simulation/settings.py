@@ -20,6 +20,10 @@ class Knobs:
     Of keyed operators: `chunk_s` between two chunks of `chunk_entries` entries of transferred
     state, `kept_tuples_max` tuples of groups that are at rest for which credit is returned.
 
+    `backpressure`: False lets any number of tuples lie at an instance, as where there is no credit.
+    `since_due`: latencies count from when a tuple was due, not from when it was read, which is
+    later while the source is held back.
+
     `commit_s`: at most so long after something was made to be sent, its turn is committed and it
     goes. None: processes do not die, and nothing is committed.
     """
@@ -33,6 +37,8 @@ class Knobs:
     chunk_s: float = 0.001
     chunk_entries: int = 1000
     kept_tuples_max: int = 4096
+    backpressure: bool = True
+    since_due: bool = False
     commit_s: float | None = None
 
 

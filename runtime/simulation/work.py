@@ -228,9 +228,7 @@ class QueueWork(Work):
         left = self._batch[1] - self._done
         n = left if not cost_s else min(left, max(1, int(me.world.knobs.slice_s / cost_s)))
         self._slice = (n, me.clock.now)
-        if me.model.spread:
-            cost_s *= 1 + me.model.spread * (2 * me.world.rng.random() - 1)
-        me.clock.after(me.host.begin(n * cost_s), self._slice_over)
+        me.clock.after(me.host.begin(me.model.drawn_s(n, me.world.rng)), self._slice_over)
 
     def _begin_batch(self, batch: Batch) -> None:
         channel = batch[0]
@@ -422,7 +420,11 @@ class SourceWork(Work):
         me.scaling.processed(n, 0.0)
         if me.world.lineage is not None:
             me.world.lineage.read(me.me, items or [])
-        self.hold(n, me.clock.now, items)
+        if me.world.knobs.since_due and items is None:
+            for due_s, some in self.board.due_times(n):
+                self.hold(some, due_s, None)
+        else:
+            self.hold(n, me.clock.now, items)
 
     def _state_progress(self) -> None:
         """What will be read from now on, by whomever, is at least so late."""

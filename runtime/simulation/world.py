@@ -46,6 +46,8 @@ Table = Mapping[tuple[type[State], type], Cell]
 Watch = Callable[[Instance, Event, State, tuple[Effect, ...], str], None]
 Note = Callable[[Instance, str, str], None]
 Remark = Callable[[str], None]
+Taken = Callable[[str, int, float], None]
+"""(sink, tuples, when the oldest of them was read)"""
 
 
 class Birth(NamedTuple):
@@ -62,7 +64,8 @@ class World:
 
     `decides`: operators that have a scale decide by its policy. `timing`: tuples are numbered and
     have an event time, and instances state watermarks.
-    `watch` is told every event of every core, `note` what instances would tell their agent.
+    `watch` is told every event of every core, `note` what instances would tell their agent, `taken`
+    what sinks take.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class World:
         watch: Watch | None = None,
         note: Note | None = None,
         remark: Remark | None = None,
+        taken: Taken | None = None,
     ) -> None:
         self.clock = Clock()
         self.rng = rng
@@ -126,6 +130,7 @@ class World:
         self._watch = watch
         self._note = note
         self._remark = remark
+        self._taken = taken
 
     # -- instances -------------------------------------------------------------------------
 
@@ -316,6 +321,8 @@ class World:
         """A sink has taken tuples."""
         operator = me.me.operator
         self.tuples_delivered[operator] += tuples
+        if self._taken is not None:
+            self._taken(operator, tuples, born_s)
         if items is None:
             self.latency[operator].record(1000 * (self.clock.now - born_s), tuples)
         else:

@@ -25,6 +25,24 @@ STEP_S = 3.0
 MOVE_S = 0.3
 """So long the tuples of keys that move wait for their state."""
 
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of a level: `work_s` seconds a tuple, a bound of `latency_ms`, steps of `step_s`. `keyed`:
+    tuples of a symbol go to one instance; otherwise to the one where fewest wait."""
+
+    instances_max: int
+    work_s: float
+    latency_ms: float
+    step_s: float
+    keyed: bool = False
+
+    @property
+    def most_per_s(self) -> float:
+        """What all instances can do."""
+        return self.instances_max / self.work_s
+
+
 Planner = Callable[[Slot], int]
 """The slot that has passed -> instances of the next one."""
 
@@ -46,13 +64,15 @@ class Tuples:
 @dataclass(frozen=True, slots=True)
 class Course:
     """What happened. By step: `offered` tuples/s and `instances`. By result, in the order of
-    completion: `ends` and `latencies`. `left`: tuples that wait at the end."""
+    completion: `ends` and `latencies`. `left`: tuples that wait at the end. A step has `step_s`
+    seconds."""
 
     offered: FloatArray
     instances: FloatArray
     ends: FloatArray
     latencies: FloatArray
     left: int
+    step_s: float = STEP_S
 
 
 def drawn(scene: Scene, seed: int, instances_max: int = INSTANCES_MAX) -> Tuples:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from anabranch.workloads.curve_base import FloatArray
-from anabranch.workloads.dematteis2017.model import STEP_S, Course
+from anabranch.workloads.dematteis2017.model import Course
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def jitter(latencies: FloatArray) -> float:
 def step_latencies(course: Course) -> FloatArray:
     """Seconds: mean over the results completed in each step; 0 for a step without any."""
     steps = len(course.instances)
-    of = (course.ends / STEP_S).astype(np.int64)
+    of = (course.ends / course.step_s).astype(np.int64)
     inside = of < steps
     sums = np.bincount(of[inside], course.latencies[inside], minlength=steps)
     counts = np.bincount(of[inside], minlength=steps)

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from anabranch.workloads.dematteis2017.contestants import PUBLISHED
-from anabranch.workloads.dematteis2017.evaluation import FIGURES, FIRST_SEED, Evaluation, Results
 from anabranch.workloads.dematteis2017.keys import PUBLISHED as MOVES
-from anabranch.workloads.dematteis2017.model import INSTANCES_MAX
-from anabranch.workloads.experiments.judging import judged, plain
+from anabranch.workloads.dematteis2017.model import INSTANCES_MAX, Size
+from anabranch.workloads.dematteis2017.results import FIGURES, FIRST_SEED, Evaluation, Results
+from anabranch.workloads.experiments.judging import judged, plain, table
 
 PAPER_STEPS = 156
 PAPER: dict[str, dict[str, float]] = {
@@ -30,17 +30,18 @@ TITLES = {
     "b": "Load b, a trading day",
     "jump": "From 0.3 to 0.6 of what all can do, at once",
 }
+LEVELS = {
+    "model": "Tuple by tuple",
+    "simulated": "The runtime in virtual time",
+    "live": "Processes of this machine",
+}
 NO_B = (
     "Load b is left out: it needs the recording taq_xxx_20180102_quotes.csv.gz (--traces FOLDER)."
 )
 
 
 def whole(found: Evaluation) -> str:
-    lines = [
-        f"Tuple by tuple, {found.seeds} runs of each, mean ± standard deviation; "
-        f"at most {INSTANCES_MAX} instances.",
-        "",
-    ]
+    lines = [*_head(found), ""]
     for name, results in found.results.items():
         lines += [f"### {TITLES[name]}", "", *_table(results), ""]
         lines += [*judged(found.criteria.get(name, [])), *_better(results), ""]
@@ -48,14 +49,25 @@ def whole(found: Evaluation) -> str:
         lines += [NO_B, ""]
     if "b" in found.results:
         lines += ["### The paper beside ours, load b", "", *_beside(found.results["b"]), ""]
-    lines += ["### Figure 5: keys that move from 30 to 60 instances", "", *_moves(found), ""]
-    return "\n".join([*lines, *judged(found.criteria["5"])]) + "\n"
+    if found.moves:
+        lines += ["### Figure 5: keys that move from 30 to 60 instances", "", *_moves(found), ""]
+        lines += judged(found.criteria["5"])
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _head(found: Evaluation) -> Iterator[str]:
+    size = next(iter(found.results.values())).size
+    yield (
+        f"{LEVELS[found.level]}, {found.seeds} runs of each, mean ± standard deviation; at most "
+        f"{size.instances_max} instances, {size.work_s * 1000:g} ms a tuple, steps of "
+        f"{size.step_s:g} s."
+    )
 
 
 def _table(found: Results) -> Iterator[str]:
     settles = found.name == "jump"
     yield (
-        f"Bound {found.latency_ms:g} ms, {found.steps} steps."
+        f"Bound {found.size.latency_ms:g} ms, {found.steps} steps."
         + (" Settled: steps from the jump until the bound holds for good." if settles else "")
     )
     yield ""
@@ -87,11 +99,9 @@ def _beside(ours: Results) -> Iterator[str]:
     """Absolute and as a share: of steps, of all instances, of peak."""
     yield "Paper / ours; in brackets the share of steps, of all instances saved, or times peak."
     yield ""
-    yield "| | reconfigurations | violations | instances | amplitude | jitter ms | p95 ms |"
-    yield "| --- " + "| ---: " * 6 + "|"
-    for name in PUBLISHED:
-        if name in ours.runs:
-            yield f"| {name} | " + " | ".join(_pairs(name, ours)) + " |"
+    head = ("", "reconfigurations", "violations", "instances", "amplitude", "jitter ms", "p95 ms")
+    names = [name for name in PUBLISHED if name in ours.runs]
+    yield from table(head, ([name, *_pairs(name, ours)] for name in names))
 
 
 def _pairs(name: str, ours: Results) -> Iterator[str]:
@@ -99,7 +109,7 @@ def _pairs(name: str, ours: Results) -> Iterator[str]:
         theirs, here = PAPER[name][figure], ours.mean(name, figure)
         yield (
             f"{_value(theirs)}{_share(theirs, PAPER['peak'][figure], figure, PAPER_STEPS)} / "
-            f"{_value(here)}{_share(here, _peak(ours, figure), figure, ours.steps)}"
+            f"{_value(here)}{_share(here, _peak(ours, figure), figure, ours.steps, ours.size)}"
         )
 
 
@@ -107,12 +117,12 @@ def _value(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
-def _share(value: float, of_peak: float, figure: str, steps: int) -> str:
+def _share(value: float, of_peak: float, figure: str, steps: int, size: Size | None = None) -> str:
     match figure:
         case "reconfigurations" | "violations":
             return f" ({value / steps:.0%})"
         case "instances":
-            return f" ({1 - value / INSTANCES_MAX:.0%})"
+            return f" ({1 - value / (size.instances_max if size else INSTANCES_MAX):.0%})"
         case "jitter_ms" | "p95_ms" if of_peak > 0:
             return f" ({value / of_peak:.1f}x)"
         case _:
@@ -142,10 +152,11 @@ def _better(found: Results) -> Iterator[str]:
 
 def numbers(found: Evaluation) -> dict[str, object]:
     return {
+        "level": found.level,
         "seeds": found.seeds,
         "loads": {
             name: {
-                "latency_ms": results.latency_ms,
+                "latency_ms": results.size.latency_ms,
                 "steps": results.steps,
                 "contestants": {c: _numbers(results, c) for c in results.runs},
             }

@@ -13,18 +13,14 @@ from click.testing import CliRunner
 from anabranch.cli import main
 from anabranch.workloads.dematteis2017 import telling
 from anabranch.workloads.dematteis2017.contestants import ALL, PUBLISHED, contestant, start_of
-from anabranch.workloads.dematteis2017.evaluation import (
-    FIGURES,
-    Evaluation,
-    Results,
-    Run,
-    criteria_of,
-)
+from anabranch.workloads.dematteis2017.criteria import criteria_of
 from anabranch.workloads.dematteis2017.keys import Moves, figure_5, popularity
 from anabranch.workloads.dematteis2017.loads import day, read_counts, walk
-from anabranch.workloads.dematteis2017.model import INSTANCES_MAX, simulate
+from anabranch.workloads.dematteis2017.model import INSTANCES_MAX, Size, simulate
+from anabranch.workloads.dematteis2017.results import FIGURES, Evaluation, Results, Run
 from anabranch.workloads.dematteis2017.scores import Scores, scores
 from anabranch.workloads.dematteis2017.telling import PAPER
+from anabranch.workloads.experiments.judging import Criterion
 from tests.workloads.shared_data import SHARED
 
 
@@ -44,15 +40,19 @@ def results(name: str = "b", of: dict[str, dict[str, float]] | None = None) -> R
         ]
         for c in PUBLISHED
     }
-    return Results(name, 250.0, 156, runs)
+    return Results(name, Size(99, 0.008, 250.0, 3.0), 156, runs)
+
+
+def judged(found: Results) -> list[Criterion]:
+    return criteria_of(found, sizes=found.name == "b")
 
 
 def missed(found: Results) -> list[str]:
-    return [one.what[:2] for one in criteria_of(found) if not one.met]
+    return [one.what[:2] for one in judged(found) if not one.met]
 
 
 def test_the_papers_own_tables_meet_all_criteria() -> None:
-    assert len(criteria_of(results())) == 11
+    assert len(judged(results())) == 11
     assert missed(results()) == []
 
 
@@ -90,12 +90,12 @@ def test_better_is_fewer_violations_at_no_more_instances() -> None:
 
 
 def test_what_is_told_stands_beside_the_paper() -> None:
-    found = Evaluation(1, {"b": results()}, {"Flux-5": Moves(410, 368, 1.04)}, {"5": []})
+    found = Evaluation("model", 1, {"b": results()}, {"Flux-5": Moves(410, 368, 1.04)}, {"5": []})
     text = telling.whole(found)
     assert "| NoSw | 139 (89%) / 139 (89%) | 52.0 (33%) / 52.0 (33%) | 53.2 (46%) /" in text
     assert "| Flux-5 | 431 | 389 | 410 | 368 | 1.040 |" in text
     assert "Load b is left out" not in text
-    without = Evaluation(1, {"a": results("a")}, {}, {"5": []})
+    without = Evaluation("model", 1, {"a": results("a")}, {}, {"5": []})
     assert "Load b is left out" in telling.whole(without)
     assert telling.numbers(without)["skipped"]
 
@@ -150,7 +150,7 @@ def test_the_experiment_tells_its_tables_and_writes_its_figures(tmp_path: Path) 
     assert found["loads"]["jump"]["contestants"]["peak"]["settled"] == [0]
     assert found["criteria"]["5"][0]["met"]
     names = {path.name for path in tmp_path.iterdir()}
-    figures = {"dematteis-a.svg", "dematteis-jump.svg", "dematteis-keys.svg"}
+    figures = {f"dematteis-{name}.svg" for name in ("a", "jump", "keys", "radar")}
     assert names == {"dematteis2017.md", "dematteis2017.json", *figures}
 
 

@@ -19,6 +19,7 @@ from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.held import Written
 from anabranch.runtime.marks import NO_MARK, Marked
 from anabranch.runtime.payload import Batch, Encoder
+from anabranch.runtime.salvage import decode_batch
 
 Act = Callable[["Branch"], None]
 
@@ -128,8 +129,20 @@ class HeldLine:
 
     def part(self, start: int = 0, end: int | None = None) -> Sequence[Any]:
         """A copy of some of them, with their marks, which stay."""
-        tuples = self.tuples.part(start, end)
-        return Marked(tuples, self.marks.part(start, end)) if self._marked else tuples
+        items = self._items(start, end)
+        return Marked(items, self.marks.part(start, end)) if self._marked else items
+
+    def _items(self, start: int, end: int | None) -> Sequence[Any]:
+        """What is encoded of some of them."""
+        return self.tuples.part(start, end)
+
+    def ready(self, n: int) -> Batch | None:
+        """The next of them, up to `n`, if they are encoded already, and worth a batch of their
+        own."""
+        batch = None if self._marked else self.written.whole
+        if batch is None or not min(n, len(self.tuples)) // 2 < batch.tuples <= n:
+            return None
+        return batch
 
 
 class Branch(ABC):
@@ -140,6 +153,7 @@ class Branch(ABC):
         self.operator = operator
         self.marked = marked
         self.follows = False
+        self.encoder = self._encoder(limits)
         self.over: list[int] = []
         """Numbers of pieces in the journal that are sent."""
         self.channels: tuple[Channel, ...] = ()
@@ -149,6 +163,13 @@ class Branch(ABC):
     @abstractmethod
     def held(self) -> int:
         """Tuples held."""
+
+    def _encoder(self, limits: Limits) -> Encoder:
+        return Encoder(limits)
+
+    def decode(self, data: bytes | memoryview, count: int) -> tuple[list[Any], list[DeadLetter]]:
+        """The tuples of a batch without its marks, as it was encoded here."""
+        return decode_batch(data, count)
 
     @abstractmethod
     def change_view(self, channels: tuple[Channel, ...], routes: Routes) -> None: ...
@@ -196,7 +217,6 @@ class SharedBranch(Branch):
     def __init__(self, operator: OperatorName, limits: Limits, *, marked: bool = False) -> None:
         super().__init__(operator, limits, marked=marked)
         self._line = HeldLine(self.over, marked=marked)
-        self._encoder = Encoder(limits)
 
     @property
     def held(self) -> int:
@@ -220,6 +240,9 @@ class SharedBranch(Branch):
         return least_waiting(self.channels, rng) if self.held else None
 
     def take(self, channel: Channel, n: int) -> Taken:
-        taken, marks, born = self._line.take(n)
-        batches, dead = self._encoder.encode_batches(self._with_marks(taken, marks))
+        ready = self._line.ready(n)
+        taken, marks, born = self._line.take(n if ready is None else ready.tuples)
+        if ready is not None:
+            return Taken(ready.tuples, [ready], [], born)
+        batches, dead = self.encoder.encode_batches(self._with_marks(taken, marks))
         return Taken(len(taken), batches, dead, born)

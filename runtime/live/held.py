@@ -4,7 +4,8 @@
     journal             7 anew, 8 stays,   9
 
 So a turn costs what has changed in it, however much is held. The first piece, of which some may be
-sent, is written anew under its number; there is one for each owner of keys at most.
+sent, is written anew under its number; there is one for each owner of keys at most. A piece is
+encoded as the batch that it becomes: it goes out as it is, if all of it may go.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anabranch.protocol.limits import Limits
 from anabranch.runtime.payload import Batch, Encoder
 
 if TYPE_CHECKING:
@@ -24,7 +23,14 @@ if TYPE_CHECKING:
 
 HELD = "held"
 """Kind of the pieces of a journal with results that are held."""
-PIECE_TUPLES_MAX = 256
+
+
+class Piece(NamedTuple):
+    """Neighbouring results in the journal. `data`: as a batch; empty if they cannot travel."""
+
+    number: int
+    tuples: int
+    data: bytes
 
 
 class Written:
@@ -35,30 +41,42 @@ class Written:
         self.tuples = 0
         self.is_cut = False
         self._over = over
-        self._pieces: deque[tuple[int, int]] = deque()
+        self._pieces: deque[Piece] = deque()
 
-    def add(self, number: int, tuples: int) -> None:
-        self._pieces.append((number, tuples))
-        self.tuples += tuples
+    def add(self, piece: Piece) -> None:
+        self._pieces.append(piece)
+        self.tuples += piece.tuples
 
     @property
-    def first(self) -> tuple[int, int]:
-        """Number of the first piece, and how many of its tuples are held."""
+    def first(self) -> Piece:
+        """The first piece, as far as its tuples are held."""
         return self._pieces[0]
+
+    @property
+    def whole(self) -> Batch | None:
+        """The first piece, if all of it is held and can travel."""
+        if self.is_cut or not self._pieces or not self._pieces[0].data:
+            return None
+        return Batch(self._pieces[0].tuples, self._pieces[0].data)
+
+    def mend(self, data: bytes) -> None:
+        """The first piece is encoded anew, without what is sent of it."""
+        self._pieces[0] = self._pieces[0]._replace(data=data)
+        self.is_cut = False
 
     def took(self, n: int) -> None:
         """The first `n` of the line have been sent."""
         n = min(n, self.tuples)
         self.tuples -= n
         while n:
-            number, tuples = self._pieces.popleft()
-            if tuples <= n:
-                self._over.append(number)
+            piece = self._pieces.popleft()
+            if piece.tuples <= n:
+                self._over.append(piece.number)
                 self.is_cut = False
             else:
-                self._pieces.appendleft((number, tuples - n))
+                self._pieces.appendleft(Piece(piece.number, piece.tuples - n, b""))
                 self.is_cut = True
-            n -= min(n, tuples)
+            n -= min(n, piece.tuples)
 
     def forget(self) -> None:
         """The line has become another one."""
@@ -68,10 +86,8 @@ class Written:
 class HeldMemory:
     """What is held for each branch, for the next life."""
 
-    def __init__(self, branches: Sequence[Branch], limits: Limits) -> None:
+    def __init__(self, branches: Sequence[Branch]) -> None:
         self._branches = branches
-        fewer = min(PIECE_TUPLES_MAX, limits.batch_tuples_max)
-        self._encoder = Encoder(replace(limits, batch_tuples_max=fewer))
         self._number = 0
 
     def tell(self, turns: Turns) -> None:
@@ -81,38 +97,38 @@ class HeldMemory:
                 turns.drop(HELD, number)
             branch.over.clear()
             for line in branch.lines():
-                self._tell_line(index, line, turns)
+                self._tell_line(index, line, branch.encoder, turns)
 
-    def _tell_line(self, index: int, line: HeldLine, turns: Turns) -> None:
+    def _tell_line(self, index: int, line: HeldLine, encoder: Encoder, turns: Turns) -> None:
         written = line.written
-        if written.is_cut:
-            number, tuples = written.first
-            (piece,) = self._pieces(line.part(0, tuples), whole=True)
-            turns.keep(HELD, number, pickle.dumps((index, line.segments.born, *piece), 5))
-            written.is_cut = False
-        if written.tuples < len(line.tuples):
-            for piece in self._pieces(line.part(written.tuples)):
-                self._number += 1
-                turns.keep(HELD, self._number, pickle.dumps((index, line.segments.born, *piece), 5))
-                written.add(self._number, piece[0])
 
-    def _pieces(
-        self, tuples: Sequence[Any], *, whole: bool = False
-    ) -> Iterator[tuple[int, bytes, str]]:
-        """How many, their bytes, or why one cannot go anywhere. `whole`: they were one before."""
-        if whole:
-            yield len(tuples), self._encoder.encode(tuples), ""
-            return
-        batches, dead = self._encoder.encode_batches(tuples)
-        if dead and len(tuples) > 1:  # its place among the others must be known
-            half = len(tuples) // 2
-            yield from self._pieces(tuples[:half])
-            yield from self._pieces(tuples[half:])
-            return
-        for count, data in batches:
-            yield count, data, ""
-        for letter in dead:
-            yield 1, b"", letter.reason
+        def keep(piece: Piece, reason: str = "") -> None:
+            about = index, line.segments.born, piece.tuples, piece.data, reason
+            turns.keep(HELD, piece.number, pickle.dumps(about, 5))
+
+        if written.is_cut:
+            written.mend(encoder.encode(line.part(0, written.first.tuples)))
+            keep(written.first)
+        if written.tuples < len(line.tuples):
+            for tuples, data, reason in _encoded(line.part(written.tuples), encoder):
+                self._number += 1
+                piece = Piece(self._number, tuples, data)
+                keep(piece, reason)
+                written.add(piece)
+
+
+def _encoded(tuples: Sequence[Any], encoder: Encoder) -> Iterator[tuple[int, bytes, str]]:
+    """How many, their bytes, or why one cannot go anywhere."""
+    batches, dead = encoder.encode_batches(tuples)
+    if dead and len(tuples) > 1:  # its place among the others must be known
+        half = len(tuples) // 2
+        yield from _encoded(tuples[:half], encoder)
+        yield from _encoded(tuples[half:], encoder)
+        return
+    for count, data in batches:
+        yield count, data, ""
+    for letter in dead:
+        yield 1, b"", letter.reason
 
 
 def remembered(

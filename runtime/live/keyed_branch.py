@@ -17,10 +17,11 @@ from anabranch.protocol.ownership import Routes
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.groups import GroupCache
 from anabranch.runtime.keyed.keys import with_keys
-from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs
+from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs, decode_keyed
 from anabranch.runtime.line import Line
 from anabranch.runtime.live.branch import Branch, Epoch, HeldLine, Segments, Taken
 from anabranch.runtime.live.channel import Channel
+from anabranch.runtime.payload import Encoder
 
 
 class OwnerQueue(HeldLine):
@@ -39,6 +40,9 @@ class OwnerQueue(HeldLine):
         if (n := len(self.tuples) - self.noted) > 0:
             self.segments.add(n, born, epoch)
             self.noted += n
+
+    def _items(self, start: int, end: int | None) -> Sequence[Any]:
+        return Pairs(self.keys.part(start, end), self.tuples.part(start, end))
 
     def take_pairs(self, n: int) -> tuple[Pairs, list[float], float]:
         tuples, marks, born = self.take(n)
@@ -72,7 +76,6 @@ class KeyedBranch(Branch):
         self._sole: OwnerQueue | None = None
         """The queue of all groups, if there is one."""
         self._routes: Routes = ()
-        self._encoder = KeyedEncoder(limits)
         self._held = 0
         self._mixed = False
         """Whether what is held for one owner may have been held for several."""
@@ -81,6 +84,13 @@ class KeyedBranch(Branch):
     @property
     def held(self) -> int:
         return self._held
+
+    def _encoder(self, limits: Limits) -> Encoder:
+        return KeyedEncoder(limits)
+
+    def decode(self, data: bytes | memoryview, count: int) -> tuple[list[Any], list[DeadLetter]]:
+        _, tuples, dead = decode_keyed(data, count)
+        return tuples, dead
 
     def lines(self) -> Iterable[HeldLine]:
         return self._queues.values()
@@ -176,8 +186,12 @@ class KeyedBranch(Branch):
         return None
 
     def take(self, channel: Channel, n: int) -> Taken:
-        pairs, marks, born = self._queues[channel.peer].take_pairs(n)
+        queue = self._queues[channel.peer]
+        ready = queue.ready(n)
+        pairs, marks, born = queue.take_pairs(n if ready is None else ready.tuples)
         self._held -= len(pairs)
-        batches, dead = self._encoder.encode_batches(self._with_marks(pairs, marks))
+        if ready is not None:
+            return Taken(ready.tuples, [ready], [], born)
+        batches, dead = self.encoder.encode_batches(self._with_marks(pairs, marks))
         dead = [replace(letter, tuple=letter.tuple[1]) for letter in dead]
         return Taken(len(pairs), batches, dead, born)

@@ -26,6 +26,7 @@ from anabranch.runtime.payload import Batch
 from anabranch.runtime.salvage import decode_batch
 
 Send = Callable[[Channel, int, int, int, float, bytes], None]
+Decode = Callable[[bytes | memoryview, int], tuple[list[Any], list[DeadLetter]]]
 
 
 class Outbox:
@@ -44,7 +45,7 @@ class Outbox:
         dead: Callable[[OperatorName, list[DeadLetter]], None],
     ) -> None:
         self.branches = tuple(branches)
-        self.memory = HeldMemory(self.branches, limits)
+        self.memory = HeldMemory(self.branches)
         self._limits = limits
         self._rng = rng
         self._send = send
@@ -109,7 +110,8 @@ class Outbox:
         """What an earlier life has held."""
 
         def hold(at: int, batch: Batch, born: float) -> None:
-            self._hold_again(self.branches[at], batch, born)
+            branch = self.branches[at]
+            self._hold_again(branch, batch, born, branch.decode)
 
         def bury(at: int, reason: str) -> None:
             self._dead(self.branches[at].operator, [DeadLetter(reason, None)])
@@ -120,12 +122,12 @@ class Outbox:
     def hold_again(self, batch: Batch, born: float) -> None:
         """Results of an earlier life."""
         for branch in self.branches:
-            self._hold_again(branch, batch, born)
+            self._hold_again(branch, batch, born, decode_batch)
         self.waiting = not self.empty
 
-    def _hold_again(self, branch: Branch, batch: Batch, born: float) -> None:
+    def _hold_again(self, branch: Branch, batch: Batch, born: float, decode: Decode) -> None:
         whole = opened(batch.data, batch.tuples)
-        tuples, dead = decode_batch(whole.data, batch.tuples)
+        tuples, dead = decode(whole.data, batch.tuples)
         if dead := [*dead, *branch.hold(tuples, born, whole.marks_of(len(tuples)))]:
             self._dead(branch.operator, dead)
         branch.mix()

@@ -12,9 +12,9 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.line import Line
 from anabranch.runtime.live.branch import Branch, SharedBranch
-from anabranch.runtime.live.held import PIECE_TUPLES_MAX, HeldMemory, remembered
+from anabranch.runtime.live.held import HeldMemory, remembered
 from anabranch.runtime.live.turns import Turns
-from anabranch.runtime.payload import decode
+from anabranch.runtime.payload import Batch
 from tests.runtime.test_keyed_branch import GROUPS, OWNERS, Way
 
 
@@ -24,7 +24,8 @@ class Journal:
     def __init__(self, branch: Branch) -> None:
         self.pieces: dict[int, bytes] = {}
         self.told = 0
-        self._memory = HeldMemory([branch], Limits())
+        self._branch = branch
+        self._memory = HeldMemory([branch])
 
     def keep(self, kind: str, number: int, data: bytes) -> None:
         self.told += len(data)
@@ -44,18 +45,21 @@ class Journal:
         held: list[Any] = []
         remembered(
             self.pieces,
-            lambda _at, batch, _born: held.extend(decode(batch.data)),
+            lambda _at, batch, _born: held.extend(self._branch.decode(batch.data, batch.tuples)[0]),
             lambda _at, reason: held.append(reason),
         )
         return held
+
+
+PIECE_TUPLES = Limits().batch_tuples_max
 
 
 def shared() -> SharedBranch:
     return SharedBranch(OperatorName("next"), Limits())
 
 
-def send(branch: SharedBranch, n: int) -> None:
-    branch.take(None, n)  # type: ignore[arg-type]
+def send(branch: SharedBranch, n: int) -> list[Batch]:
+    return branch.take(None, n).batches  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("held", [10, 10_000])
@@ -68,8 +72,8 @@ def test_a_turn_tells_what_has_changed_however_much_is_held(held: int) -> None:
     for _ in range(5):
         branch.hold([10**6], 0.0)
         send(branch, 1)
-        assert journal.turn() < 8 * (PIECE_TUPLES_MAX + 1) + 200
-    assert at_first < 8 * held + 100 * (1 + held // PIECE_TUPLES_MAX)
+        assert journal.turn() < 8 * (PIECE_TUPLES + 1) + 200
+    assert at_first < 8 * held + 100 * (1 + held // PIECE_TUPLES)
     assert len(journal.held) == held
 
 
@@ -86,6 +90,41 @@ def test_each_result_is_told_about_twice_at_most_while_all_are_sent() -> None:
     assert journal.pieces == {}
 
 
+def test_what_is_held_goes_out_as_it_was_told_and_is_not_encoded_again() -> None:
+    branch = shared()
+    journal = Journal(branch)
+    branch.hold([*range(PIECE_TUPLES + 500)], 0.0)
+    journal.turn()
+    branch.encoder = cast(Any, None)
+    sent = [*send(branch, PIECE_TUPLES), *send(branch, PIECE_TUPLES)]
+    assert [batch.tuples for batch in sent] == [PIECE_TUPLES, 500]
+    assert [n for b in sent for n in branch.decode(b.data, b.tuples)[0]] == [
+        *range(PIECE_TUPLES + 500)
+    ]
+
+
+def test_many_small_pieces_go_out_together() -> None:
+    branch = shared()
+    journal = Journal(branch)
+    for n in range(10):
+        branch.hold([n], 0.0)
+        journal.turn()
+    (batch,) = send(branch, PIECE_TUPLES)
+    assert branch.decode(batch.data, batch.tuples) == ([*range(10)], [])
+
+
+def test_a_piece_of_which_credit_allows_a_part_goes_out_in_parts() -> None:
+    branch = shared()
+    journal = Journal(branch)
+    branch.hold([*range(100)], 0.0)
+    journal.turn()
+    sent = send(branch, 30)
+    journal.turn()
+    sent += send(branch, PIECE_TUPLES)
+    assert [batch.tuples for batch in sent] == [30, 70]
+    assert [n for b in sent for n in branch.decode(b.data, b.tuples)[0]] == [*range(100)]
+
+
 def test_results_that_cannot_be_encoded_have_a_place_and_a_reason() -> None:
     branch = shared()
     journal = Journal(branch)
@@ -100,7 +139,7 @@ def test_results_that_cannot_be_encoded_have_a_place_and_a_reason() -> None:
 
 
 def test_one_result_that_cannot_be_encoded_leaves_those_beside_it_in_large_pieces() -> None:
-    branch, n = shared(), 100 * PIECE_TUPLES_MAX
+    branch, n = shared(), 100 * PIECE_TUPLES
     journal = Journal(branch)
     results: list[Any] = [*range(n)]
     results[n // 3] = lambda: None
@@ -123,8 +162,7 @@ def test_the_next_life_holds_what_this_one_holds(steps: list[tuple[str, int]]) -
             branch.hold([*range(made, made + n)], 0.0)
             made += n
         elif what == "send" and branch.held:
-            sent += min(n, branch.held)
-            send(branch, n)
+            sent += sum(batch.tuples for batch in send(branch, n))
         else:
             journal.turn()
     journal.turn()
@@ -151,8 +189,9 @@ def test_by_key_it_holds_those_of_each_key_in_their_order(steps: list[tuple[str,
             case "send":
                 lines = {o: q for o, q in way.branch._queues.items() if q.tuples}
                 if OWNERS[n] in lines:
-                    gone = lines[OWNERS[n]].tuples.part(0, 7)
-                    way.branch.take(way.channels[OWNERS[n]], 7)
+                    line = lines[OWNERS[n]].tuples.part()
+                    taken = way.branch.take(way.channels[OWNERS[n]], 7)
+                    gone = line[: taken.tuples]
                     expected = [one for one in expected if one not in gone]
             case _:
                 journal.turn()

@@ -22,6 +22,9 @@ from anabranch.runtime.payload import Batch, Encoder
 from anabranch.runtime.salvage import decode_batch
 
 Act = Callable[["Branch"], None]
+WORTH = 0.75
+"""A batch that is encoded already goes out by itself if it has such a share of what may go: a
+larger one costs the receiver less."""
 
 
 @dataclass(slots=True)
@@ -140,9 +143,9 @@ class HeldLine:
         """The next of them, up to `n`, if they are encoded already, and worth a batch of their
         own."""
         batch = None if self._marked else self.written.whole
-        if batch is None or not min(n, len(self.tuples)) // 2 < batch.tuples <= n:
+        if batch is None or batch.tuples > n:
             return None
-        return batch
+        return batch if batch.tuples >= WORTH * min(n, len(self.tuples)) else None
 
 
 class Branch(ABC):

@@ -46,7 +46,11 @@ if TYPE_CHECKING:
         tumbling,
         window_time,
     )
-    from anabranch.runtime.sinks import discard, foreach, jsonl, parquet, stdout
+    from anabranch.runtime.sinks.discard import discard
+    from anabranch.runtime.sinks.foreach import foreach
+    from anabranch.runtime.sinks.jsonl import jsonl
+    from anabranch.runtime.sinks.parquet import parquet
+    from anabranch.runtime.sinks.stdout import stdout
     from anabranch.runtime.sources import csv, files, generate, items, stdin
 
 __version__ = "0.1.0"
@@ -61,17 +65,17 @@ _LAZY = {
     "Window": "anabranch.runtime.keyed.windows",
     "WindowResult": "anabranch.runtime.keyed.windows",
     "count": "anabranch.runtime.keyed.windows",
-    "discard": "anabranch.runtime.sinks",
+    "discard": "anabranch.runtime.sinks.discard",
     "csv": "anabranch.runtime.sources",
     "files": "anabranch.runtime.sources",
-    "foreach": "anabranch.runtime.sinks",
+    "foreach": "anabranch.runtime.sinks.foreach",
     "generate": "anabranch.runtime.sources",
     "greatest": "anabranch.runtime.keyed.aggregations",
     "items": "anabranch.runtime.sources",
-    "jsonl": "anabranch.runtime.sinks",
+    "jsonl": "anabranch.runtime.sinks.jsonl",
     "least": "anabranch.runtime.keyed.aggregations",
     "mean": "anabranch.runtime.keyed.aggregations",
-    "parquet": "anabranch.runtime.sinks",
+    "parquet": "anabranch.runtime.sinks.parquet",
     "policies": "anabranch",
     "run": "anabranch.running",
     "session": "anabranch.runtime.keyed.windows",
@@ -79,7 +83,7 @@ _LAZY = {
     "spark": "anabranch",
     "start": "anabranch.running",
     "stdin": "anabranch.runtime.sources",
-    "stdout": "anabranch.runtime.sinks",
+    "stdout": "anabranch.runtime.sinks.stdout",
     "tally": "anabranch.runtime.keyed.aggregations",
     "testing": "anabranch",
     "total": "anabranch.runtime.keyed.aggregations",

@@ -15,12 +15,12 @@ class Limits:
     """A longer encoded tuple goes to the dead letters."""
     line_bytes_max: int = 8 * 2**20
     """A longer line of a text source goes to the dead letters."""
-    batch_tuples_max: int = 1024
+    batch_tuples_max: int = 2048
     batch_bytes_max: int = 256 * 2**10
-    credit_tuples: int = 4096
+    credit_tuples: int = 8192
     """Tuples that may be under way to one instance on one channel."""
     credit_bytes: int = 4 * 2**20
-    outbox_tuples_max: int = 1024
+    outbox_tuples_max: int = 2048
     """Results held for lack of credit before an instance stops its own intake."""
     linger_s: float = 0.005
     """How long a busy instance may hold a batch that is not full."""

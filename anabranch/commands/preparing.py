@@ -87,7 +87,7 @@ def scalable(pipeline: Pipeline) -> list[str]:
 
 def stdout_sink(pipeline: Pipeline) -> str | None:
     """The name of an operator that writes to standard output."""
-    from anabranch.runtime.sinks import Stdout
+    from anabranch.runtime.sinks.stdout import Stdout
 
     for operator in pipeline.operators.values():
         if isinstance(operator.sink, Stdout):

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.branch import Branch, HeldLine
     from anabranch.runtime.live.turns import Turns
 
-HELD = "held"
-"""Kind of the pieces of a journal with results that are held."""
+HELD, ABOUT = "held", "about held"
+"""Kinds of the pieces of a journal with results that are held, each as a batch, and with what there
+is to know of each."""
 
 
 class Piece(NamedTuple):
@@ -95,6 +96,7 @@ class HeldMemory:
         for index, branch in enumerate(self._branches):
             for number in branch.over:
                 turns.drop(HELD, number)
+                turns.drop(ABOUT, number)
             branch.over.clear()
             for line in branch.lines():
                 self._tell_line(index, line, branch.encoder, turns)
@@ -103,8 +105,9 @@ class HeldMemory:
         written = line.written
 
         def keep(piece: Piece, reason: str = "") -> None:
-            about = index, line.segments.born, piece.tuples, piece.data, reason
-            turns.keep(HELD, piece.number, pickle.dumps(about, 5))
+            about = index, line.segments.born, piece.tuples, reason
+            turns.keep(ABOUT, piece.number, pickle.dumps(about, 5))
+            turns.keep(HELD, piece.number, piece.data)
 
         if written.is_cut:
             written.mend(encoder.encode(line.part(0, written.first.tuples)))
@@ -132,13 +135,13 @@ def _encoded(tuples: Sequence[Any], encoder: Encoder) -> Iterator[tuple[int, byt
 
 
 def remembered(
-    pieces: dict[int, bytes],
+    lasting: dict[str, dict[int, bytes]],
     hold: Callable[[int, Batch, float], None],
     bury: Callable[[int, str], None],
 ) -> None:
     """What was told, in its order: `hold` and `bury` get the place of the branch first."""
-    for number in sorted(pieces):
-        index, born, count, data, reason = pickle.loads(pieces[number])
+    for number, data in sorted(lasting.get(HELD, {}).items()):
+        index, born, count, reason = pickle.loads(lasting[ABOUT][number])
         if reason:
             bury(index, reason)
         else:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.runtime.keyed.watermarks import RESTORED
-from anabranch.runtime.live.held import HELD
 from anabranch.runtime.live.journal import Entry, Journal
 from anabranch.runtime.live.messages import Resumed
 from anabranch.runtime.live.recovery import Past, read_past
@@ -123,7 +122,7 @@ class Memory:
         for channel in instance.neighbourhood.channels:
             channel.mind_the_gap()
         if instance.promise.exact:
-            instance.outbox.remember(past.lasting.get(HELD, {}))
+            instance.outbox.remember(past.lasting)
         instance.pump.hold_again()
         instance.gate.release(RESTORED)
         instance.watermarks.say_again()

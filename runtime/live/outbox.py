@@ -106,8 +106,8 @@ class Outbox:
                 if dead := branch.hold(tuples, born, marks):
                     self._dead(branch.operator, dead)
 
-    def remember(self, pieces: dict[int, bytes]) -> None:
-        """What an earlier life has held."""
+    def remember(self, lasting: dict[str, dict[int, bytes]]) -> None:
+        """What an earlier life has held, among the pieces that count in its journal."""
 
         def hold(at: int, batch: Batch, born: float) -> None:
             branch = self.branches[at]
@@ -116,7 +116,7 @@ class Outbox:
         def bury(at: int, reason: str) -> None:
             self._dead(self.branches[at].operator, [DeadLetter(reason, None)])
 
-        remembered(pieces, hold, bury)
+        remembered(lasting, hold, bury)
         self.waiting = not self.empty  # no work may come that would send it
 
     def hold_again(self, batch: Batch, born: float) -> None:

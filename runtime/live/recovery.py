@@ -51,6 +51,10 @@ class Past:
                 case "frame":
                     index, number, at, n = rest
                     self.channels[index].frames[number] = tuple(record.pieces[at : at + n])
+                case "frame_of":  # a kept piece has become its end
+                    index, number, at, name, kept = rest
+                    frame = *record.pieces[at : at + 1], self.lasting[name][kept]
+                    self.channels[index].frames[number] = frame
                 case "row":
                     index, values = rest
                     channel = self.channels[index]

@@ -17,15 +17,16 @@ import gc
 import random
 import sys
 from collections.abc import Iterable
+from itertools import compress
 from typing import Any
 
 
 def generators() -> tuple[Any, ...]:
     """All that this process has. To be called before `gc.freeze`, which hides them."""
     found = gc.get_objects()
-    wanted = _kinds()
-    kinds = {kind for kind in set(map(type, found)) if issubclass(kind, wanted)}
-    return tuple(value for value in found if type(value) in kinds and _is_seeded(value))
+    types, wanted = [*map(type, found)], _kinds()
+    kinds = {kind for kind in set(types) if issubclass(kind, wanted)}
+    return tuple(filter(_is_seeded, compress(found, map(kinds.__contains__, types))))
 
 
 def reseed(instance: str, found: Iterable[Any]) -> None:

@@ -73,6 +73,8 @@ class Turns:
         self._pieces: list[bytes] = []
         self._lasting: dict[tuple[Any, ...], bytes] = {}
         """Pieces that count until they are `dropped`, as results on their way to a target."""
+        self._going: dict[tuple[str, int], bytes] = {}
+        """Those that are dropped in this turn: frames that go out may end with them."""
         self._soon: asyncio.Handle | None = None
         self._pausing: asyncio.Task[None] | None = None
         self._not_before = 0.0
@@ -131,12 +133,14 @@ class Turns:
     def keep(self, kind: str, number: int, data: bytes) -> None:
         """A piece that is to be known until it is dropped."""
         self._lasting[kind, number] = data
+        self._going.pop((kind, number), None)
         self._entries.append(("kept", kind, number, self._piece(data)))
         self.want()
 
     def drop(self, kind: str, number: int) -> None:
-        if self._lasting.pop((kind, number), None) is not None:
-            self._entries.append(("dropped", kind, number))
+        data = self._lasting.pop((kind, number), None)
+        if data is not None:
+            self._going[kind, number] = data
             self.want()
 
     def want(self, *, now: bool = False) -> None:
@@ -295,12 +299,18 @@ class Turns:
             self._whole = False
             return self._whole_picture()
         entries, pieces = self._entries, self._pieces
+        going = {id(data): place for place, data in self._going.items()}
         for channel in self._touched:
             index = self._index(channel)
             for number, frame in channel.record():
-                entries.append(("frame", index, number, len(pieces), len(frame)))
-                pieces.extend(frame)
+                if (place := going.get(id(frame[-1]))) is None:
+                    entries.append(("frame", index, number, len(pieces), len(frame)))
+                    pieces.extend(frame)
+                else:  # its end is in the journal already
+                    entries.append(("frame_of", index, number, len(pieces), *place))
+                    pieces.extend(frame[:-1])
             entries.append(("row", index, tuple(channel.row)))
+        entries.extend(("dropped", *place) for place in self._going)
         for name, part in self._parts.items():
             value = part()
             if name not in self._written or self._written[name] != value:
@@ -341,6 +351,7 @@ class Turns:
     def _take(self) -> Record:
         record = Record(self._entries, self._pieces)
         self._entries, self._pieces = [], []
+        self._going.clear()
         return record
 
     def _index(self, channel: Channel) -> int:

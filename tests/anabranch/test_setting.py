@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.policies.policy import Policy, setting
-from anabranch.runtime.sinks import discard
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
 from anabranch.setting import apply_settings
 

@@ -24,7 +24,7 @@ from anabranch.runtime.simulation.forecast import (
     look_s_for,
     outline_of,
 )
-from anabranch.runtime.sinks import discard
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
 
 SCALE = Scale(max_instances=8)

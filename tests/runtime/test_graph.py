@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Stream
-from anabranch.runtime.sinks import discard
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
 
 

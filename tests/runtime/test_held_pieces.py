@@ -12,7 +12,7 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.line import Line
 from anabranch.runtime.live.branch import Branch, SharedBranch
-from anabranch.runtime.live.held import HeldMemory, remembered
+from anabranch.runtime.live.held import ABOUT, HELD, HeldMemory, remembered
 from anabranch.runtime.live.turns import Turns
 from anabranch.runtime.payload import Batch
 from tests.runtime.test_keyed_branch import GROUPS, OWNERS, Way
@@ -22,17 +22,17 @@ class Journal:
     """What is told of held results: all pieces that count, and how many bytes a turn told."""
 
     def __init__(self, branch: Branch) -> None:
-        self.pieces: dict[int, bytes] = {}
+        self.lasting: dict[str, dict[int, bytes]] = {HELD: {}, ABOUT: {}}
         self.told = 0
         self._branch = branch
         self._memory = HeldMemory([branch])
 
     def keep(self, kind: str, number: int, data: bytes) -> None:
         self.told += len(data)
-        self.pieces[number] = data
+        self.lasting[kind][number] = data
 
     def drop(self, kind: str, number: int) -> None:
-        del self.pieces[number]
+        del self.lasting[kind][number]
 
     def turn(self) -> int:
         self.told = 0
@@ -44,7 +44,7 @@ class Journal:
         """What the next life would hold."""
         held: list[Any] = []
         remembered(
-            self.pieces,
+            self.lasting,
             lambda _at, batch, _born: held.extend(self._branch.decode(batch.data, batch.tuples)[0]),
             lambda _at, reason: held.append(reason),
         )
@@ -87,7 +87,7 @@ def test_each_result_is_told_about_twice_at_most_while_all_are_sent() -> None:
         send(branch, 1000)
         told += journal.turn()
     assert told < 2 * at_first
-    assert journal.pieces == {}
+    assert journal.lasting == {HELD: {}, ABOUT: {}}
 
 
 def test_what_is_held_goes_out_as_it_was_told_and_is_not_encoded_again() -> None:
@@ -147,7 +147,7 @@ def test_one_result_that_cannot_be_encoded_leaves_those_beside_it_in_large_piece
     journal.turn()
     assert journal.held[: n // 3] == results[: n // 3]
     assert journal.held[n // 3 + 1 :] == results[n // 3 + 1 :]
-    assert len(journal.pieces) < 150
+    assert len(journal.lasting[HELD]) < 150
 
 
 STEPS = st.lists(st.tuples(st.sampled_from(["hold", "send", "turn"]), st.integers(1, 600)))

@@ -17,7 +17,7 @@ import pytest
 
 from anabranch.runtime.ends import ExactWriter, RunContext, passing
 from anabranch.runtime.graph import PipelineError
-from anabranch.runtime.sinks import parquet
+from anabranch.runtime.sinks.parquet import parquet
 from tests.runtime.dying import survives
 from tests.runtime.reading import context
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from anabranch.runtime.graph import PipelineError
-from anabranch.runtime.sinks import parquet
 from anabranch.runtime.sinks.arrow_types import type_called
 from anabranch.runtime.sinks.columns import arrow_schema, table_of
+from anabranch.runtime.sinks.parquet import parquet
 
 UTC = dt.UTC
 NOON = dt.datetime(2026, 1, 1, 12)

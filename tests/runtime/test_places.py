@@ -10,7 +10,9 @@ import pytest
 from anabranch.runtime.ends import Sink
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.places import check_places, check_report, check_targets
-from anabranch.runtime.sinks import discard, jsonl, parquet
+from anabranch.runtime.sinks.discard import discard
+from anabranch.runtime.sinks.jsonl import jsonl
+from anabranch.runtime.sinks.parquet import parquet
 from anabranch.runtime.sources import files, items
 
 

@@ -25,9 +25,11 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.ends import ExactWriter, RunContext, passing
 from anabranch.runtime.graph import PipelineError, Retry
-from anabranch.runtime.sinks import Stdout, discard, foreach, jsonl, stdout
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.encoding import json_lines, text_lines
-from anabranch.runtime.sinks.stdout import StdoutWriter
+from anabranch.runtime.sinks.foreach import foreach
+from anabranch.runtime.sinks.jsonl import jsonl
+from anabranch.runtime.sinks.stdout import Stdout, StdoutWriter, stdout
 from anabranch.runtime.sinks.stdout_lock import LOCK_NAME
 from tests.runtime.reading import context
 

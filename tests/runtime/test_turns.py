@@ -14,13 +14,16 @@ import pytest
 import uvloop
 
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.limits import Limits
 from anabranch.runtime.live import journal as journals
 from anabranch.runtime.live import turns
+from anabranch.runtime.live.channel import Channel
 from anabranch.runtime.live.journal import Journal, read_journal, segments
 from anabranch.runtime.live.recovery import Past
 from anabranch.runtime.live.turns import Turns
 from anabranch.runtime.patience import Patience
 from tests.runtime.processes import eventually
+from tests.runtime.test_channels import Listener
 
 
 class Kept:
@@ -50,10 +53,15 @@ class Kept:
         await self.turns.committed()
 
     @property
-    def written(self) -> dict[str, Any]:
+    def past(self) -> Past:
         past = Past()
         for record in read_journal(self._path, power=self.journal.power):
             past.take(record)
+        return past
+
+    @property
+    def written(self) -> dict[str, Any]:
+        past = self.past
         return {name: past.parts[name] for name in ("core", "ahead")}
 
 
@@ -221,4 +229,30 @@ async def test_nothing_goes_out_before_it_is_on_the_disk(
     await done
     assert seen == (0, False)
     assert channel.flushed == 1
+    kept.turns.abandon()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_kept_piece_that_goes_out_in_a_frame_is_not_written_again(
+    tmp_path: Path, number: int
+) -> None:
+    """Two are alike, and one of them is replaced before it goes."""
+    kept = Kept(tmp_path / "a.journal")
+    await kept.begin()
+    peer = InstanceId(OperatorName("next"), 0)
+    limits = Limits()
+    channel = Channel(peer, dialing=True, user=Listener(), limits=limits, keeper=kept.turns)
+    pieces = {n: bytes([n]) * 100_000 for n in (1, 2)}
+    kept.turns.keep("held", 1, pieces[2])
+    for n, piece in pieces.items():
+        kept.turns.keep("held", n, piece)
+    await kept.turns.committed()
+    size = kept.journal.size
+    channel.send_batch(1, 1, 0, 0.0, pieces[number])
+    kept.turns.drop("held", number)
+    await kept.turns.committed()
+    assert kept.journal.size - size < 1_000
+    (old,) = kept.past.channels.values()
+    assert [frame[-1] for frame in old.frames.values()] == [pieces[number]]
+    assert kept.past.lasting["held"] == {3 - number: pieces[3 - number]}
     kept.turns.abandon()

@@ -233,7 +233,7 @@ async def test_a_source_that_leaves_stays_until_all_that_it_has_read_is_safe(
 
 async def test_a_split_is_put_back_only_when_what_was_read_of_it_is_safe(tmp_path: Path) -> None:
     """Others read on behind it, so who dies then could read it again only together with theirs."""
-    world = World(tmp_path, splits=2, each=2000, credit_tuples=64)
+    world = World(tmp_path, splits=2, each=2000, credit_tuples=64, outbox_tuples_max=1000)
     await world.network.start(instances=2)
     leaver = world.source(1)
     await world.network.until(lambda: leaver.outbox.full)

@@ -16,7 +16,7 @@ from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.spec import Keyed, LateRule
 from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.sinks import discard
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.steps import StepError
 from tests.runtime.keyed.bench import Bench, Build
 

@@ -13,7 +13,8 @@ import pytest
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale, Stream
 from anabranch.runtime.keyed.spec import EventTime, KeyedEdge
 from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.sinks import discard, stdout
+from anabranch.runtime.sinks.discard import discard
+from anabranch.runtime.sinks.stdout import stdout
 from anabranch.runtime.sources import items
 
 Write = Callable[[KeyedStream], object]

@@ -35,6 +35,15 @@ def fixed(value: Any) -> bool:
     return all_atoms(value)
 
 
+def is_record(value: Any) -> bool:
+    """Whether it is a named tuple of atoms. It cannot change; whether it can be pickled, its class
+    decides."""
+    kind = type(value)
+    if kind.__base__ is not tuple or kind.__dictoffset__:
+        return False
+    return ATOMS.issuperset(map(type, tuple.__iter__(value)))
+
+
 def all_atoms(values: Collection[Any]) -> bool:
     """Few are looked at in a loop in less time than it takes to make a set of their types."""
     if len(values) > _FEW:

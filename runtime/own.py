@@ -16,7 +16,7 @@ from types import GeneratorType
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.flat import CONTAINERS, NOTHING, fixed, flat_copy, has_atoms
+from anabranch.runtime.flat import CONTAINERS, NOTHING, fixed, flat_copy, has_atoms, is_record
 from anabranch.runtime.payload import Encoder, decode
 from anabranch.runtime.sharing import ATOMS, kinds_of, share
 
@@ -37,7 +37,7 @@ def copied(value: Any) -> Any:
     if type(value) in CONTAINERS:
         if has_atoms(value):
             return value.copy()
-    elif fixed(value):
+    elif fixed(value) or is_record(value):
         return value
     copy = flat_copy(value)
     if copy is not NOTHING:

@@ -11,7 +11,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
+from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, NamedTuple
 
@@ -112,13 +112,14 @@ class Worker:
         states, following = self._store.states, handler.following
         value_of, give, undo = states.get, part.results.append, self._undo
         items, before = iter(tuples), len(part.results)
-        exact, marking = marks is not None and marks.exact, part.marks is not None
-        each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
+        passed: set[int] = set()
+        """Numbers of the tuples that have no result."""
         atom: type = int
         """The type of the last value that cannot change; of most it is the same."""
+        saved: Any = None
         try:
-            for key, item, mark in zip(keys, items, each, strict=True):
-                value, saved = NOTHING, None
+            for key, item in zip(keys, items, strict=True):
+                value = NOTHING
                 try:
                     value = value_of(key, NOTHING)
                     if value is not NOTHING:
@@ -135,8 +136,9 @@ class Worker:
                     else:
                         group = self._store.group_of[key]
                         if group not in self._held.owned:
-                            reached = mark if exact else watermark
-                            self._put_aside(group, Kept(key, item, side, reached, mark), part)
+                            passed.add(number := _number(items, tuples))
+                            kept = _kept(key, item, side, watermark, marks, number)
+                            self._put_aside(group, kept, part)
                             continue
                         after = undo.kept(key, handler.first(item), 0)
                         result = undo.another(key, after)
@@ -144,19 +146,22 @@ class Worker:
                 except KeyboardInterrupt:
                     raise
                 except BaseException as error:
-                    if saved is not None:
+                    if value is not NOTHING and type(value) not in ATOMS:
                         states[key] = undo.put_back(value, saved)
-                    item = original(_number(items, tuples))
-                    reached = mark if exact else watermark
-                    failed = self._failed(error, Kept(key, item, side, reached, mark), part)
+                    passed.add(number := _number(items, tuples))
+                    item = original(number)
+                    kept = _kept(key, item, side, watermark, marks, number)
+                    failed = self._failed(error, kept, part)
                     if failed is not None:
                         return failed
                     continue
                 give((key, result))
-                if marking:
-                    part.mark(mark)
         finally:
-            part.taken += len(part.results) - before
+            done = len(part.results) - before
+            part.taken += done
+            if part.marks is not None and marks is not None:
+                told = (mark for n, mark in enumerate(marks.values) if n not in passed)
+                part.marks += islice(told, done)
         return None
 
     def _change(
@@ -520,6 +525,16 @@ class Worker:
             return groups.issuperset(map(self._store.group_of.__getitem__, keys))
         except Exception:
             return False
+
+
+def _kept(
+    key: Any, item: Any, side: int, watermark: float, marks: Marks | None, number: int
+) -> Kept:
+    """A tuple of a slice, by its number there."""
+    if marks is None:
+        return Kept(key, item, side, watermark)
+    mark = marks.values[number]
+    return Kept(key, item, side, mark if marks.exact else watermark, mark)
 
 
 def _number(items: Iterator[Any], tuples: list[Any]) -> int:

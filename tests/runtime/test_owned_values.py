@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -386,7 +386,21 @@ def test_what_cannot_change_is_not_copied(value: Any) -> None:
     assert copied(value) is value
 
 
-@pytest.mark.parametrize("value", [[1], {"a": 1}, (1, [2]), {1}, bytearray(b"a")])
+class Point(NamedTuple):
+    x: float
+    name: str
+
+
+class Tagged(tuple[int, ...]):
+    """It has attributes besides."""
+
+
+def test_named_tuples_of_what_cannot_change_are_not_copied() -> None:
+    point = Point(1.0, "a")
+    assert copied(point) is point
+
+
+@pytest.mark.parametrize("value", [[1], {"a": 1}, (1, [2]), {1}, bytearray(b"a"), Tagged([1])])
 def test_what_can_change_is_copied_with_all_that_is_in_it(value: Any) -> None:
     assert not fixed(value)
     assert copied(value) == value

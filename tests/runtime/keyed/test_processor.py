@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -555,3 +555,24 @@ async def test_groups_that_have_tuples_already_are_not_simply_owned() -> None:
     await bench.over(("a", 1), at=1)
     with pytest.raises(ValueError, match="have tuples already"):
         bench.all[1].own({bench.group("a")})
+
+
+@pytest.mark.parametrize("work", ["fold", "process"])
+async def test_results_have_the_marks_of_their_tuples_where_others_fail(work: str) -> None:
+    def last(state: int, n: int) -> int:
+        return n // (n - 2)
+
+    def told(key: str, state: Any, n: int) -> list[int]:
+        return [n // (n - 2)] * n
+
+    builds: dict[str, Callable[[KeyedStream], Any]] = {
+        "fold": lambda k: k.fold("work", 0, last),
+        "process": lambda k: k.process("work", told, state=dict),
+    }
+    bench = Bench(builds[work])
+    bench.one.marks_results = True
+    marks = [float(n) for n in range(5)]
+    await bench.one.run(["a"] * 5, [*range(5)], 0, "tag", marks=marks)
+    got = [mark for part in bench.parts for mark in part.marks or []]
+    assert got == ([0, 1, 3, 4] if work == "fold" else [1, 3, 3, 3, 4, 4, 4, 4])
+    assert len(bench.letters) == 1

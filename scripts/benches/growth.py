@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import anabranch as ab
 from benches.result import Result, Settings
@@ -86,6 +86,45 @@ def held_results(pipeline: ab.Pipeline, n: int, _: Path) -> None:
     )
 
 
+class Waits:
+    """Sets a timer for each tuple: all of a key's own, or one of each key."""
+
+    def on_tuple(self, key: int, state: Any, item: int, time: Any) -> Iterable[int]:
+        time.set_timer(60.0, str(item))
+        return ()
+
+    def on_timer(self, key: int, state: Any, timer: str, time: Any) -> Iterable[int]:
+        return (1,)
+
+
+def timers_of(pipeline: ab.Pipeline, n: int, key: Callable[[int], int]) -> None:
+    events = pipeline.source("events", ab.generate(int, count=n)).event_time(lambda _: 0.0)
+    events.key_by(key).process("waits", Waits, state=int).sink("out", ab.discard())
+
+
+def timers_of_many_keys(pipeline: ab.Pipeline, n: int, _: Path) -> None:
+    timers_of(pipeline, n, lambda i: i)
+
+
+def timers_of_one_key(pipeline: ab.Pipeline, n: int, _: Path) -> None:
+    timers_of(pipeline, n, lambda _: 0)
+
+
+def late_tuples(pipeline: ab.Pipeline, n: int, _: Path) -> None:
+    events = pipeline.source("events", ab.generate(int, count=n))
+    timed = events.event_time(lambda i: 0.0 if i else 1e9)
+    windows = timed.key_by(lambda i: i).window(ab.tumbling(60), late="emit")
+    windows.aggregate("windows", ab.tally()).sink("out", ab.discard())
+
+
+def rows_of_a_join(pipeline: ab.Pipeline, n: int, _: Path) -> None:
+    """Of one key, all open: one on the one side, the others on the other."""
+    left = pipeline.source("left", ab.generate(int, count=n)).event_time(lambda _: 0.0)
+    right = pipeline.source("right", ab.items([0])).event_time(lambda _: 0.0)
+    joined = left.key_by(lambda _: 0).join(right.key_by(lambda _: 0), ab.tumbling(60))
+    joined.apply("joined", lambda key, one, other: (one, other)).sink("out", ab.discard())
+
+
 SHAPES = (
     Shape("windows that end together", 200_000, windows_together),
     Shape("open windows of one key", 20_000, windows_of_one_key),
@@ -96,6 +135,10 @@ SHAPES = (
     Shape("splits", 8_000, splits),
     Shape("dead letters", 200_000, dead_letters),
     Shape("held results", 1_000_000, held_results),
+    Shape("timers of many keys", 300_000, timers_of_many_keys),
+    Shape("timers of one key", 100_000, timers_of_one_key),
+    Shape("late tuples", 100_000, late_tuples),
+    Shape("rows of a join", 40_000, rows_of_a_join),
 )
 
 

@@ -30,9 +30,9 @@ SHOWN_IN = {
     "is drained before repeats": 230,
     "adds state sent again to its part": 203,
     "says event time before Restarted": 169,
-    "keeps children that nobody knows": 349,
+    "keeps children that nobody knows": 1355,
     "does not wait for repeats": 186,
-    "puts words before repeats": 238,
+    "puts words before repeats": 2428,
 }
 """Rarer ones, and the first seed that shows each; `scripts/swarm.py --mutants` finds them anew."""
 

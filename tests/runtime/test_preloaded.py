@@ -226,10 +226,13 @@ def test_exits_are_described_as_a_user_knows_them() -> None:
 
 
 async def test_processes_draw_different_random_numbers(behaviour: dict[str, object]) -> None:
-    def draws(_fake: fake.Fake) -> None:
-        import random
+    """From a generator with a seed, which only a function holds, too: the parent has found it."""
+    import random
 
-        print(random.random(), sys.modules["numpy.random"].random())
+    seeded = random.Random(7)
+
+    def draws(_fake: fake.Fake) -> None:
+        print(random.random(), seeded.random(), sys.modules["numpy.random"].random())
         os._exit(0)
 
     import numpy.random  # noqa: F401 - what an operator of the user's may have imported
@@ -243,7 +246,7 @@ async def test_processes_draw_different_random_numbers(behaviour: dict[str, obje
             await exit_code(process)
             await process.last_words()
     numbers = [number for line in lines for number in line.split()]
-    assert len(numbers) == len(set(numbers)) == 6
+    assert len(numbers) == len(set(numbers)) == 9
 
 
 # --- the pool ---------------------------------------------------------------------------------

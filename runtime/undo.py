@@ -150,6 +150,8 @@ class Undo:
         then. `holders`: how many references to it the caller knows of."""
         if fixed(value):
             return value
+        after = self._after.get(name)
+        holders += after is not None and after[0] is value
         held_elsewhere = getrefcount(value) > holders + _IN_A_CALL
         value = self.checked(name, value)
         return self.another(name, value) if held_elsewhere else value

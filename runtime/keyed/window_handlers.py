@@ -169,9 +169,8 @@ class TimeWindows(Handler):
         before: list[tuple[Pane, Any, Any]] = []
         if self._aggregation.changes:
             for pane in chain.from_iterable(place.before for place, _ in given):
-                accumulator = pane.accumulator
-                saved = self.undo.save((key, pane.window.start), accumulator)
-                before.append((pane, accumulator, saved))
+                saved = self.undo.save((key, pane.window.start), pane.accumulator)
+                before.append((pane, pane.accumulator, saved))
         if len(given) > 1:
             # Each window has a tuple of its own, which a function may change; the last takes the
             # item.

@@ -48,8 +48,7 @@ class KeyedStream:
         """`state = fn(state, tuple)` for each key; (key, state) goes on with every tuple.
 
         `initial`: the state of a new key, of which each gets a copy, or a function without
-        arguments that makes one, such as `list`. If `fn` raises, the state is what it was before;
-        one of more than 4 KiB only with `retry`, if `fn` had changed it in place.
+        arguments that makes one, such as `list`. If `fn` raises, the state is what it was before.
         """
         check_function(f"fold {name!r}", fn)
         keyed = Keyed(

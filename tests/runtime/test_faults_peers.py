@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import struct
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -122,6 +123,11 @@ BAD: dict[str, tuple[bytes | Pieces, str]] = {
     "a negative number": (batch(1, -5), "an unknown frame of kind 4"),
     "a time that is none": (batch(1, born="noon"), "an unknown frame of kind 4"),
     "a payload that is none": (batch(1, payload="x"), "an unknown frame of kind 4"),
+    "arrears below nothing": (frames.frame(frames.ARREARS, -1.0), "an unknown frame of kind 11"),
+    "arrears that are none": (
+        frames.frame(frames.ARREARS, math.nan),
+        "an unknown frame of kind 11",
+    ),
     "what was not said": (
         frames.frame(frames.STATE, 999, 1, 1, 0, 1, 0),
         "up.1 acknowledges frames below 999",

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from anabranch.commands.failing import WrongUsage
+from anabranch.commands.failing import Refusal, WrongUsage
 from anabranch.commands.telling import say
 from anabranch.workloads.experiments.spreading import Spread, over_cores
 
@@ -61,13 +61,17 @@ def options(quick: str) -> Callable[[F], F]:
 
 @contextmanager
 def spreading() -> Iterator[None]:
-    """Around runs: what `--on` needs and is missing is the user's matter."""
+    """Around runs: what `--on` needs and is missing is the user's matter, a live run that fails the
+    machine's."""
     from anabranch.spark_bridge.errors import SparkUnavailable
+    from anabranch.workloads.experiments.noting import RunSpoilt
 
     try:
         yield
     except SparkUnavailable as error:
         raise WrongUsage(f"--on spark: {error}") from None
+    except RunSpoilt as error:
+        raise Refusal(str(error)) from None
 
 
 def publish(

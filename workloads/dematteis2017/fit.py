@@ -20,6 +20,7 @@ import numpy as np
 
 from anabranch.runtime.ends import Sink
 from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.policy import Predictive
@@ -86,7 +87,7 @@ def policy_named(name: str, scene: Scene, size: Size) -> Policy[Any]:
         case ["Sw", horizon]:
             return _predictive(scene, size, int(horizon), 0.4)
         case ["rules"]:
-            return Rules()
+            return Rules(step=size.rule_step)
         case ["latency", "rules"]:
             return LatencyRules(latency_ms=size.latency_ms)
         case ["peak"]:
@@ -112,9 +113,13 @@ def pipeline_of(
     part: Part,
     sink: Sink | None = None,
     dead_letters: Path | None = None,
+    *,
+    known: bool = False,
 ) -> Pipeline:
-    """`sink`: None drops the results."""
+    """`sink`: None drops the results. `known`: the work of a tuple is given, not measured: a fit
+    that sleeps needs no processor, so a busy machine says nothing about it."""
     scale = Scale(
+        capacity=1 / size.work_s if known else None,
         max_instances=size.instances_max,
         period_s=size.step_s,
         cooldown_s=0.0,
@@ -159,7 +164,9 @@ def _symbol(item: Quote) -> int:
 class Fit:
     """Counts the quotes of a symbol, and passes on what is stamped."""
 
-    def __call__(self, symbol: int, state: dict[str, int], item: Quote) -> list[Stamped]:
+    def __call__(
+        self, symbol: int, state: dict[str, int], item: Quote, time: KeyTime
+    ) -> list[Stamped]:
         state["seen"] = state.get("seen", 0) + 1
         return [item[:2]]
 

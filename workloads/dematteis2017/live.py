@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.runtime.live.launch import start
 from anabranch.runtime.options import Options
 from anabranch.runtime.report import Report
 from anabranch.workloads.curve_base import FloatArray
@@ -24,9 +23,9 @@ from anabranch.workloads.dematteis2017.fit import (
 )
 from anabranch.workloads.dematteis2017.loads import Scene
 from anabranch.workloads.dematteis2017.model import Course, Size
-from anabranch.workloads.experiments.noting import Exactness, Noted, Notes, RunSpoilt, read_notes
+from anabranch.workloads.experiments.noting import Exactness, Noted, Notes, completed, read_notes
 
-SIZE = Size(instances_max=8, work_s=0.010, latency_ms=310.0, step_s=0.5)
+SIZE = Size(instances_max=8, work_s=0.010, latency_ms=100.0, step_s=0.5)
 SPEED = 6.0
 
 
@@ -41,12 +40,10 @@ def live(scene: Scene, seed: int, contestant: str, steps: int | None = None) -> 
     part = part_of(scene, SIZE, SPEED, steps)
     with tempfile.TemporaryDirectory(prefix="anabranch-experiment-") as folder:
         noted = Path(folder) / "results.npy"
-        pipeline = pipeline_of(
-            policy_named(contestant, scene, SIZE), SIZE, part, Noted(noted), Path(folder) / "dead"
-        )
-        report = start(pipeline, Options(seed=seed, warm=SIZE.instances_max, preload="fork")).wait()
-        if report.ended != "completed":
-            raise RunSpoilt(f"{contestant}: the run was {report.ended}: {report.failure_detail}")
+        policy, dead = policy_named(contestant, scene, SIZE), Path(folder) / "dead"
+        pipeline = pipeline_of(policy, SIZE, part, Noted(noted), dead, known=True)
+        options = Options(seed=seed, warm=SIZE.instances_max, preload="fork")
+        report = completed(pipeline, options, contestant)
         notes, exactness = read_notes(noted, part.curve, part.tuples)
     return Lived(course_of(part, notes, report, exactness), exactness)
 

@@ -15,6 +15,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.live.launch import start
+from anabranch.runtime.options import Options
+from anabranch.runtime.report import Report
 from anabranch.workloads.curve_base import Curve, FloatArray
 
 INVERTED_S = 0.01
@@ -75,6 +80,17 @@ class Notes:
 
 class RunSpoilt(RuntimeError):
     """A live run did not end as it should; the message says how."""
+
+
+def completed(pipeline: Pipeline, options: Options, name: str) -> Report:
+    """Run it to its end. Raises `RunSpoilt` if it fails or is stopped."""
+    try:
+        report = start(pipeline, options).wait()
+    except RunFailed as error:
+        raise RunSpoilt(f"the run of {name} failed: {error}") from error
+    if report.ended != "completed":
+        raise RunSpoilt(f"the run of {name} was {report.ended}: {report.failure_detail}")
+    return report
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 from anabranch.runtime.graph import Pipeline, Scale
-from anabranch.runtime.live.launch import start
 from anabranch.runtime.options import Options
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.policy import Policy
@@ -30,8 +29,8 @@ from anabranch.workloads.experiments.noting import (
     Exactness,
     Noted,
     Notes,
-    RunSpoilt,
     Stamped,
+    completed,
     read_notes,
     stamped,
 )
@@ -141,9 +140,8 @@ def contention() -> Contention:
         )
         numbers = pipeline.source("numbers", source)
         numbers.map("spin", spinning, scale=scale).sink("results", Noted(noted))
-        report = start(pipeline, Options(warm=2, preload="fork", duration_s=SPIN_S)).wait()
-        if report.ended != "completed":
-            raise RunSpoilt(f"the run was {report.ended}: {report.failure_detail}")
+        options = Options(warm=2, preload="fork", duration_s=SPIN_S)
+        report = completed(pipeline, options, "contention")
         spin = next(o for o in report.operators if o.name == "spin")
         _, exactness = read_notes(noted, Steady(SPIN_PER_S), report.ledger.tuples_in)
         return Contention(spin.instances_peak, exactness)
@@ -186,9 +184,7 @@ def _run(chain: Chain, policy: Policy[Any], warm: int) -> _Run:
     with tempfile.TemporaryDirectory(prefix="anabranch-experiment-") as folder:
         noted = Path(folder) / "results.npy"
         pipeline = pipeline_of(chain, policy, Noted(noted), Path(folder) / "dead")
-        report = start(pipeline, Options(warm=warm, preload="fork")).wait()
-        if report.ended != "completed":
-            raise RunSpoilt(f"the run was {report.ended}: {report.failure_detail}")
+        report = completed(pipeline, Options(warm=warm, preload="fork"), policy.name)
         return _Run(report, *read_notes(noted, chain.curve, chain.tuples))
 
 

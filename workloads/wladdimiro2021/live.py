@@ -44,7 +44,7 @@ SAMPLE_S = 0.1
 """Of the courses."""
 SLICE_S = 0.05
 """How finely the rest of a load is cut for another deployment."""
-SPIN_PER_S, SPIN_S, SPIN_WINDOW_S = 2000.0, 20.0, 0.5
+SPIN_PER_S, SPIN_S, SPIN_WINDOW_S = 300.0, 12.0, 0.5
 CONTESTANT = "U"
 
 

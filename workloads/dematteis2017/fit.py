@@ -25,7 +25,7 @@ from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.sinks import discard
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import generate
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.curves import Trace

@@ -20,7 +20,7 @@ from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.sinks import discard
+from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import generate
 from anabranch.workloads.curves import Trace
 from anabranch.workloads.experiments.noting import Stamped, stamped

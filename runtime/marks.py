@@ -12,7 +12,8 @@ them then, eight bytes each, or eight for all if they are alike.
     0xC1, flags, bytes of marks (4), marks, the batch as in `anabranch.runtime.payload`
 
 MessagePack never begins with 0xC1, nor does a pickle. A batch that **follows** its marks says that
-the watermark of its sender does: no tuple will come that has an earlier mark.
+the watermark of its sender does: no tuple will come that has an earlier mark. One that does so **by
+key** says it for each key: none of that key will.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ NO_MARK = -math.inf
 _FIRST = 0xC1
 _HEAD = struct.Struct(">BBI")
 _FOLLOWS = 1
+_BY_KEY = 2
 _MARK_BYTES = 8
 
 Way = tuple["OperatorName", "OperatorName"]
@@ -41,10 +43,18 @@ Way = tuple["OperatorName", "OperatorName"]
 class Marked(Sequence[Any]):
     """Tuples (or pairs of keys and tuples) with their marks, equally many."""
 
-    def __init__(self, items: Sequence[Any], marks: list[float], *, follows: bool = False) -> None:
+    def __init__(
+        self,
+        items: Sequence[Any],
+        marks: list[float],
+        *,
+        follows: bool = False,
+        by_key: bool = False,
+    ) -> None:
         self.items = items
         self.marks = marks
         self.follows = follows
+        self.by_key = by_key
 
     def __len__(self) -> int:
         return len(self.items)
@@ -58,22 +68,26 @@ class Marked(Sequence[Any]):
     def __getitem__(self, at: slice) -> Marked: ...
     def __getitem__(self, at: int | slice) -> Any:
         if isinstance(at, slice):
-            return Marked(self.items[at], self.marks[at], follows=self.follows)
+            return self._with(self.items[at], self.marks[at])
         return self.items[at]
 
     def chosen(self, at: Iterable[int]) -> Marked:
         """Some of them, by their places."""
         places = list(at)
         items = [self.items[n] for n in places]
-        return Marked(items, [self.marks[n] for n in places], follows=self.follows)
+        return self._with(items, [self.marks[n] for n in places])
+
+    def _with(self, items: Sequence[Any], marks: list[float]) -> Marked:
+        return Marked(items, marks, follows=self.follows, by_key=self.by_key)
 
 
 class Opened(NamedTuple):
     """A batch without its marks; these are None if it has none."""
 
     data: bytes | memoryview
-    marks: list[float] | None
-    follows: bool
+    marks: list[float] | None = None
+    follows: bool = False
+    by_key: bool = False
 
     def marks_of(self, tuples: int) -> list[float] | None:
         """Those of so many tuples: where some could not be read, all have the earliest."""
@@ -87,20 +101,21 @@ def sealed(data: bytes, marked: Marked) -> bytes:
     marks = marked.marks
     alike = marks[0] == marks[-1] and marks.count(marks[0]) == len(marks)
     packed = _packed(marks[:1] if alike else marks)
-    head = _HEAD.pack(_FIRST, _FOLLOWS if marked.follows else 0, len(packed))
+    flags = _FOLLOWS * marked.follows | _BY_KEY * marked.by_key
+    head = _HEAD.pack(_FIRST, flags, len(packed))
     return b"".join((head, packed, data))
 
 
 def opened(data: bytes, tuples: int) -> Opened:
     """The reverse, for a batch of so many tuples, whether it has marks or none."""
     if not data or data[0] != _FIRST or len(data) < _HEAD.size:
-        return Opened(data, None, False)
+        return Opened(data)
     _, flags, size = _HEAD.unpack_from(data)
     end = _HEAD.size + size
     marks = _unpacked(data[_HEAD.size : end - size % _MARK_BYTES])
     if len(marks) == 1:
         marks *= tuples
-    return Opened(memoryview(data)[end:], marks, bool(flags & _FOLLOWS))
+    return Opened(memoryview(data)[end:], marks, bool(flags & _FOLLOWS), bool(flags & _BY_KEY))
 
 
 def _packed(marks: list[float]) -> bytes:

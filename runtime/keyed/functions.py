@@ -51,6 +51,7 @@ class Processing(Handler):
     """
 
     undone = True
+    time_by_key = True
     timers_at_end_max = TIMERS_AT_END_MAX
 
     def __init__(self, fn: Any, state: Callable[[], Any] | Mapping[str, Callable[[], Any]]) -> None:

@@ -32,7 +32,7 @@ class KeyTime(ABC):
     watermark: float
     """No tuple with an earlier event time is expected; -inf before the first is known, +inf at the
     end of the stream. By it a tuple is late or is not: it is that of the instance which read event
-    time, when this tuple passed there."""
+    time, when this tuple passed there. For timers of handlers with `time_by_key`, see there."""
     reached: float
     """Up to which time timers have been called. With several ways from where event time is read it
     may be behind `watermark`, by which others on these ways are not late yet."""
@@ -64,6 +64,12 @@ class Handler(ABC):
     undone = False
     """Whether a call that fails may have changed the state in place, which is to be undone then.
     Other handlers see to it themselves, with their `undo`."""
+    time_by_key = False
+    """Whether event time goes on for each key with the marks of its tuples: timers are called in
+    the order of their times and then of their names, before the first tuple of their key whose mark
+    has come to them; one that is set for a time which has come, right behind what has set it. In
+    `on_timer` the watermark is the time of the timer then, or what it was when it was set, if that
+    is later; after the last that was known it is +inf."""
     timers_at_end_max: int | None = None
     """How many timers `on_timer` may set for a key at the end of the stream, where each fires at
     once; None: any number."""

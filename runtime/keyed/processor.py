@@ -40,6 +40,7 @@ from anabranch.runtime.keyed.handler import Timer
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
+from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.work import Failed, Marks, Worker
 from anabranch.runtime.own import Came, Saver
 from anabranch.runtime.plain_calls import NoLoop
@@ -53,7 +54,7 @@ Aside = tuple[int, int, Kept]
 
 class Lot(NamedTuple):
     """A batch, or what is left of it. `marks`: of its tuples, if they have any; `follows`: the
-    watermark of their sender follows these."""
+    watermark of their sender follows these; `by_key`: that of each key does."""
 
     keys: list[Any]
     tuples: list[Any]
@@ -61,6 +62,7 @@ class Lot(NamedTuple):
     tag: Any
     marks: list[float] | None = None
     follows: bool = False
+    by_key: bool = False
 
     def first(self, n: int) -> Lot:
         return self if n >= len(self.tuples) else self._part(slice(n))
@@ -178,10 +180,11 @@ class KeyedProcessor(Keeping):
         *,
         marks: list[float] | None = None,
         follows: bool = False,
+        by_key: bool = False,
     ) -> None:
         """Take a batch: process or keep all of it. `read` makes the tuples anew, as they have come
         (and perhaps others before them); without it they are saved before functions get them."""
-        self._batches.append(Lot(keys, tuples, side, tag, marks, follows))
+        self._batches.append(Lot(keys, tuples, side, tag, marks, follows, by_key))
         self._came.append(Came(read, len(tuples)) if read else self._saver.save(tuples))
         await self.drain()
 
@@ -279,7 +282,7 @@ class KeyedProcessor(Keeping):
                 group = -1  # no key: the worker says so
             if group in held.shut:
                 mark = held.watermark if marks is None else marks.values[number]
-                met = mark if marks is not None and marks.exact else held.watermark
+                met = mark if marks is not None and marks.reached else held.watermark
                 aside.append((number, group, Kept(key, item, lot.side, met, mark)))
             else:
                 at.append(number)
@@ -307,10 +310,12 @@ class KeyedProcessor(Keeping):
         watermark = self.watermark
         if lot.marks is None:
             return Marks([watermark] * len(lot.tuples), exact=False)
-        exact = lot.follows and lot.marks[-1] <= self.limit(lot.tag)
+        alone = lot.marks[-1] <= self.limit(lot.tag)
+        exact = alone and lot.follows
+        by_key = alone and lot.by_key and self._worker.handler.time_by_key
         if min(lot.marks) >= watermark:
-            return Marks(lot.marks, exact)
-        return Marks([max(mark, watermark) for mark in lot.marks], exact)
+            return Marks(lot.marks, exact, by_key)
+        return Marks([max(mark, watermark) for mark in lot.marks], exact, by_key)
 
     async def _hear_first(self, lot: Lot) -> None:
         """Event time goes on to the first tuple, if nobody else holds it up."""
@@ -392,17 +397,24 @@ class KeyedProcessor(Keeping):
                 self._held.notes.touch((key,))
                 mark = self._mark_of(at, processing=processing)
                 timer = Timer(name, at, processing)
-                self._worker.call(key, timer, self.watermark, part, mark)
+                self._worker.call(key, timer, self._known_to(timer), part, mark)
                 if self._clock() - began > self._slice_s:
                     break
         self._done_if_told(part, began)
         return due is not None
 
+    def _known_to(self, timer: Timer) -> float:
+        """The watermark that a timer meets."""
+        if timer.processing or not self._worker.handler.time_by_key:
+            return self.watermark
+        ends = self.watermark == math.inf and timer.at > self._before_end
+        return math.inf if ends else timer.at
+
     def _mark_of(self, at: float, *, processing: bool) -> float:
         """Of what comes of a timer, which was not known before its time; at the end of the stream,
         not before the last that event time had come to."""
         mark = self.watermark if self.watermark < math.inf else self._before_end
-        return mark if processing else min(mark, math.nextafter(at, -math.inf))
+        return mark if processing else min(mark, mark_of_end(at))
 
     # -- moving ------------------------------------------------------------------------------
 

@@ -29,6 +29,8 @@ class Timers:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Any, str]] = []
         self._set: dict[Any, Names] = {}
+        self._ripe: dict[Any, list[tuple[float, str]]] = {}
+        """Of each key, timers that are not in the heap for now, by their times."""
         self._live = 0
         self._number = count()
         self._touched: dict[Any, set[str]] | None = None
@@ -96,8 +98,46 @@ class Timers:
                 if not of_key:
                     del self._set[key]
 
+    def may_be_due(self, key: Any, until: float) -> bool:
+        """Whether it is worth asking for `due_of`."""
+        heap = self._heap
+        return key in self._ripe or (bool(heap) and heap[0][0] <= until)
+
+    def due_of(self, key: Any, until: float) -> list[tuple[float, str]]:
+        """Those of one key that are due, by time and then by name. They stay set, but do not fire
+        before they are `put_back`. Timers of other keys that are due are looked at once for this,
+        however many ask."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            at, _, other, name = heapq.heappop(heap)
+            if self._at(other, name) == at:
+                self._ripe.setdefault(other, []).append((at, name))
+        ripe = self._ripe.pop(key, [])
+        self.put_back(key, [timer for timer in ripe if timer[0] > until])
+        return sorted(timer for timer in ripe if timer[0] <= until)
+
+    def put_back(self, key: Any, timers: Iterable[tuple[float, str]]) -> None:
+        """What `due_of` gave."""
+        for at, name in timers:
+            self._push(key, name, at)
+
+    def is_set(self, key: Any, name: str, at: float) -> bool:
+        return self._at(key, name) == at
+
+    def all_due_of(self, key: Any, until: float) -> list[tuple[float, str]]:
+        """The same, of a key whose timers sleep."""
+        names = self._set.get(key, {})
+        return sorted((at, name) for name, at in names.items() if at <= until)
+
+    def _put_all_back(self) -> None:
+        ripe, self._ripe = self._ripe, {}
+        for key, timers in ripe.items():
+            self.put_back(key, timers)
+
     def next_at(self) -> float:
         """When the soonest is due; +inf if there is none."""
+        if self._ripe:
+            self._put_all_back()
         heap = self._heap
         while heap:
             at, _, key, name = heap[0]
@@ -185,6 +225,11 @@ class Timers:
         if len(self._heap) > 2 * self._live + SWEEP_ABOVE:
             self._heap = [e for e in self._heap if self._at(e[2], e[3]) == e[0]]
             heapq.heapify(self._heap)
+
+
+def mark_of_end(at: float) -> float:
+    """The latest mark of what comes of a timer, which was not known before its time."""
+    return math.nextafter(at, -math.inf)
 
 
 def in_order(due: list[tuple[Any, str]]) -> list[tuple[Any, str]]:

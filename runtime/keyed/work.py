@@ -8,6 +8,7 @@ well: a state that a function has changed before it failed is what it was (`Undo
 from __future__ import annotations
 
 import asyncio
+import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
+from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.own import copied
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.sharing import ATOMS
@@ -36,16 +38,27 @@ Original = Callable[[int], Any]
 """A tuple of a slice as it has come, by its number there."""
 
 
+CALLS_MAX = 1000
+"""Of timers ahead of one tuple, before others have their turn; and of timers that are set one after
+the other for a time which has come."""
+
 NEVER = math.nan
 """No time is as late as this one."""
 
 
 class Marks(NamedTuple):
     """Those of some tuples, none before the watermark. `exact`: event time here goes on with them,
-    so a timer is called before the first tuple whose mark has come to its time."""
+    so a timer is called before the first tuple whose mark has come to its time. `by_key`: that of
+    each key does, for handlers with `time_by_key`."""
 
     values: list[float]
     exact: bool
+    by_key: bool = False
+
+    @property
+    def reached(self) -> bool:
+        """Whether each tuple comes when its event time has, for its key at least."""
+        return self.exact or self.by_key
 
 
 class Failed(NamedTuple):
@@ -72,6 +85,11 @@ class Worker:
         self._undo = Undo(always=by_value or operator.retry.attempts > 0)
         self.handler.undo.always = operator.retry.attempts > 0
         self._at_end: Counter[Any] = Counter()
+        self._due: list[tuple[float, str]] = []
+        """A heap of timers of the key in work, times and names, to be called before anything else
+        happens to it."""
+        self._until = -math.inf
+        """Timers of it that are set for a time up to this are called, too."""
 
     def work(
         self,
@@ -178,7 +196,10 @@ class Worker:
         states, on_tuple, time = self._store.states, handler.on_tuple, self._time
         state_of, results = states.get, part.results
         time.watermark = time.reached = watermark
+        event = self._store.event
         exact = marks is not None and marks.exact
+        by_key = marks is not None and marks.by_key
+        reached = exact or by_key
         due = self._store.event.next_at() if exact else NEVER
         each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
         items = iter(tuples)
@@ -186,8 +207,14 @@ class Worker:
             if marks is not None:
                 if mark >= due and mark > time.reached:
                     return None
+                if (
+                    by_key
+                    and event.may_be_due(key, mark)
+                    and not self._call_before(key, mark, part)
+                ):
+                    return None
                 time.watermark = mark
-                if exact:
+                if reached:
                     time.reached = mark
             try:
                 state = state_of(key, NOTHING)
@@ -219,6 +246,8 @@ class Worker:
                     due = self._store.event.next_at()
             if part.marks is not None:
                 part.mark(mark)
+            if self._due:
+                self._call_due(key, time.watermark, part, mark)
             if self._sheds:
                 self._shed(key, after)
         return None
@@ -397,6 +426,7 @@ class Worker:
     def _try(self, kept: Kept, part: Part) -> BaseException | None:
         """Process a tuple; what it raised, and nothing has happened then."""
         handler, time, key = self.handler, self._time, kept.key
+        self._call_all_before(kept, part)
         time.watermark, time.reached = max(kept.watermark, kept.mark), kept.watermark
         state, saved = NOTHING, None
         try:
@@ -423,11 +453,72 @@ class Worker:
             self._settle(key, part, of_tuple=True)
             self._shed(key, after)
         part.mark(time.watermark)
+        self._call_due(key, time.watermark, part, time.watermark)
         return None
+
+    # -- timers ------------------------------------------------------------------------------
 
     def call(self, key: Any, timer: Timer, watermark: float, part: Part, mark: float) -> None:
         """A timer is due. Its results are of no input tuple, and so is its dead letter. `mark`: of
         its results."""
+        self._call(key, timer, watermark, part, mark)
+        self._call_due(key, watermark, part, mark)
+
+    def _call_before(self, key: Any, mark: float, part: Part) -> bool:
+        """Event time of this key comes to `mark`, with a tuple: call what is due by then. False: it
+        takes long, so others are to have a turn before it goes on."""
+        self._due = self._store.event.due_of(key, mark)
+        return self._call_due(key, -math.inf, part, -math.inf, until=mark, calls_max=CALLS_MAX)
+
+    def _call_all_before(self, kept: Kept, part: Part) -> None:
+        """The same, ahead of a tuple that was kept."""
+        key, until = kept.key, kept.watermark
+        if self.handler.time_by_key and self._store.event.has(key):
+            self._due = self._store.event.all_due_of(key, until)
+            self._call_due(key, -math.inf, part, -math.inf, until=until)
+
+    def _call_due(
+        self,
+        key: Any,
+        watermark: float,
+        part: Part,
+        mark: float,
+        *,
+        until: float = -math.inf,
+        calls_max: float = math.inf,
+    ) -> bool:
+        """Call the timers in `_due`, and those which they set for a time up to `until`, or which
+        has come."""
+        event, called, still = self._store.event, 0, 0
+        self._until = until
+        while self._due and called < calls_max and still <= CALLS_MAX:
+            at, name = heapq.heappop(self._due)
+            if event.is_set(key, name, at):
+                event.cancel(key, name)
+                called, still = called + 1, still + 1 if at <= watermark else 0
+                watermark, mark = max(watermark, at), max(mark, mark_of_end(at))
+                self._call(key, Timer(name, at), watermark, part, mark)
+        self._until = -math.inf
+        if still > CALLS_MAX:
+            self._stop_calling(key, part)
+        event.put_back(key, self._due)
+        done = not self._due
+        self._due = []
+        return done
+
+    def _stop_calling(self, key: Any, part: Part) -> None:
+        reason = (
+            f"on_timer has set more than {CALLS_MAX:,} timers one after the other for a time that "
+            "has come; set them for a time after time.watermark"
+        )
+        for at, name in self._due:
+            if self._store.event.is_set(key, name, at):
+                self._store.event.cancel(key, name)
+                where = f"key {shown(key)}, timer {shown(name)} at {at:g}"
+                part.letters.append(DeadLetter(reason, None, where))
+        self._due = []
+
+    def _call(self, key: Any, timer: Timer, watermark: float, part: Part, mark: float) -> None:
         handler, time = self.handler, self._time
         time.watermark = time.reached = watermark
         state = self._store.states[key]
@@ -474,6 +565,8 @@ class Worker:
     def _settle(self, key: Any, part: Part, *, of_tuple: bool) -> None:
         """Do what the handler has said."""
         died = False
+        present = self._time.watermark
+        until = max(self._until, present) if present < math.inf else self._until
         for word in self._time.said:
             if isinstance(word, IsLate):
                 died = self._note_late(key, word, part) or died
@@ -483,6 +576,8 @@ class Worker:
                 timers.cancel(key, word.name)
             else:
                 timers.set(key, word.name, word.at)
+                if self.handler.time_by_key and not word.processing and word.at <= until:
+                    heapq.heappush(self._due, (word.at, word.name))
         self._time.said.clear()
         part.dead += died and of_tuple
 

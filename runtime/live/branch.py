@@ -190,7 +190,9 @@ class Branch(ABC):
         return [NO_MARK] * len(tuples) if marks is None else marks
 
     def _with_marks(self, tuples: Sequence[Any], marks: list[float]) -> Sequence[Any]:
-        return Marked(tuples, marks, follows=self.in_order) if self.marked else tuples
+        if not self.marked:
+            return tuples
+        return Marked(tuples, marks, follows=self.in_order, by_key=self.follows)
 
     def mix(self) -> None:  # noqa: B027 - only where there are several queues
         """What is held was that of another life, and perhaps not in its order."""

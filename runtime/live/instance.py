@@ -572,7 +572,7 @@ class Instance:
             return
         if self.pump.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
             self._awaits_drained = False
-            self.watermarks.close()
+            self.watermarks.conclude()
             self.feed(events.Drained())
 
     def senders(self) -> list[Channel]:

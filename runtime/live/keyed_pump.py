@@ -273,8 +273,8 @@ class KeyedPump(QueuePump):
         def read() -> list[Any]:
             return decode_keyed(batch.data, item.tuples)[1]
 
-        side, follows = edge.side, batch.follows
-        await self.processor.run(keys, tuples, side, item, read, marks=marks, follows=follows)
+        order = {"follows": batch.follows, "by_key": batch.by_key}
+        await self.processor.run(keys, tuples, edge.side, item, read, marks=marks, **order)
 
     async def _heard(self, item: Queued, mark: float) -> None:
         """The watermark of a predecessor has come to the mark of its tuple."""

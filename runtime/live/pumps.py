@@ -213,7 +213,7 @@ class QueuePump(Pump):
 
     @property
     def drained(self) -> bool:
-        return not self._working and not self.instance.intake.tuples
+        return not self._working and not len(self.instance.intake)
 
     @property
     def hears(self) -> bool:

@@ -88,7 +88,11 @@ class Watermarks:
             self._time_is_up()
 
     def state(self, watermark: float, *, idle: bool) -> None:
-        """State this behind all that is held now; at once, or soon if that was done just now."""
+        """State this behind all that is held now; at once, or soon if that was done just now. The
+        last before the end of the stream is stated in any case: timers that are due by then are
+        not those of the end."""
+        if watermark == math.inf:
+            self._state_rest()
         self._wanted = (max(watermark, self._wanted[0]), idle)
         if self._wanted != self._stated and self._timer is None and not self._closed:
             self._state_now()
@@ -123,6 +127,18 @@ class Watermarks:
     def say_again(self) -> None:
         """In a new life: state what was known, behind what is held; successors may know it."""
         if self._wanted != NOTHING and not self._closed:
+            self._state_now()
+
+    def conclude(self) -> None:
+        """State the last that is known, behind all results, and nothing more."""
+        if (stamps := self._ask) is not None and not self._closed:
+            self._ask = None
+            stamps()
+        self._state_rest()
+        self.close()
+
+    def _state_rest(self) -> None:
+        if self._wanted != self._stated and not self._closed:
             self._state_now()
 
     def close(self) -> None:

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.states import Active
+from anabranch.runtime.keyed.timers import mark_of_end
+from anabranch.runtime.simulation.board import Board
+from anabranch.runtime.simulation.keyed_state import Folded
 from anabranch.runtime.simulation.keyed_work import KeyedWork
 from anabranch.runtime.simulation.models import BASE, Keys, Timing, expand
 from anabranch.runtime.simulation.world import World
@@ -18,15 +21,17 @@ SHOWN = 5
 
 
 class Item(NamedTuple):
-    """A numbered tuple, the one of a source that it stems from, and its event time."""
+    """A numbered tuple, the one of a source that it stems from, its event time and mark."""
 
     value: int
     root: int
     time_s: float
+    mark: float
 
 
-Folds = dict[str, dict[int, list[int]]]
-"""By keyed operator and key, the tuples in the order of their numbers."""
+Folds = dict[str, dict[int, list[Folded]]]
+"""By keyed operator and key, the tuples in the order of their numbers, and which of them are late.
+"""
 
 
 class Expected(NamedTuple):
@@ -44,7 +49,7 @@ def oracle(world: World) -> Expected:
     folds: Folds = {}
     for name, model in world.models.items():
         if name in world.boards:
-            made[name] = _read(world.boards[name].all_items(), timing)
+            made[name] = _read(world.boards[name], timing)
             continue
         into = [item for above in world.upstream[name] for item in made[above]]
         if model.keyed is not None:
@@ -56,31 +61,33 @@ def oracle(world: World) -> Expected:
             made[name] = _windowed(into, model.keyed, digit)
         else:
             made[name] = [
-                Item(v, i.root, i.time_s)
-                for i in into
-                for v in expand(model.rule, digit, [i.value])
+                i._replace(value=v) for i in into for v in expand(model.rule, digit, [i.value])
             ]
     return Expected(due, folds)
 
 
-def _read(roots: list[int], timing: Timing) -> list[Item]:
-    return [Item(root, root, timing.time_of(root)) for root in roots]
+def _read(board: Board, timing: Timing) -> list[Item]:
+    return [Item(r, r, timing.time_of(r), board.mark_of(r)) for r in board.all_items()]
 
 
-def _folded(into: list[Item], keys: Keys) -> dict[int, list[int]]:
-    folds: defaultdict[int, list[int]] = defaultdict(list)
+def _folded(into: list[Item], keys: Keys) -> dict[int, list[Folded]]:
+    folds: defaultdict[int, list[Folded]] = defaultdict(list)
     for item in sorted(into):
-        folds[keys.key_of(item.root)].append(item.value)
+        key, late = keys.key_of(item.root), keys.is_late(item.time_s, item.mark)
+        folds[key].append(Folded(key, item.value, late))
     return dict(folds)
 
 
 def _windowed(into: list[Item], keys: Keys, digit: int) -> list[Item]:
     windows: dict[tuple[int, int], Item] = {}
     for item in sorted(into):  # the greatest of a window stays
+        if keys.is_late(item.time_s, item.mark):
+            continue
         windows[keys.window_of(item.time_s), keys.key_of(item.root)] = item
     return [
-        Item(item.value * BASE + digit, item.root, keys.end_of(window))
+        Item(item.value * BASE + digit, item.root, end_s, mark_of_end(end_s))
         for (window, _), item in windows.items()
+        for end_s in [keys.end_of(window)]
     ]
 
 
@@ -88,14 +95,14 @@ def states(world: World, expected: Folds) -> Iterator[str]:
     """Whether the state of every key is in one place, and what it should be."""
     for name, want in expected.items():
         places: Counter[int] = Counter()
-        found: defaultdict[int, list[int]] = defaultdict(list)
+        found: defaultdict[int, list[Folded]] = defaultdict(list)
         for work in _works(world, name):
             places.update(list(work.states))
             for state in work.states.values():
                 if state.open:
                     yield f"W: windows of {name} never close: {state.open[:SHOWN]}"
-                for key, item in state.folded:
-                    found[key].append(item)
+                for one in state.folded:
+                    found[one.key].append(one)
         if twice := [g for g, n in places.items() if n > 1]:
             yield f"K5: the state of key groups {twice} of {name} is in several places"
         for key in sorted(want.keys() | found.keys()):

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class Kept(NamedTuple):
-    """A tuple on its way through a keyed operator. `maker`: the operator it came from. `judged_s`:
-    the watermark when it came; it must not be older. `channel`: whose credit it holds, if any."""
+    """A tuple on its way through a keyed operator. `maker`: the operator it came from. `mark`: by
+    what it is late or is not. `channel`: whose credit it holds, if any."""
 
     group: int
     key: int
@@ -25,13 +25,16 @@ class Kept(NamedTuple):
     born_s: float
     time_s: float
     root: int
-    judged_s: float
+    mark: float
     channel: Channel | None = None
 
 
 class Folded(NamedTuple):
+    """`late`: it was counted as late, and is in no window."""
+
     key: int
     item: int
+    late: bool
 
 
 class Open(NamedTuple):
@@ -79,7 +82,8 @@ Picture = tuple[float, list[Folded], int, list[Open], int]
 
 
 class GroupState:
-    """`closed_s`: up to this event time windows are closed; nothing older may come."""
+    """`closed_s`: up to this event time windows are closed; no tuple with an earlier mark may
+    come."""
 
     __slots__ = ("closed_s", "folded", "open")
 
@@ -89,16 +93,20 @@ class GroupState:
         self.open: list[Open] = []
 
     def fold(self, one: Kept, keys: Keys) -> None:
-        """Raises `Fault` for a late tuple: sources keep to what they say, so none may be."""
-        if one.time_s < max(self.closed_s, one.judged_s):
+        """Raises `Fault` for a tuple that comes behind a watermark which its mark was before."""
+        if one.mark < self.closed_s:
             raise Fault(
-                f"W: {one.item} of time {one.time_s:.4f} is late for group {one.group}: "
-                f"judged at {one.judged_s:.4f}, closed to {self.closed_s:.4f}"
+                f"W: {one.item} of mark {one.mark:.4f} comes too late to group {one.group}, which "
+                f"is closed to {self.closed_s:.4f}"
             )
-        self.folded.append(Folded(one.key, one.item))
-        if keys.window_s is not None:
+        late = self.is_late(one, keys)
+        self.folded.append(Folded(one.key, one.item, late))
+        if keys.window_s is not None and not late:
             window = keys.window_of(one.time_s)
             self.open.append(Open(window, one.key, one.item, one.root, one.born_s))
+
+    def is_late(self, one: Kept, keys: Keys) -> bool:
+        return keys.is_late(one.time_s, one.mark)
 
     def close(self, watermark: float, keys: Keys) -> list[Closing]:
         """Close the windows that are over, in the order of their ends and keys."""

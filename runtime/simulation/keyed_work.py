@@ -22,7 +22,7 @@ from anabranch.runtime.simulation.keyed_state import Chunk, GroupState, Kept
 from anabranch.runtime.simulation.leaving import Leaving
 from anabranch.runtime.simulation.models import BASE, expand
 from anabranch.runtime.simulation.progress import FREEZING
-from anabranch.runtime.simulation.work import Committing, QueueWork
+from anabranch.runtime.simulation.work import Committing, QueueWork, behind_the_watermark
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
@@ -127,8 +127,9 @@ class KeyedWork(QueueWork):
         birth = self.lineage.birth(maker, item)
         key = self.keys.key_of(birth.root)
         group = self.keys.group_of(key)
-        judged_s = self.progress.value
-        return Kept(group, key, item, maker, born_s, birth.time_s, birth.root, judged_s, channel)
+        if birth.mark < self.progress.value:
+            raise Fault(behind_the_watermark(item, self.me.me, self.progress.value))
+        return Kept(group, key, item, maker, born_s, birth.time_s, birth.root, birth.mark, channel)
 
     def is_open(self, group: Group) -> bool:
         """Duty 9."""

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.keyed.timers import mark_of_end
+from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.models import Model, Timing
 
 Place = InstanceId | tuple[str, int]
@@ -23,10 +25,12 @@ Taken = tuple[tuple[Place, Place], int]
 
 
 class Birth(NamedTuple):
-    """`root`: the tuple of a source that it stems from. `time_s`: event time."""
+    """`root`: the tuple of a source that it stems from. `time_s`: event time. `mark`: by what it is
+    late or is not, as in `anabranch.runtime.marks`."""
 
     root: int
     time_s: float
+    mark: float
     origin: Place
     position: int
 
@@ -45,24 +49,27 @@ class Lineage:
 
     # -- making ----------------------------------------------------------------------------
 
-    def read(self, me: InstanceId, items: list[int]) -> None:
+    def read(self, me: InstanceId, items: list[int], board: Board) -> None:
         """A source has read tuples."""
         for item in items:
-            self._bear(me.operator, item, item, self.timing.time_of(item), me)
+            time_s, mark = self.timing.time_of(item), board.mark_of(item)
+            self._bear(me.operator, item, item, time_s, mark, me)
 
     def made(self, operator: str, maker: str, parent: int, items: list[int], origin: Place) -> None:
         """`items` were made at `operator` of a tuple that came from operator `maker`."""
         birth = self._births[maker, parent]
         for item in items:
-            self._bear(operator, item, birth.root, birth.time_s, origin)
+            self._bear(operator, item, birth.root, birth.time_s, birth.mark, origin)
 
     def closed(self, operator: str, root: int, item: int, time_s: float, origin: Place) -> None:
-        """`item` is what a window that ends at `time_s` comes to."""
-        self._bear(operator, item, root, time_s, origin)
+        """`item` is what a window that ends at `time_s` comes to: nobody knew it before."""
+        self._bear(operator, item, root, time_s, mark_of_end(time_s), origin)
 
-    def _bear(self, operator: str, item: int, root: int, time_s: float, origin: Place) -> None:
+    def _bear(
+        self, operator: str, item: int, root: int, time_s: float, mark: float, origin: Place
+    ) -> None:
         self._made[origin] += 1
-        self._births[operator, item] = Birth(root, time_s, origin, self._made[origin])
+        self._births[operator, item] = Birth(root, time_s, mark, origin, self._made[origin])
 
     # -- taking ----------------------------------------------------------------------------
 

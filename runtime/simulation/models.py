@@ -9,6 +9,7 @@ from typing import Literal
 
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.keyed.groups import group_of
+from anabranch.runtime.keyed.spec import EventTime
 
 Rule = Literal["pass", "double", "thin"]
 """What becomes of numbered tuples: each goes on, each becomes two, a third is dropped."""
@@ -59,6 +60,13 @@ class Keys:
         window = math.floor(time_s / self.window_s)
         return window + 1 if self.end_of(window) <= time_s else window
 
+    def is_late(self, time_s: float, mark: float) -> bool:
+        """Whether its window is over, as in `anabranch.runtime.keyed.windows`; of tuples that are
+        in none, whether later ones were promised."""
+        if self.window_s is None:
+            return time_s < mark
+        return self.end_of(self.window_of(time_s)) <= mark
+
     def end_of(self, window: int) -> float:
         assert self.window_s is not None
         return (window + 1) * self.window_s
@@ -66,17 +74,20 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Event time of the tuples of sources: one every `step_s`, but up to `disorder_s` older."""
+    """Event time of the tuples of sources: one every `step_s`, but up to `disorder_s` older. What
+    is more than `allowed_s` behind the latest before it is late."""
 
     step_s: float
     disorder_s: float
+    allowed_s: float
 
     def time_of(self, root: int) -> float:
         return root * self.step_s - self.disorder_s * scattered(root, 1)
 
-    def least_from(self, root: int) -> float:
-        """No tuple from this one on is older."""
-        return root * self.step_s - self.disorder_s
+    @property
+    def reading(self) -> EventTime:
+        """As a pipeline says it."""
+        return EventTime(self.time_of, self.allowed_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

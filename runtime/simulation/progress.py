@@ -1,8 +1,8 @@
 """How far event time has come at an instance: what predecessors say, and what it says itself.
 
-A watermark w says: no tuple older than w follows. It keeps its place: behind all results made
-before it, and in the queue behind the batches that came before it. The rules that keep it true
-while instances come, go and take key groups over from each other:
+A watermark w says: no tuple with an earlier mark follows. It keeps its place: behind all results
+made before it, and in the queue behind the batches that came before it. The rules that keep it
+true while instances come, go and take key groups over from each other:
 
 W1  Who learns of a new predecessor lets it begin with what its creator has said.
 W2  A newcomer begins with what its creator had heard when it announced it.

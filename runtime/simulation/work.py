@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.states import Idle
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.fault import Fault
@@ -126,6 +127,10 @@ class Work(ABC):
         if self.me.outbox.full:
             self.send()
         return not self.me.outbox.full
+
+
+def behind_the_watermark(item: int, me: InstanceId, watermark: float) -> str:
+    return f"W: {item} comes too late to {me}, which is at {watermark:.4f}"
 
 
 class QueueWork(Work):
@@ -263,14 +268,14 @@ class QueueWork(Work):
         self.kick()
 
     def _check(self, items: list[int], channel: Channel) -> None:
-        """No tuple is older than the watermark, and none overtakes another."""
+        """No tuple has an earlier mark than the watermark, and none overtakes another."""
         me, maker = self.me, channel.peer.operator
         assert me.world.lineage is not None
         assert me.progress is not None
         lineage, watermark = me.world.lineage, me.progress.value
         for item in items:
-            if lineage.birth(maker, item).time_s < watermark:
-                raise Fault(f"W: {item} is late at {me.me}, which is at {watermark:.4f}")
+            if lineage.birth(maker, item).mark < watermark:
+                raise Fault(behind_the_watermark(item, me.me, watermark))
         lineage.take_all(me.me, maker, items, me.taken)
 
     def _finish(self, n: int, born_s: float, items: Items, channel: Channel) -> None:
@@ -427,14 +432,12 @@ class SourceWork(Work):
             self.hold(n, me.clock.now, items)
 
     def _state_progress(self) -> None:
-        """What will be read from now on, by whomever, is at least so late."""
+        """What will be read from now on, by whatever instance, has no earlier mark."""
         if self.me.progress is not None:
-            assert self.me.world.lineage is not None
             first = self.board.next_number
             for _, items in self._again:
                 first = min(first, *(items or ()))
-            least_s = self.me.world.lineage.timing.least_from(first)
-            self.me.progress.read_up_to(least_s)
+            self.me.progress.read_up_to(self.board.mark_of(first))
 
     # -- lives -----------------------------------------------------------------------------
 

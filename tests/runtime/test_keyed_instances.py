@@ -4,14 +4,17 @@ predecessors and its successors come and go."""
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from anabranch import testing
 from anabranch.protocol.ids import OperatorName
+from anabranch.runtime.ends import Sink, Source
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.keyed.windows import tumbling
@@ -132,6 +135,64 @@ class Windows:
     ) -> list[tuple[int, int, int]]:
         start = int(timer.name)
         return [(key, start, state.pop(start))]
+
+
+class Calls:
+    """Timers that are set again, for times that have come, and that set others: each call tells
+    which of its key it is, and what time it meets."""
+
+    def on_tuple(
+        self, key: int, state: list[int], number: int, time: KeyTime
+    ) -> Iterator[tuple[int, int, str, float, float]]:
+        at = disordered(number)
+        time.set_timer(at + 150, "quiet")
+        time.set_timer(at - at % 70 + 70, str(number % 3))
+        yield self._told(key, state, "", at, time)
+
+    def on_timer(
+        self, key: int, state: list[int], timer: Timer, time: KeyTime
+    ) -> Iterator[tuple[int, int, str, float, float]]:
+        if timer.name == "1" and time.watermark < math.inf:
+            time.set_timer(timer.at + 45, "2")
+        yield self._told(key, state, timer.name, timer.at, time)
+
+    def _told(
+        self, key: int, state: list[int], name: str, at: float, time: KeyTime
+    ) -> tuple[int, int, str, float, float]:
+        state[:] = [(state or [0])[0] + 1]
+        return (key, state[0], name, at, time.watermark)
+
+
+def disordered(number: int) -> float:
+    return float(number - number * 7919 % 60)
+
+
+def calling(source: Source, sink: Sink) -> Pipeline:
+    pipeline = Pipeline("calls", groups=16)
+    numbers = pipeline.source("numbers", source).event_time(disordered, disorder_s=20)
+    numbers.map("same", abs).key_by(key_of).process("calls", Calls, state=list).sink("kept", sink)
+    return pipeline
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_timers_meet_the_same_in_a_storm_as_in_a_test_of_one_instance(
+    tmp_path: Path, seed: int
+) -> None:
+    n, kept = 6_000, Kept()
+    pipeline = calling(Numbers(n, size=n), kept)
+    expected = await asyncio.to_thread(testing.run, pipeline, {"numbers": range(n)})
+    network = Network(pipeline, tmp_path, batch_tuples_max=64, credit_tuples=256)
+    network.rng.seed(seed)
+    await network.start()
+    storm = asyncio.create_task(rage(network, ("calls",)))
+    try:
+        await network.until(lambda: len(kept.tuples) >= 0.8 * n, timeout_s=60)
+    finally:
+        storm.cancel()
+    await network.finish(60)
+    assert sorted(kept.tuples) == sorted(expected["kept"])
+    assert network.unbalanced() == []
+    assert network.notes["moved"] + network.notes["joined"] > 1
 
 
 class InOrder:

@@ -9,7 +9,7 @@ import anabranch as ab
 from anabranch import testing
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.graph import Operator
-from anabranch.runtime.marks import NO_MARK, Marked, marked_ways, opened
+from anabranch.runtime.marks import NO_MARK, Marked, Opened, marked_ways, opened
 from anabranch.runtime.operators import make_processor
 from anabranch.runtime.payload import Encoder, decode
 from anabranch.runtime.steps import Part
@@ -38,7 +38,7 @@ def test_a_batch_gives_back_its_tuples_and_their_marks(
 
 def test_a_batch_without_marks_is_as_it_was() -> None:
     data = Encoder(Limits()).encode([1, 2])
-    assert opened(data, 2) == (data, None, False)
+    assert opened(data, 2) == Opened(data)
 
 
 def test_marks_that_are_alike_take_the_room_of_one() -> None:

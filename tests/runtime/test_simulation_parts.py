@@ -193,6 +193,7 @@ def test_events_and_messages_are_told_in_words() -> None:
 
 
 KEYS = Keys(groups=3, keys=5, window_s=10.0)
+TIMING = Timing(step_s=1.0, disorder_s=0.0, allowed_s=0.0)
 
 
 def test_the_first_of_skewed_keys_are_frequent_and_all_occur() -> None:
@@ -204,11 +205,24 @@ def test_the_first_of_skewed_keys_are_frequent_and_all_occur() -> None:
     assert {KEYS.group_of(key) for key in range(100)} == {0, 1, 2}
 
 
-def test_no_tuple_is_older_than_its_source_says() -> None:
-    timing = Timing(step_s=0.5, disorder_s=2.0)
-    times = [timing.time_of(root) for root in range(200)]
+def stamped(timing: Timing, first: int = 0) -> Board:
+    return Board([0.0], [200], (first, 1), reading=timing.reading)
+
+
+def test_marks_follow_from_the_order_of_the_input() -> None:
+    timing = Timing(step_s=0.5, disorder_s=2.0, allowed_s=2.0)
+    times, board = [timing.time_of(root) for root in range(201)], stamped(timing)
     assert times != sorted(times)
-    assert all(min(times[root:]) >= timing.least_from(root) for root in range(200))
+    assert board.mark_of(0) == -math.inf
+    assert all(board.mark_of(n) == max(times[:n]) - 2.0 for n in range(1, 201))
+
+
+@pytest.mark.parametrize(("allowed_s", "late"), [(2.0, False), (1.0, True), (0.0, True)])
+def test_what_is_further_behind_than_allowed_is_late(allowed_s: float, late: bool) -> None:
+    timing, keys = Timing(step_s=0.5, disorder_s=2.0, allowed_s=allowed_s), Keys(groups=1, keys=1)
+    board = stamped(timing, first=7)
+    lates = [n for n in board.all_items() if keys.is_late(timing.time_of(n), board.mark_of(n))]
+    assert bool(lates) == late
 
 
 def test_a_tuple_at_the_end_of_a_window_is_in_the_next_whatever_floats_do() -> None:
@@ -258,8 +272,8 @@ def test_a_keyed_branch_without_an_owner_is_a_finding() -> None:
         branch.hold(1, 1.0, [11])
 
 
-def kept(item: int, *, time_s: float, judged_s: float = 0.0) -> Kept:
-    return Kept(0, item % 2, item, "split", 1.0, time_s, item, judged_s)
+def kept(item: int, *, time_s: float, mark: float = 0.0) -> Kept:
+    return Kept(0, item % 2, item, "split", 1.0, time_s, item, mark)
 
 
 def folded(*tuples: Kept) -> GroupState:
@@ -279,13 +293,18 @@ def test_the_greatest_tuple_of_each_key_stands_for_a_window_that_is_over() -> No
     assert [o.item for o in state.open] == [6]
 
 
-@pytest.mark.parametrize(("closed_s", "judged_s"), [(5.0, 0.0), (0.0, 5.0)])
-def test_a_late_tuple_is_a_finding(closed_s: float, judged_s: float) -> None:
+def test_a_tuple_is_late_by_its_mark_and_is_in_no_window_then() -> None:
+    state = folded(kept(1, time_s=9.0, mark=9.9), kept(3, time_s=9.0, mark=10.0))
+    assert [(one.item, one.late) for one in state.folded] == [(1, False), (3, True)]
+    assert [one.item for one in state.open] == [1]
+
+
+def test_a_tuple_behind_a_watermark_that_promised_there_was_none_is_a_finding() -> None:
     state = folded()
-    state.close(closed_s, KEYS)
-    state.fold(kept(1, time_s=5.0, judged_s=judged_s), KEYS)
-    with pytest.raises(Fault, match=r"W: 3 of time 4.9000 is late for group 0"):
-        state.fold(kept(3, time_s=4.9, judged_s=judged_s), KEYS)
+    state.close(5.0, KEYS)
+    state.fold(kept(1, time_s=0.0, mark=5.0), KEYS)
+    with pytest.raises(Fault, match=r"W: 3 of mark 4.9000 comes too late to group 0"):
+        state.fold(kept(3, time_s=9.0, mark=4.9), KEYS)
 
 
 @pytest.mark.parametrize("most", [1, 2, 100])
@@ -309,14 +328,14 @@ def test_an_empty_group_is_a_chunk_too() -> None:
 
 def lineage() -> Lineage:
     model = Model(name="sum", keyed=KEYS)
-    made = Lineage({OperatorName("sum"): model}, Timing(step_s=1.0, disorder_s=0.0))
-    made.read(A, [1, 2, 3])
+    made = Lineage({OperatorName("sum"): model}, TIMING)
+    made.read(A, [1, 2, 3], stamped(TIMING))
     return made
 
 
 def test_order_is_kept_per_origin_and_place() -> None:
     made = lineage()
-    made.read(A._replace(number=7), [4])
+    made.read(A._replace(number=7), [4], stamped(TIMING))
     here, there = ("sum", 0), ("sum", 1)
     assert [made.take(here, "split", n) for n in (1, 4, 2)] == ["", "", ""]
     assert made.take(there, "split", 1) == ""

@@ -131,3 +131,21 @@ def test_a_leaver_counts_until_its_end_has_its_turn_and_never_after_it() -> None
     watermarks.change_view(frozenset(), frozenset({B}))
     assert gate.output == 20.0
     assert watermarks.memory()[1] == frozenset()
+
+
+async def test_the_last_before_the_end_is_told_in_any_case() -> None:
+    watermarks, outbox = stating()
+    for watermark in (1.0, 2.0, math.inf):
+        watermarks.state(watermark, idle=False)
+    assert outbox.stated == [(1.0, False), (2.0, False)]
+    watermarks.conclude()
+    assert outbox.stated[2:] == [(math.inf, False)]
+
+
+async def test_who_is_asked_to_conclude_tells_what_it_has_not_worked_out_yet() -> None:
+    watermarks, outbox = stating()
+    watermarks.ask(lambda: watermarks.state(1.0, idle=False))
+    watermarks.ask(lambda: watermarks.state(2.0, idle=False))
+    watermarks.conclude()
+    watermarks.conclude()
+    assert outbox.stated == [(1.0, False), (2.0, False)]

@@ -9,7 +9,7 @@
 
 State is kept by key, and moves with it when operators scale:
 
-    counts = words.key_by(str.lower).fold("count", 0, lambda seen, word: seen + 1)
+    counts = words.key_by(str.lower, ordered=False).fold("count", 0, lambda seen, word: seen + 1)
 
 Run it with `anabranch run FILE.py`, or from a program with `ab.run(pipeline)`.
 """

@@ -348,13 +348,16 @@ class Stream:
     def merge(self, *others: Stream) -> Stream:
         return self.pipeline.merge(self, *others)
 
-    def key_by(self, fn: Callable[[Any], Any], *, ordered: bool = False) -> KeyedStream:
+    def key_by(self, fn: Callable[[Any], Any], *, ordered: bool | None = None) -> KeyedStream:
         """The same tuples, by key: `fn(tuple) -> key`. What is done with it keeps state per key.
 
         A key is None, a bool, int, float, str, bytes, or a tuple of these; equal keys are one.
         `ordered`: results depend on the order in which the tuples of each key come. Then no
         operator before may have several instances, unless it works by the same key and says so
-        too. That is checked before anything starts; an order that is lost is not restored.
+        too. That is checked before anything starts; an order that is lost is not restored. False:
+        they do not, as those of counts and sums. By default it is not known of functions (`fold`,
+        `reduce`, `process`, those of windows but for `aggregate`, `enrich`), and `anabranch
+        validate` and `run` warn of what mixes the order before them.
         """
         from anabranch.runtime.keyed.streams import KeyedStream
 

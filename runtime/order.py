@@ -59,6 +59,7 @@ def warnings(operators: Operators) -> list[str]:
         found += _with_much_disorder(operators, operator)
         found += _by_other_keys(operators, operator)
         found += _sessions_of_mixed(operators, operator)
+        found += _perhaps_in_order(operators, operator)
     return found
 
 
@@ -129,6 +130,41 @@ def _sessions_of_mixed(operators: Operators, operator: Operator) -> Iterator[str
                 "one instance"
             )
             return
+
+
+def _perhaps_in_order(operators: Operators, operator: Operator) -> Iterator[str]:
+    if operator.keyed is None or not operator.keyed.may_need_order or operator.keyed.needs_order:
+        return
+    mixed = _mixed(operators, operator)
+    if mixed:
+        yield (
+            f"operator {operator.name!r} ({operator.keyed.what}): results may depend on the order "
+            f"of each key's tuples, and {mixed}; if they do not, as those of counts and sums, say "
+            "so by .key_by(fn, ordered=False)"
+        )
+
+
+def _mixed(operators: Operators, operator: Operator) -> str:
+    """What mixes the order before an operator, and what to do about it; empty if nothing does."""
+    left, seen = [operator], set[str]()
+    while left:
+        one = left.pop(0)
+        if one.name in seen or (one is not operator and one.keyed and one.keyed.ordered):
+            continue
+        seen.add(one.name)
+        if one is not operator and (most := _instances_max(one)) > 1:
+            return (
+                f"{one.name!r} may have {most} instances, which mix it: keep it at one instance, "
+                "or let it work by the same key, with .key_by(fn, ordered=True) at both"
+            )
+        if len(one.upstream) > 1:
+            streams = " and ".join(repr(str(name)) for name in one.upstream)
+            return (
+                f"those of {streams} come as they come: where it matters, take "
+                f"{'.join(...) with a window' if one.keyed else 'one stream of both'}"
+            )
+        left += [operators[name] for name in one.upstream]
+    return ""
 
 
 def _reads_time_in_order(operators: Operators, operator: Operator) -> bool:

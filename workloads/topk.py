@@ -88,12 +88,12 @@ def pipeline(
         .aggregate("count", tally(), scale=scale)
     )
     rankings = (
-        counts.key_by(partial(part_of, parts=parts))
+        counts.key_by(partial(part_of, parts=parts), ordered=False)
         .window(tumbling(every), time=in_window)
         .apply("rank", partial(rank, k=k), scale=scale)
     )
     totals = (
-        rankings.key_by(all_together)
+        rankings.key_by(all_together, ordered=False)
         .window(tumbling(every), time=in_window)
         .apply("total", partial(total, k=k))
     )

@@ -36,7 +36,7 @@ def pipeline(
     (
         pipeline.source("lines", source)
         .flat_map("split", words_in, scale=scale)
-        .key_by(itself)
+        .key_by(itself, ordered=False)
         .fold("count", 0, one_more, scale=scale)
         .sink("counts", sink)
     )

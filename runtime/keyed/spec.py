@@ -41,6 +41,9 @@ class Keyed:
     """Whether its results come when event time has come to the end of a window."""
     needs_order: bool = False
     """Whether results depend on the order of a key's tuples, beyond what can be made good."""
+    may_need_order: bool = False
+    """Whether they may, as functions of the user have it, and the user has not said that they do
+    not."""
     makes_sessions: bool = False
     """Whether its windows are sessions: what a tuple joins that comes when some are over depends on
     the order of tuples."""

@@ -29,9 +29,9 @@ class KeyedStream:
 
     stream: Stream
     key: Callable[[Any], Any]
-    ordered: bool = False
+    ordered: bool | None = None
     """Whether results depend on the order of each key's tuples: no operator before may have several
-    instances then, unless it works by the same key."""
+    instances then, unless it works by the same key. None: if they may, several are warned of."""
 
     def __post_init__(self) -> None:
         check_function("key_by", self.key)
@@ -55,6 +55,7 @@ class KeyedStream:
             f"fold {_called(fn)}",
             partial(Folding, initial, fn),
             asks_for_time=False,
+            may_need_order=True,
             holds_back=False,
         )
         return self.operator(name, keyed, scale=scale, retry=retry)
@@ -71,7 +72,11 @@ class KeyedStream:
         (key, value) goes on with every tuple."""
         check_function(f"reduce {name!r}", fn)
         keyed = Keyed(
-            f"reduce {_called(fn)}", partial(Reducing, fn), asks_for_time=False, holds_back=False
+            f"reduce {_called(fn)}",
+            partial(Reducing, fn),
+            asks_for_time=False,
+            may_need_order=True,
+            holds_back=False,
         )
         return self.operator(name, keyed, scale=scale, retry=retry)
 
@@ -96,7 +101,8 @@ class KeyedStream:
         """
         _check_process(name, fn)
         _check_state(name, state)
-        keyed = Keyed(f"process {_called(fn)}", partial(Processing, fn, state))
+        make = partial(Processing, fn, state)
+        keyed = Keyed(f"process {_called(fn)}", make, may_need_order=True)
         return self.operator(name, keyed, scale=scale, retry=retry)
 
     def sink(self, name: str, sink: Sink, *, scale: Scale | None = None) -> None:
@@ -143,6 +149,8 @@ class KeyedStream:
         """Add a keyed operator behind this stream; the tuples of `right` come on side 1."""
         if self.ordered:
             keyed = replace(keyed, ordered=True, needs_order=True)
+        elif self.ordered is False:
+            keyed = replace(keyed, may_need_order=False)
         operator = Operator(
             OperatorName(name),
             (*self.stream.operators, *(right.stream.operators if right else ())),

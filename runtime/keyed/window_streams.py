@@ -157,6 +157,7 @@ class WindowedStream:
             asks_for_time=not counts,
             ends_by_time=not counts,
             needs_order=counts,
+            may_need_order=what != "aggregate",
             makes_sessions=isinstance(self.windows, Session),
         )
         return self.keyed.operator(name, keyed, scale=scale, retry=retry)
@@ -230,7 +231,13 @@ class EnrichedStream:
     ) -> Stream:
         """One result `fn(key, tuple, latest)` for each tuple; `latest` is None before the first."""
         check_function(f"enrich {name!r}", fn)
-        keyed = Keyed("enrich", partial(Enriching, fn), asks_for_time=False, holds_back=False)
+        keyed = Keyed(
+            "enrich",
+            partial(Enriching, fn),
+            asks_for_time=False,
+            may_need_order=True,
+            holds_back=False,
+        )
         return self.left.operator(name, keyed, right=self.side, scale=scale, retry=retry)
 
 

@@ -6,8 +6,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
-from anabranch.runtime.keyed.spec import EventTime
-from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.simulation.channel import Items
 
 
@@ -15,8 +13,7 @@ class Board:
     """`totals[i]` tuples in all are due from `times[i]` on (seconds, ascending).
 
     `numbers`: the first tuple's number and the distance to the next one's; None: they are only
-    counted. `reading`: how the event time of these is read; each has its mark then, which follows
-    from their order. `closed`: nothing will be added, so the input ends when all is read.
+    counted. `closed`: nothing will be added, so the input ends when all is read.
     """
 
     def __init__(
@@ -25,7 +22,6 @@ class Board:
         totals: Sequence[int],
         numbers: tuple[int, int] | None = None,
         *,
-        reading: EventTime | None = None,
         closed: bool = False,
     ) -> None:
         self.read = 0
@@ -33,12 +29,6 @@ class Board:
         self._times = times
         self._totals = totals
         self._numbers = numbers
-        self._marks: list[float] = []
-        """Of each tuple, and at last how far event time is behind all of them."""
-        if reading is not None:
-            stamper = Stamper(reading)
-            stamped = stamper.note(self.all_items(), 0.0, 0.0)
-            self._marks = [*stamped.marks, stamper.watermark(0.0)]
 
     @property
     def total(self) -> int:
@@ -58,12 +48,6 @@ class Board:
         assert self._numbers is not None
         start, step = self._numbers
         return start + self.read * step
-
-    def mark_of(self, number: int) -> float:
-        """How far event time is before this tuple is read; one behind the last will do, too."""
-        assert self._numbers is not None
-        start, step = self._numbers
-        return self._marks[(number - start) // step]
 
     def due(self, now_s: float) -> int:
         """Tuples that should have been read by now."""

@@ -11,7 +11,6 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.states import Active
 from anabranch.runtime.keyed.timers import mark_of_end
-from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.keyed_state import Folded
 from anabranch.runtime.simulation.keyed_work import KeyedWork
 from anabranch.runtime.simulation.models import BASE, Keys, Timing, expand
@@ -49,7 +48,7 @@ def oracle(world: World) -> Expected:
     folds: Folds = {}
     for name, model in world.models.items():
         if name in world.boards:
-            made[name] = _read(world.boards[name], timing)
+            made[name] = _read(world.boards[name].all_items(), timing)
             continue
         into = [item for above in world.upstream[name] for item in made[above]]
         if model.keyed is not None:
@@ -66,8 +65,8 @@ def oracle(world: World) -> Expected:
     return Expected(due, folds)
 
 
-def _read(board: Board, timing: Timing) -> list[Item]:
-    return [Item(r, r, timing.time_of(r), board.mark_of(r)) for r in board.all_items()]
+def _read(roots: list[int], timing: Timing) -> list[Item]:
+    return [Item(root, root, timing.time_of(root), timing.mark_of(root)) for root in roots]
 
 
 def _folded(into: list[Item], keys: Keys) -> dict[int, list[Folded]]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.keyed.timers import mark_of_end
-from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.models import Model, Timing
 
 Place = InstanceId | tuple[str, int]
@@ -49,10 +48,10 @@ class Lineage:
 
     # -- making ----------------------------------------------------------------------------
 
-    def read(self, me: InstanceId, items: list[int], board: Board) -> None:
+    def read(self, me: InstanceId, items: list[int]) -> None:
         """A source has read tuples."""
         for item in items:
-            time_s, mark = self.timing.time_of(item), board.mark_of(item)
+            time_s, mark = self.timing.time_of(item), self.timing.mark_of(item)
             self._bear(me.operator, item, item, time_s, mark, me)
 
     def made(self, operator: str, maker: str, parent: int, items: list[int], origin: Place) -> None:

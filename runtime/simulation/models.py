@@ -9,7 +9,6 @@ from typing import Literal
 
 from anabranch.runtime.graph import Scale
 from anabranch.runtime.keyed.groups import group_of
-from anabranch.runtime.keyed.spec import EventTime
 
 Rule = Literal["pass", "double", "thin"]
 """What becomes of numbered tuples: each goes on, each becomes two, a third is dropped."""
@@ -74,8 +73,8 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Event time of the tuples of sources: one every `step_s`, but up to `disorder_s` older. What
-    is more than `allowed_s` behind the latest before it is late."""
+    """Event time of the tuples of sources: one every `step_s`, but up to `disorder_s` older. Those
+    that are more than `allowed_s` older are late."""
 
     step_s: float
     disorder_s: float
@@ -84,10 +83,10 @@ class Timing:
     def time_of(self, root: int) -> float:
         return root * self.step_s - self.disorder_s * scattered(root, 1)
 
-    @property
-    def reading(self) -> EventTime:
-        """As a pipeline says it."""
-        return EventTime(self.time_of, self.allowed_s)
+    def mark_of(self, root: int) -> float:
+        """How far event time is when this tuple is read, whatever instance reads it: a source
+        knows how regularly they come."""
+        return root * self.step_s - self.allowed_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

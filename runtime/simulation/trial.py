@@ -210,7 +210,6 @@ def world_of(scene: Scene, table: Table, watch: Watch | None, remark: Remark | N
             [t for t, _ in arrivals],
             [n for _, n in arrivals],
             (first + sources.index(name), len(sources)) if scene.numbered else None,
-            reading=scene.timing.reading if scene.timing else None,
             closed=scene.ends,
         )
         for name, arrivals in scene.arrivals.items()

@@ -437,7 +437,8 @@ class SourceWork(Work):
             first = self.board.next_number
             for _, items in self._again:
                 first = min(first, *(items or ()))
-            self.me.progress.read_up_to(self.board.mark_of(first))
+            assert self.me.world.lineage is not None
+            self.me.progress.read_up_to(self.me.world.lineage.timing.mark_of(first))
 
     # -- lives -----------------------------------------------------------------------------
 

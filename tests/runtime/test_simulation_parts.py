@@ -205,23 +205,10 @@ def test_the_first_of_skewed_keys_are_frequent_and_all_occur() -> None:
     assert {KEYS.group_of(key) for key in range(100)} == {0, 1, 2}
 
 
-def stamped(timing: Timing, first: int = 0) -> Board:
-    return Board([0.0], [200], (first, 1), reading=timing.reading)
-
-
-def test_marks_follow_from_the_order_of_the_input() -> None:
-    timing = Timing(step_s=0.5, disorder_s=2.0, allowed_s=2.0)
-    times, board = [timing.time_of(root) for root in range(201)], stamped(timing)
-    assert times != sorted(times)
-    assert board.mark_of(0) == -math.inf
-    assert all(board.mark_of(n) == max(times[:n]) - 2.0 for n in range(1, 201))
-
-
 @pytest.mark.parametrize(("allowed_s", "late"), [(2.0, False), (1.0, True), (0.0, True)])
 def test_what_is_further_behind_than_allowed_is_late(allowed_s: float, late: bool) -> None:
     timing, keys = Timing(step_s=0.5, disorder_s=2.0, allowed_s=allowed_s), Keys(groups=1, keys=1)
-    board = stamped(timing, first=7)
-    lates = [n for n in board.all_items() if keys.is_late(timing.time_of(n), board.mark_of(n))]
+    lates = [n for n in range(200) if keys.is_late(timing.time_of(n), timing.mark_of(n))]
     assert bool(lates) == late
 
 
@@ -329,13 +316,13 @@ def test_an_empty_group_is_a_chunk_too() -> None:
 def lineage() -> Lineage:
     model = Model(name="sum", keyed=KEYS)
     made = Lineage({OperatorName("sum"): model}, TIMING)
-    made.read(A, [1, 2, 3], stamped(TIMING))
+    made.read(A, [1, 2, 3])
     return made
 
 
 def test_order_is_kept_per_origin_and_place() -> None:
     made = lineage()
-    made.read(A._replace(number=7), [4], stamped(TIMING))
+    made.read(A._replace(number=7), [4])
     here, there = ("sum", 0), ("sum", 1)
     assert [made.take(here, "split", n) for n in (1, 4, 2)] == ["", "", ""]
     assert made.take(there, "split", 1) == ""

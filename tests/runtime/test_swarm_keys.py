@@ -257,7 +257,7 @@ def test_worlds_with_keys_are_valid_and_groups_move_with_tuples() -> None:
 
 
 def test_a_large_world_with_keys_is_valid() -> None:
-    outcome = Trial(draw(12, "large")).run()
+    outcome = Trial(draw(7, "large")).run()
     assert (outcome.verdict, outcome.reason) == (Verdict.VALID, "")
     assert outcome.leaves + outcome.moves > 10
     assert outcome.handed > 50

@@ -1,0 +1,218 @@
+"""Timers called one after the other, and what a handler has said done once its call has ended well.
+
+Of handlers with `time_by_key` each key has an event time of its own: it goes on with the marks of
+its tuples and with each timer that is called, and never waits for those of other keys.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.foreign import describe, shown
+from anabranch.runtime.graph import Operator
+from anabranch.runtime.keyed.handler import Handler, Timer, ValueHandler
+from anabranch.runtime.keyed.holdings import Holdings
+from anabranch.runtime.keyed.late import Late
+from anabranch.runtime.keyed.moving import Kept
+from anabranch.runtime.keyed.notes import Notes
+from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
+from anabranch.runtime.keyed.timers import mark_of_end
+from anabranch.runtime.plain_calls import NoLoop
+from anabranch.runtime.steps import Part, StepError, where_raised
+from anabranch.runtime.undo import Undo, Unpicklable
+
+CALLS_MAX = 1000
+"""Of timers ahead of one tuple, before others have their turn; and of timers that are set one after
+the other for a time which has come."""
+
+
+class Caller:
+    """Calls the timers of a handler."""
+
+    def __init__(self, operator: Operator, held: Holdings, wall: Callable[[], float]) -> None:
+        assert operator.keyed is not None
+        self.handler: Handler = _made(operator)
+        self.handler.journaled = isinstance(held.notes, Notes)
+        self._retry = operator.retry
+        self._rule = operator.keyed.late
+        self._held = held
+        self._store = held.store
+        self._time = Present(wall)
+        self._sheds = type(self.handler).is_empty is not Handler.is_empty
+        by_value = isinstance(self.handler, ValueHandler)  # their results are copies in any case
+        self._undo = Undo(always=by_value or operator.retry.attempts > 0)
+        self.handler.undo.always = operator.retry.attempts > 0
+        self._at_end: Counter[Any] = Counter()
+        self._due: list[tuple[float, str]] = []
+        """A heap of timers of the key in work, times and names, to be called before anything else
+        happens to it."""
+        self._until = -math.inf
+        """Timers of it that are set for a time up to this are called, too."""
+
+    # -- timers ------------------------------------------------------------------------------
+
+    def call(self, key: Any, timer: Timer, watermark: float, part: Part, mark: float) -> None:
+        """A timer is due. Its results are of no input tuple, and so is its dead letter. `mark`: of
+        its results."""
+        self._call(key, timer, watermark, part, mark)
+        self._call_due(key, watermark, part, mark)
+
+    def _call_before(self, key: Any, mark: float, part: Part) -> bool:
+        """Event time of this key comes to `mark`, with a tuple: call what is due by then. False: it
+        takes long, so others are to have a turn before it goes on."""
+        self._due = self._store.event.due_of(key, mark)
+        return self._call_due(key, -math.inf, part, -math.inf, until=mark, calls_max=CALLS_MAX)
+
+    def _call_all_before(self, kept: Kept, part: Part) -> None:
+        """The same, ahead of a tuple that was kept."""
+        key, until = kept.key, kept.watermark
+        if self.handler.time_by_key and self._store.event.has(key):
+            self._due = self._store.event.all_due_of(key, until)
+            self._call_due(key, -math.inf, part, -math.inf, until=until)
+
+    def _call_due(
+        self,
+        key: Any,
+        watermark: float,
+        part: Part,
+        mark: float,
+        *,
+        until: float = -math.inf,
+        calls_max: float = math.inf,
+    ) -> bool:
+        """Call the timers in `_due`, and those which they set for a time up to `until`, or which
+        has come."""
+        event, called, still = self._store.event, 0, 0
+        self._until = until
+        while self._due and called < calls_max and still <= CALLS_MAX:
+            at, name = heapq.heappop(self._due)
+            if event.is_set(key, name, at):
+                event.cancel(key, name)
+                called, still = called + 1, still + 1 if at <= watermark else 0
+                watermark, mark = max(watermark, at), max(mark, mark_of_end(at))
+                self._call(key, Timer(name, at), watermark, part, mark)
+        self._until = -math.inf
+        if still > CALLS_MAX:
+            self._stop_calling(key, part)
+        event.put_back(key, self._due)
+        done = not self._due
+        self._due = []
+        return done
+
+    def _stop_calling(self, key: Any, part: Part) -> None:
+        reason = (
+            f"on_timer has set more than {CALLS_MAX:,} timers one after the other for a time that "
+            "has come; set them for a time after time.watermark"
+        )
+        for at, name in self._due:
+            if self._store.event.is_set(key, name, at):
+                self._store.event.cancel(key, name)
+                where = f"key {shown(key)}, timer {shown(name)} at {at:g}"
+                part.letters.append(DeadLetter(reason, None, where))
+        self._due = []
+
+    def _call(self, key: Any, timer: Timer, watermark: float, part: Part, mark: float) -> None:
+        handler, time = self.handler, self._time
+        time.watermark = time.reached = watermark
+        state = self._store.states[key]
+        saved = self._undo.save(key, state) if handler.undone else None
+        try:
+            after, made = handler.on_timer(key, state, timer, time)
+            made = [*made]
+            if handler.undone:
+                after = self._undo.checked(key, after)
+            self._check_end(key, watermark)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            time.said.clear()
+            where = f"{place(error, key)}, timer {shown(timer.name)} at {timer.at:g}"
+            part.letters.append(DeadLetter(self._reason(error), None, where))
+            if saved is not None:
+                state = self._store.states[key] = self._undo.put_back(state, saved)
+            self._shed(key, state)
+            return
+        part.results += made
+        if after is not state:
+            self._store.states[key] = after
+        self._settle(key, part, of_tuple=False)
+        part.mark(mark)
+        self._shed(key, after)
+
+    def _check_end(self, key: Any, watermark: float) -> None:
+        """At the end of the stream every timer fires at once: one that sets itself again would
+        fire for ever."""
+        most = self.handler.timers_at_end_max
+        if most is None or watermark < math.inf:
+            return
+        sets = any(isinstance(s, SetTimer) and s.at is not None for s in self._time.said)
+        self._at_end[key] += sets
+        if self._at_end[key] > most:
+            raise RuntimeError(
+                f"the stream has ended, and on_timer has set more than {most:,} timers since; "
+                "set none when time.watermark is math.inf"
+            )
+
+    # -- what was said -----------------------------------------------------------------------
+
+    def _settle(self, key: Any, part: Part, *, of_tuple: bool) -> None:
+        """Do what the handler has said."""
+        died = False
+        present = self._time.watermark
+        until = max(self._until, present) if present < math.inf else self._until
+        for word in self._time.said:
+            if isinstance(word, IsLate):
+                died = self._note_late(key, word, part) or died
+                continue
+            timers = self._store.processing if word.processing else self._store.event
+            if word.at is None:
+                timers.cancel(key, word.name)
+            else:
+                timers.set(key, word.name, word.at)
+                if self.handler.time_by_key and not word.processing and word.at <= until:
+                    heapq.heappush(self._due, (word.at, word.name))
+        self._time.said.clear()
+        part.dead += died and of_tuple
+
+    def _note_late(self, key: Any, late: IsLate, part: Part) -> bool:
+        """A late tuple goes where the operator says; whether it died of it."""
+        self._held.late[self._rule] += 1
+        if self._rule == "emit":
+            part.results.append(Late(key, late.item, late.by_s))
+        elif self._rule == "bury":
+            reason = f"late: by {late.by_s:g} s"
+            part.letters.append(DeadLetter(reason, late.item, f"key {shown(key)}"))
+            return True
+        return False
+
+    def _shed(self, key: Any, state: Any) -> None:
+        if self._sheds and self.handler.is_empty(state) and not self._store.has_timers(key):
+            self._held.forget(key)
+
+    def _reason(self, error: BaseException) -> str:
+        if isinstance(error, Unpicklable):
+            name = self._held.operator
+            return f"the state of operator {name!r} for this key cannot be pickled: {error}"
+        return describe(error)
+
+
+def _made(operator: Operator) -> Handler:
+    assert operator.keyed is not None
+    try:
+        with NoLoop():
+            return operator.keyed.make()
+    except Exception as error:
+        raise StepError(
+            f"operator {operator.name!r}: what it does cannot be made: {describe(error)}"
+        ) from error
+
+
+def place(error: BaseException, key: Any) -> str:
+    """Where to look for what was raised."""
+    where = where_raised(error)
+    return f"{where}, key {shown(key)}" if where else f"key {shown(key)}"

@@ -102,8 +102,8 @@ def _keyed(rng: random.Random, scene: Scene, among: list[str]) -> Scene:
 
 
 def _timing(seed: int, step_s: float, disorder_s: float) -> Timing:
-    """In half of the worlds tuples are more disordered than is allowed. Drawn apart, too."""
-    allowed_s = disorder_s * random.Random(f"marks {seed}").choice((1.0, 1.0, 0.3, 0.0))
+    """In a third of the worlds tuples are more disordered than is allowed. Drawn apart, too."""
+    allowed_s = disorder_s * random.Random(f"marks {seed}").choice((1.0, 1.0, 0.6))
     return Timing(step_s=step_s, disorder_s=disorder_s, allowed_s=allowed_s)
 
 

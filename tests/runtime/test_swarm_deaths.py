@@ -29,7 +29,7 @@ SHOWN_IN = {
     "takes repeats channel by channel": 1739,
     "is drained before repeats": 230,
     "adds state sent again to its part": 203,
-    "says event time before Restarted": 169,
+    "says event time before Restarted": 309,
     "keeps children that nobody knows": 1355,
     "does not wait for repeats": 186,
     "puts words before repeats": 2428,

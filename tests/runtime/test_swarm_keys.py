@@ -149,7 +149,7 @@ NEGLECTS: list[Neglect] = [
      _state_before_all_is_sent, ("W",)),
     ("a tuple is judged by the watermark that has come", GroupState, "is_late",
      _judge_by_the_watermark_that_has_come, ("K1",)),
-    ("a late tuple counts in its window", GroupState, "is_late", _take_late_tuples_in, ("K1",)),
+    ("a late tuple counts in its window", GroupState, "is_late", _take_late_tuples_in, ("K1", "W")),
     ("what is said does not wait for its turn", Instance, "_in_turn", _out_of_turn, ("W",)),
 ]  # fmt: skip
 

@@ -258,7 +258,6 @@ class Instance:
             case effects.StopIntake():
                 self.pump.stop()
             case effects.SpawnInstances(n=n):
-                self.scaling.operation_began()
                 self.home.ask_for_children(n, self.scaling.heritage(n))
             case effects.ChangeRole(keeper=keeper):
                 self.home.note(EventKind.KEEPER if keeper else EventKind.NO_KEEPER)
@@ -358,7 +357,6 @@ class Instance:
         self._counted = counts
 
     def _conclude(self, outcome: effects.Outcome, new: frozenset[InstanceId]) -> None:
-        self.scaling.operation_ended()
         if outcome == "joined":
             self.counts.joins += len(new)
         self.home.note(EventKind(outcome), " ".join(map(str, sorted(new))))

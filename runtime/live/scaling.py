@@ -112,12 +112,6 @@ class Scaling:
         else:
             self.meter.unblocked(now())
 
-    def operation_began(self) -> None:
-        self.meter.own_operation(True)
-
-    def operation_ended(self) -> None:
-        self.meter.own_operation(False)
-
     def _culprit(self) -> str:
         """The successor that leaves us least credit on the branch that is furthest behind."""
         branch = max(self._instance.outbox.branches, key=lambda b: b.held)
@@ -171,6 +165,7 @@ class Scaling:
             meter.cpu_wait(waited)
         state = instance.core.state
         keeper = isinstance(state, Active) and state.keeper
+        meter.own_operation(isinstance(state, Active) and state.own is not None)
         self._host.look(now())
         received_from, sent_to = instance.neighbourhood.streams
         return replace(

@@ -128,12 +128,10 @@ class Instance:
             case effects.StopIntake():
                 self.work.stop()
             case effects.SpawnInstances(n=n):
-                self.scaling.meter.own_operation(True)
                 self.world.spawn(self, n)
             case effects.ChangeRole(keeper=keeper):
                 self.world.note(self, "keeper" if keeper else "no_keeper")
             case effects.Conclude(outcome=outcome, new=new):
-                self.scaling.meter.own_operation(False)
                 self.joins += len(new) if outcome == "joined" else 0
                 self.world.note(self, outcome, " ".join(map(str, sorted(new))))
                 self.departure.look()

@@ -126,6 +126,7 @@ class Scaling:
         meter.cpu_wait(self._cpu_wait_s)
         state = me.core.state
         keeper = isinstance(state, Active) and state.keeper
+        meter.own_operation(isinstance(state, Active) and state.own is not None)
         reading = meter.reading(me.clock.now, keeper=keeper).with_rank(self._rank)
         received_from: Counter[str] = Counter()
         sent_to: Counter[str] = Counter()

@@ -16,11 +16,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from anabranch.explaining import explain, line_of_operator
 from anabranch.runtime.begun_threads import BegunThreads, noting_threads, refusal, warning
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.places import check_targets
+from anabranch.runtime.policies.policy import Policy
 
 _NEEDED = {
     "click",
@@ -76,6 +78,37 @@ def load_pipeline(target: str) -> Loaded:
     except PipelineError as error:
         raise LoadError(_located(loaded, str(error))) from None
     return loaded
+
+
+def load_policy(target: str) -> Policy[Any]:
+    """The policy that `FILE.py:NAME` names: a value, or a class, which gets its default settings.
+
+    Raises `LoadError`.
+    """
+    path, name = split_target(target)
+    module = _import(path)
+    found = {
+        own: value
+        for own, value in vars(module).items()
+        if isinstance(value, Policy) or _is_own_policy(value, module)
+    }
+    if name is None:
+        raise LoadError(f"say which: {', '.join(f'{path.name}:{own}' for own in found) or 'none'}")
+    if name not in found:
+        raise LoadError(f"{path.name} has no policy {name!r}; there: {', '.join(found) or 'none'}")
+    chosen = found[name]
+    try:
+        return chosen if isinstance(chosen, Policy) else chosen()
+    except (PipelineError, TypeError) as error:
+        raise LoadError(f"{path.name}: {error}") from None
+
+
+def _is_own_policy(value: object, module: ModuleType) -> bool:
+    return (
+        isinstance(value, type)
+        and issubclass(value, Policy)
+        and value.__module__ == module.__name__
+    )
 
 
 def split_target(target: str) -> tuple[Path, str | None]:

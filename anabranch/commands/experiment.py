@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.commands.experiment_levels import dematteis2017, wladdimiro2021
+from anabranch.commands.experiment_policies import policies
 from anabranch.commands.experimenting import progress
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.telling import say
@@ -28,6 +29,7 @@ Examples:
   anabranch experiment dematteis2017 --quick --json
   anabranch experiment dematteis2017 --level live --quick
   anabranch experiment dematteis2017 --on spark=local[2] --out results
+  anabranch experiment policies --data recordings --out results
 """
 QUICK_SEEDS = 5
 TRACE_SEEDS = 10
@@ -105,6 +107,7 @@ def scale(out: Path | None, as_json: bool, quick: bool) -> None:
 
 command.add_command(wladdimiro2021)
 command.add_command(dematteis2017)
+command.add_command(policies)
 
 
 def _along_traces(folder: Path) -> tuple[dict[str, dict[str, Following]], list[str]]:

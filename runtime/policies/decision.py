@@ -27,6 +27,7 @@ class Why(Enum):
     BACKING_OFF = "overloaded, but the last step did not raise the throughput"
     OVERLOADED = "overloaded"
     SLIGHTLY = "overloaded, but so far only slightly and not for long"
+    JUMPED = "overloaded, but more than doubled at once, which must be seen again"
     ENOUGH_COMING = "overloaded, but enough instances are on their way"
     ANOTHERS_TURN = "overloaded, and it is a sibling's turn to duplicate"
     YOUNGER_LEAVE = "underloaded, and younger siblings leave"

@@ -31,8 +31,10 @@ LASTING_PERIODS = 3.0
 """A slight overload that lasts so long is answered."""
 RESERVE = 0.4
 """Who leaves must leave so much of an instance too many behind. More means fewer messages and
-more instances: with 0.5 there are as many as the published policy has, with 0 the load is met
-closest but throughput suffers (`anabranch experiment belkhiria2019`)."""
+more instances; with 0 the load is met closest but throughput suffers (`anabranch experiment
+belkhiria2019`)."""
+LEAVE_MAX = 0.15
+"""Of a load whose ups and downs undo each other, this share of the instances leaves at once."""
 
 
 def _grow(
@@ -41,6 +43,7 @@ def _grow(
     """See to this instance's share of what is missing; `numbers.load` is above the threshold."""
     assert reading.rank is not None
     assert numbers.load is not None
+    assert memory.motion is not None
     n = reading.instances
     expected = max(1, n + numbers.coming)
     load = numbers.load * n / expected
@@ -48,7 +51,10 @@ def _grow(
         return Hold(replace(numbers, why=Why.ENOUGH_COMING)), rested(memory)
     memory = replace(memory, overloaded_since_s=min(memory.overloaded_since_s, reading.now_s))
     lasts = reading.now_s - memory.overloaded_since_s >= LASTING_PERIODS * settings.period_s
-    missing = math.floor(numbers.load * n / settings.target - expected + 0.5)
+    wanted = memory.motion.at_least(expected * settings.target)
+    missing = math.floor(wanted / settings.target - expected + 0.5)
+    if missing < 1 and memory.motion.level > wanted:
+        return Hold(replace(numbers, why=Why.JUMPED)), memory
     missing = max(missing, 1) if lasts else missing
     if missing < 1 or not (lasts or load > (settings.high + 1) / 2):
         return Hold(replace(numbers, why=Why.SLIGHTLY)), memory
@@ -68,6 +74,7 @@ def _shrink(
 ) -> tuple[Act, Memory]:
     """Leave if this instance is one of those that should; its load is below the threshold."""
     assert numbers.load is not None
+    assert memory.motion is not None
     memory = rested(memory)
     n = reading.instances
     expected = max(1, n + numbers.coming)
@@ -75,8 +82,11 @@ def _shrink(
         return Hold(replace(numbers, why=Why.AT_MINIMUM)), memory
     if numbers.load * n / expected >= settings.low:
         return Hold(replace(numbers, why=Why.ENOUGH_LEAVING)), memory
-    needed = math.ceil(numbers.load * n / settings.target + RESERVE)
+    stays = memory.motion.at_most(expected * settings.target)
+    needed = math.ceil(stays / settings.target + RESERVE)
     surplus = expected - max(needed, settings.min_instances)
+    if memory.motion.noise:
+        surplus = min(surplus, math.ceil(n * LEAVE_MAX))
     if surplus < 1:
         return Hold(replace(numbers, why=Why.NO_SURPLUS, surplus=max(surplus, 0))), memory
     return _leave(reading, settings, memory, surplus, numbers, Why.UNDERLOADED)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.policies.load import Load
+from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.turns import Coming, settled
@@ -27,7 +28,8 @@ class Memory:
     last minute. `instances`, `throughput`: of the operator, when it last looked at the load.
     `failed_steps`: steps in a row that did not help; `backoff_until_s`: no duplication before.
     `coming`: changes that siblings have under way; `overloaded_since_s`: for how long it has been
-    above the threshold, infinity if it is not (both only where siblings take turns).
+    above the threshold, infinity if it is not; `motion`: of the operator's load, None before the
+    first look (these only where siblings take turns).
     """
 
     due_s: float = -math.inf
@@ -38,6 +40,7 @@ class Memory:
     backoff_until_s: float = -math.inf
     coming: Coming = ()
     overloaded_since_s: float = math.inf
+    motion: Motion | None = None
 
 
 def learn(reading: Reading, settings: Scale, memory: Memory, load: Load) -> Memory:
@@ -65,16 +68,18 @@ def learn(reading: Reading, settings: Scale, memory: Memory, load: Load) -> Memo
 
 
 def heritage(memory: Memory, now_s: float) -> Heritage:
-    """What a newcomer should know: how the operator did before it, and which steps failed.
+    """What a newcomer should know: how the operator did before it, which steps failed, and how its
+    load moves.
 
     Not what is under way: most of that has happened when it begins.
     """
-    return {
+    own = {
         "instances": memory.instances,
         "throughput": memory.throughput,
         "failed_steps": memory.failed_steps,
         "backoff_s": max(0.0, memory.backoff_until_s - now_s),
     }
+    return own | (memory.motion.heritage if memory.motion else {})
 
 
 def born(heritage: Heritage, now_s: float) -> Memory:
@@ -84,4 +89,5 @@ def born(heritage: Heritage, now_s: float) -> Memory:
         throughput=heritage.get("throughput", 0.0),
         failed_steps=int(heritage.get("failed_steps", 0)),
         backoff_until_s=now_s + heritage.get("backoff_s", 0.0),
+        motion=Motion.born(heritage),
     )

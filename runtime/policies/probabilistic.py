@@ -33,6 +33,9 @@ Where neighbours tell an instance its rank as well, nobody draws (`turns`): all 
 missing or superfluous number, less what is under way already, and those whose turn it is see to
 it. Then, beside the above,
 
+* figures are believed as far as the load keeps to them (`motion`): where ups and downs undo each
+  other, a mean counts, and few leave at once; a load that more than doubles, or falls, must be
+  seen again;
 * what is missing is rounded to whole instances, and a slight overload, up to halfway between
   `high` and full, must last a few periods first; one that lasts brings an instance at least;
 * part of an instance stays in reserve when some leave, so that the next wave does not need them.
@@ -50,6 +53,7 @@ from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hol
 from anabranch.runtime.policies.in_turn import IN_TURN, net, rested
 from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT, Load, measure
 from anabranch.runtime.policies.memory import Memory, born, heritage, learn
+from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage, Policy
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
 from anabranch.runtime.policies.way import Way
@@ -118,7 +122,7 @@ def _within_bounds(
 def _by_load(
     reading: Reading, settings: Scale, memory: Memory, load: Load, way: Way, rng: Random
 ) -> tuple[Act, Memory]:
-    ratio = load.ratio
+    memory, ratio = _believed(reading, memory, load)
     numbers = Explanation(
         why=Why.DEAD_BAND,
         instances=reading.instances,
@@ -142,6 +146,15 @@ def _by_load(
     if ratio < settings.low:
         return way.shrink(reading, settings, memory, numbers, rng)
     return Hold(numbers), rested(memory)
+
+
+def _believed(reading: Reading, memory: Memory, load: Load) -> tuple[Memory, float | None]:
+    """The load, less its noise where siblings take turns, and what is remembered of it."""
+    if load.ratio is None or reading.rank is None:
+        return memory, load.ratio
+    figure = load.ratio * reading.instances
+    motion = memory.motion.seen(figure) if memory.motion else Motion.begin(figure)
+    return replace(memory, motion=motion), motion.level / reading.instances
 
 
 def _must_not_grow(

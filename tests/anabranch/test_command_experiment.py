@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from anabranch.cli import main
+from anabranch.workloads.policies_compared import contestants
 
 
 def called(*arguments: str | Path) -> Result:
@@ -37,3 +39,54 @@ def test_scale_tells_progress_and_a_table() -> None:
     assert result.exit_code == 0
     assert "| ours, vectorised | 1,000 | 3 | 1,000 | 125 |" in result.stdout
     assert "ours, exact, 100 instances" in result.stderr
+
+
+OWN = """
+from dataclasses import dataclass
+from anabranch.policies import Policy, Resize
+
+@dataclass(frozen=True)
+class Five(Policy[None]):
+    def decide(self, reading, scale, memory, rng):
+        return Resize(5, "five"), memory
+
+six = 6
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / f"{tmp_path.name}.py"
+    path.write_text(OWN)
+    return path
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two contestants on one load."""
+    comparison = "anabranch.workloads.policies_compared"
+    shipped = contestants.contestants()
+    monkeypatch.setattr(f"{comparison}.contestants.contestants", lambda: shipped[:1] + shipped[-1:])
+    monkeypatch.setattr(f"{comparison}.evaluation.LOADS", ("step",))
+
+
+@pytest.mark.usefixtures("few")
+def test_a_policy_of_ones_own_is_compared_with_shipped_ones(own: Path, tmp_path: Path) -> None:
+    out = tmp_path / "results"
+    result = called("policies", "--quick", "--json", "--policy", f"{own}:Five", "--out", out)
+    assert result.exit_code == 0, result.output
+    numbers = json.loads(result.stdout)
+    assert list(numbers["mean"]) == ["probabilistic", "load known", f"{own}:Five"]
+    five = numbers["mean"][f"{own}:Five"]
+    assert five["overshoot"] < 1
+    assert five["violations"] > numbers["mean"]["load known"]["violations"] == 0
+    assert "3 of 3 parts" in result.stderr
+    assert "| probabilistic |" in (out / "policies.md").read_text()
+    assert (out / "policies.svg").read_text().startswith("<?xml")
+
+
+def test_what_is_no_policy_is_the_users_mistake(own: Path) -> None:
+    for name, says in (("six", "has no policy 'six'; there: Five"), ("", "say which")):
+        result = called("policies", "--policy", f"{own}:{name}" if name else own)
+        assert result.exit_code == 2
+        assert says in result.output

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.runtime.policies.in_turn import LASTING_PERIODS, RESERVE
+from anabranch.runtime.policies.in_turn import LASTING_PERIODS, LEAVE_MAX, RESERVE
 from anabranch.runtime.policies.memory import BACKOFF_MAX_S, HELPED
 from anabranch.runtime.policies.turns import BATCH_MAX, COMING_PERIODS
+from anabranch.workloads.belkhiria2019.bulk_motion import Motions
 from anabranch.workloads.belkhiria2019.setup import Counts, Outcome, Setup
 from anabranch.workloads.curve_base import FloatArray
 
@@ -38,6 +39,8 @@ class Siblings:
     backoff_until: FloatArray = field(init=False)
     overloaded_since: FloatArray = field(init=False)
     coming: Counts = field(init=False)
+    motions: FloatArray = field(init=False)
+    """As `Motions` keeps them; NaN before the first look."""
 
     def __post_init__(self) -> None:
         n = self.count
@@ -49,6 +52,7 @@ class Siblings:
         self.backoff_until = np.full(n, -np.inf)
         self.overloaded_since = np.full(n, np.inf)
         self.coming = np.zeros((n, RING), dtype=np.int64)
+        self.motions = Motions.unknown(n)
 
     def arrays(self) -> list[str]:
         return [f.name for f in fields(self) if f.name != "count"]
@@ -70,6 +74,7 @@ class Siblings:
         born = Siblings(len(of))
         born.known, born.throughput = self.known[of], self.throughput[of]
         born.failed = self.failed[of]
+        born.motions = Motions.inherited(self.motions[of])
         born.backoff_until = t + join_steps + np.maximum(0.0, self.backoff_until[of] - t)
         return born
 
@@ -90,10 +95,13 @@ class Bulk:
         looking = np.flatnonzero((all_.gone_at == NEVER) & (all_.busy_until <= t))
         ratio = self._own(load / n, len(looking)) / self.setup.capacity
         self._learn(t, looking, ratio, n)
+        motions = Motions(all_.motions[looking]).seen(ratio * n)
+        all_.motions[looking] = motions.table
+        ratio = motions.level / n
         net = all_.coming[looking].sum(axis=1)
         expected = np.maximum(1, n + net)
-        made = self._grow(t, looking, ratio, n, expected)
-        leavers = self._shrink(t, looking, ratio, n, expected)
+        made = self._grow(t, looking, motions, n, expected)
+        leavers = self._shrink(t, looking, motions, n, expected)
         makers = looking[made > 0]
         each = made[made > 0]
         if len(makers):
@@ -144,9 +152,10 @@ class Bulk:
         all_.backoff_until[looking] = np.where(fine, -np.inf, until_s)
         all_.known[looking], all_.throughput[looking] = n, now
 
-    def _grow(self, t: int, looking: Counts, ratio: FloatArray, n: int, expected: Counts) -> Counts:
+    def _grow(self, t: int, looking: Counts, motions: Motions, n: int, expected: Counts) -> Counts:
         """Newcomers that each of those who look starts."""
         all_, setup = self.siblings, self.setup
+        ratio = motions.level / n
         load = ratio * n / expected
         may = (ratio > setup.high) & (all_.backoff_until[looking] <= t)
         over = may & (load > setup.high)
@@ -155,8 +164,10 @@ class Bulk:
         rests = (ratio <= setup.high) | (may & ~over)
         all_.overloaded_since[looking] = np.where(rests, np.inf, since)
         lasts = t - since >= LASTING_PERIODS
-        missing = np.floor(ratio * n / setup.target - expected + 0.5).astype(np.int64)
-        missing = np.where(lasts, np.maximum(missing, 1), missing)
+        wanted = motions.at_least(expected * setup.target)
+        missing = np.floor(wanted / setup.target - expected + 0.5).astype(np.int64)
+        jumped = (missing < 1) & (motions.level > wanted)
+        missing = np.where(lasts & ~jumped, np.maximum(missing, 1), missing)
         acts = over & (missing >= 1) & (lasts | (load > (setup.high + 1) / 2))
         missing = np.where(acts, missing, 0)
         all_.coming[looking, (t + WAIT) % RING] += missing
@@ -166,13 +177,17 @@ class Bulk:
         return np.where(place < makers, own, 0)
 
     def _shrink(
-        self, t: int, looking: Counts, ratio: FloatArray, n: int, expected: Counts
+        self, t: int, looking: Counts, motions: Motions, n: int, expected: Counts
     ) -> Counts:
         """Ranks of those that leave."""
         all_, setup = self.siblings, self.setup
+        ratio = motions.level / n
         under = (ratio < setup.low) & (n > 1) & (ratio * n / expected < setup.low)
-        needed = np.ceil(ratio * n / setup.target + RESERVE).astype(np.int64)
+        stays = motions.at_most(expected * setup.target)
+        needed = np.ceil(stays / setup.target + RESERVE).astype(np.int64)
         surplus = np.where(under, expected - np.maximum(needed, 1), 0)
+        at_once = np.where(motions.noise > 0, int(np.ceil(n * LEAVE_MAX)), n)
+        surplus = np.minimum(surplus, at_once)
         surplus = np.maximum(surplus, 0)
         end = n + np.minimum(all_.coming[looking], 0).sum(axis=1)
         goes = (surplus > 0) & (end - surplus <= looking) & (looking < end) & (looking > 0)

@@ -8,6 +8,7 @@ value each time. So it does not matter where it runs: `Spread` is the type of wh
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -44,15 +45,27 @@ def silent(done: int, of: int) -> None:
 
 
 def over_cores(jobs: Sequence[Job[R]], progress: Progress = silent) -> list[R]:
-    """In processes of this machine, one per processor."""
+    """In processes of this machine, one per processor: forks, which know a policy of one's own.
+
+    If this process is interrupted or a run raises, runs not yet begun are given up.
+    """
     processes = min(PROCESSES_MAX, os.cpu_count() or 1, len(jobs))
     if processes <= 1:
         return _here(jobs, progress)
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(processes, get_context("fork"), initializer=_leave_ctrl_c)
+    try:
         running = [pool.submit(run_job, job) for job in jobs]
-        for done, _ in enumerate(as_completed(running), 1):
+        for done, future in enumerate(as_completed(running), 1):
+            future.result()
             progress(done, len(jobs))
         return [future.result() for future in running]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _leave_ctrl_c() -> None:
+    """To the process that has made this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _here(jobs: Sequence[Job[R]], progress: Progress) -> list[R]:

@@ -1,0 +1,78 @@
+"""`anabranch experiment policies`: all policies on the same loads under the same costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.commands.experimenting import options, progress, publish, spreading
+from anabranch.commands.failing import WrongUsage
+from anabranch.workloads.experiments.spreading import Spread, over_cores
+
+if TYPE_CHECKING:
+    from anabranch.runtime.policies.policy import Policy
+
+EXAMPLES = """\b
+Examples:
+  anabranch experiment policies --data recordings --out results
+  anabranch experiment policies --quick --json
+  anabranch experiment policies --policy mine.py:ByQueue --quick
+"""
+SEEDS = 3
+
+
+@click.command(epilog=EXAMPLES)
+@click.option("--seeds", type=click.IntRange(1), default=SEEDS, show_default=True)
+@options(quick="One seed and no recorded loads.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Folder of recorded loads, or one with a folder `load` of them.",
+)
+@click.option(
+    "--policy",
+    "own",
+    multiple=True,
+    metavar="FILE.py:NAME",
+    help="A policy of one's own beside the shipped ones: its class, or a value of it.",
+)
+def policies(
+    seeds: int,
+    out: Path | None,
+    as_json: bool,
+    data: Path | None,
+    own: tuple[str, ...],
+    quick: bool,
+    spread: Spread,
+) -> None:
+    """Which policy should I take? Violations of a latency bound, instances paid, reconfigurations,
+    overshoot, settling and messages of all policies on the same loads."""
+    from anabranch.policies_pictures import draw
+    from anabranch.workloads.policies_compared import telling
+    from anabranch.workloads.policies_compared.contestants import Contestant, contestants
+    from anabranch.workloads.policies_compared.evaluation import evaluate
+
+    compared = contestants() + [Contestant(text, _policy(text)) for text in own]
+    folder = None if quick else data
+    with spreading():
+        found = evaluate(compared, 1 if quick else seeds, folder, progress, spread)
+    publish(
+        "policies",
+        telling.whole(found),
+        telling.numbers(found),
+        out=out,
+        as_json=as_json,
+        draw=lambda folder: draw(found, folder),
+        runs=None if spread is over_cores else telling.rows(found),
+    )
+
+
+def _policy(text: str) -> Policy[Any]:
+    from anabranch.loading import LoadError, load_policy
+
+    try:
+        return load_policy(text)
+    except LoadError as error:
+        raise WrongUsage(f"--policy {text}: {error}") from None

@@ -1,0 +1,1 @@
+"""All policies on the same loads under the same costs: which one should a pipeline take?"""

@@ -1,0 +1,272 @@
+"""One operator under a load: the real meter and policy of each instance, a model of the rest.
+
+Tuple by tuple, without the protocol: a tuple goes to the instance that is soonest free, as the
+router sends it, and waits upstream while each has as much as its credit allows. A newcomer works
+`JOIN_S` after it was asked for; who leaves gets no more tuples, and ends when its queue is empty.
+All times are seconds. Work and arrivals are drawn from the seed alone, so every contestant gets the
+same tuples.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from anabranch.runtime.meter import Meter
+from anabranch.runtime.policies.bounds import places
+from anabranch.runtime.policies.decider import Decider
+from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
+from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.scale import Scale
+from anabranch.runtime.slot_meter import added
+from anabranch.workloads.curve_base import FloatArray
+from anabranch.workloads.policies_compared.contestants import INSTANCES_MAX, Contestant
+from anabranch.workloads.policies_compared.scenes import Scene
+
+WORK_S, WORK_CV2 = 0.04, 0.25
+TICK_S = 0.5
+"""How often an instance looks at its figures."""
+CREDIT_S = 0.25
+"""So much work may lie at an instance."""
+JOIN_S, LEAVE_S = 0.5, 0.5
+NEIGHBOURS = 8
+"""Instances before and behind the operator together."""
+
+
+@dataclass(slots=True)
+class Instance:
+    """`free_s`: when it has done what lies there; `ends`: of those tuples, with their work."""
+
+    rank: int
+    meter: Meter
+    decider: Decider
+    since_s: float
+    free_s: float
+    ends: deque[tuple[float, float]] = field(default_factory=deque)
+    busy_until_s: float = -1.0
+    leaves_s: float = math.inf
+
+    def work_off(self, now_s: float) -> None:
+        done, busy_s = 0, 0.0
+        while self.ends and self.ends[0][0] <= now_s:
+            busy_s += self.ends.popleft()[1]
+            done += 1
+        if done:
+            self.meter.processed(done, busy_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What happened. By tick: `load` and `instances` at work, and `paid`, with those that start or
+    drain. By result: `ends` and `latencies`. `operations`: batches of joins and leaves; `waiting`:
+    tuples that are left over."""
+
+    load: FloatArray
+    instances: FloatArray
+    paid: FloatArray
+    ends: FloatArray
+    latencies: FloatArray
+    operations: int
+    messages: int
+    waiting: int
+
+
+def run(scene: Scene, contestant: Contestant, seed: int) -> Course:
+    """The same for the same seed."""
+    return _Arena(scene, contestant, seed).run()
+
+
+def _drawn(scene: Scene, seed: int, per_instance: float) -> tuple[list[float], list[float]]:
+    """When tuples arrive, in order, and how long each takes."""
+    rng = np.random.default_rng((seed, 0))
+    most = INSTANCES_MAX / WORK_S
+    rates = np.minimum(scene.load * per_instance, most)
+    counts = rng.poisson(rates * scene.interval_s)
+    at = np.repeat(np.arange(len(counts)) * scene.interval_s, counts)
+    at = np.sort(at + rng.random(len(at)) * scene.interval_s)
+    work = rng.gamma(1 / WORK_CV2, WORK_S * WORK_CV2, len(at))
+    return at.tolist(), work.tolist()
+
+
+class _Arena:
+    def __init__(self, scene: Scene, contestant: Contestant, seed: int) -> None:
+        self.scene, self.contestant = scene, contestant
+        self.scale = Scale(
+            max_instances=INSTANCES_MAX, period_s=contestant.period_s, policy=contestant.policy
+        )
+        per_instance = self.scale.target / WORK_S
+        self._at, self._work = _drawn(scene, seed, per_instance)
+        self._rng = random.Random(f"{seed} {contestant.name}")
+        self._next = 0
+        self._ends: list[float] = []
+        self._latencies: list[float] = []
+        self._active: list[Instance] = []
+        self._draining: list[Instance] = []
+        self._starting: list[tuple[float, int, dict[str, float]]] = []
+        self._sums: Figures | None = None
+        self.operations = self.messages = 0
+
+    def run(self) -> Course:
+        ticks = round(self.scene.seconds / TICK_S)
+        self._active = [self._newcomer(0.0, {}) for _ in range(self.contestant.start)]
+        instances, paid = np.zeros(ticks), np.zeros(ticks)
+        for tick in range(ticks):
+            now_s = round((tick + 1) * TICK_S, 6)
+            instances[tick] = len(self._active)
+            paid[tick] = (
+                len(self._active) + len(self._draining) + sum(n for _, n, _ in self._starting)
+            )
+            held = self._deal(now_s)
+            self._change(now_s)
+            self._decide(now_s, held)
+        load = np.repeat(self.scene.load, round(self.scene.interval_s / TICK_S))
+        return Course(
+            load,
+            instances,
+            paid,
+            np.array(self._ends),
+            np.array(self._latencies),
+            self.operations,
+            self.messages,
+            waiting=len(self._at) - self._next,
+        )
+
+    # -- tuples ----------------------------------------------------------------------------
+
+    def _deal(self, now_s: float) -> int:
+        """Hand out what has come by now, as far as credit goes; how many are held."""
+        at, work, i = self._at, self._work, self._next
+        heap = [(one.free_s, one.rank) for one in self._active]
+        heapq.heapify(heap)
+        got = [0] * len(heap)
+        begin_s = now_s - TICK_S
+        full_s = now_s + CREDIT_S
+        while i < len(at) and at[i] < now_s:
+            free_s, rank = heap[0]
+            if free_s >= full_s:
+                break
+            end_s = max(at[i], begin_s, free_s) + work[i]
+            heapq.heapreplace(heap, (end_s, rank))
+            self._active[rank].ends.append((end_s, work[i]))
+            got[rank] += 1
+            self._ends.append(end_s)
+            self._latencies.append(end_s - at[i])
+            i += 1
+        for free_s, rank in heap:
+            self._active[rank].free_s = free_s
+        for one, count in zip(self._active, got, strict=True):
+            one.meter.received(count)
+            one.work_off(now_s)
+        self._next = i
+        waiting = i
+        while waiting < len(at) and at[waiting] < now_s:
+            waiting += 1
+        return waiting - i
+
+    # -- instances -------------------------------------------------------------------------
+
+    def _newcomer(self, now_s: float, heritage: dict[str, float]) -> Instance:
+        meter = Meter(period_s=self.scale.period_s, now_s=now_s, instances=1)
+        decider = Decider.begin(self.scale, heritage, now_s)
+        return Instance(0, meter, decider, now_s, now_s)
+
+    def _change(self, now_s: float) -> None:
+        """Newcomers whose time has come, and leavers."""
+        come = [join for join in self._starting if join[0] <= now_s]
+        self._starting = [join for join in self._starting if join[0] > now_s]
+        go = [one for one in self._active if one.leaves_s <= now_s]
+        self._active = [one for one in self._active if one.leaves_s > now_s]
+        self._draining = [one for one in self._draining + go if one.free_s > now_s]
+        for _, count, heritage in come:
+            self._active += [self._newcomer(now_s, heritage) for _ in range(count)]
+        for rank, one in enumerate(self._active):
+            one.rank = rank
+            one.meter.instances(len(self._active), now_s)
+
+    # -- decisions -------------------------------------------------------------------------
+
+    def _decide(self, now_s: float, held: int) -> None:
+        if self.contestant.knows:
+            self._follow(now_s)
+            return
+        readings = [self._reading(one, now_s, held) for one in self._active]
+        if self.scale.policy.in_concert:
+            self._tell(readings)
+            readings = [replace(reading, operator=self._sums) for reading in readings]
+        for one, reading in zip(self._active, readings, strict=True):
+            if one.leaves_s < math.inf:
+                continue
+            match one.decider.decide(reading, self._rng):
+                case Duplicate(n=count):
+                    self._join(one, count, now_s)
+                case Leave():
+                    self._leave(one, now_s)
+                case Hold():
+                    pass
+
+    def _reading(self, one: Instance, now_s: float, held: int) -> Reading:
+        one.meter.queue(len(one.ends), held)
+        one.meter.own_operation(now_s < one.busy_until_s)
+        reading = one.meter.reading(now_s, keeper=one.rank == 0)
+        return reading.with_rank(one.rank) if self.contestant.ranks else reading
+
+    def _tell(self, readings: list[Reading]) -> None:
+        """The sums of a slot, once all who were there throughout have told."""
+        known = self._sums.slot if self._sums else -1
+        own = [r.own for r in readings if r.own is not None]
+        slot = max((figures.slot for figures in own), default=-1)
+        if slot <= known:
+            return
+        begun_s = (slot + 1) * self.scale.period_s
+        some = [figures for figures in own if figures.slot == slot]
+        if len(some) == sum(one.since_s < begun_s for one in self._active):
+            self._sums = added(some)
+            self.messages += 2 * len(readings)
+
+    def _join(self, maker: Instance, wanted: int, now_s: float) -> None:
+        living = len(self._active) + len(self._draining) + sum(n for _, n, _ in self._starting)
+        count, _ = places(wanted, living, "operator", self.scale)
+        if count < 1:
+            return
+        heritage = maker.decider.heritage(now_s)
+        maker.busy_until_s = now_s + JOIN_S
+        self._starting.append((maker.busy_until_s, count, heritage))
+        self.operations += 1
+        self.messages += 2 * NEIGHBOURS + count
+
+    def _leave(self, one: Instance, now_s: float) -> None:
+        staying = sum(other.leaves_s == math.inf for other in self._active)
+        if one.rank == 0 or staying <= self.scale.min_instances:
+            return
+        one.leaves_s = now_s + LEAVE_S
+        self.operations += 1
+        self.messages += 2 * NEIGHBOURS
+
+    def _follow(self, now_s: float) -> None:
+        """With the load known: as many as it needs now, in one batch."""
+        index = min(int(now_s / self.scene.interval_s), len(self.scene.load) - 1)
+        wanted = min(max(1, math.ceil(self.scene.load[index])), INSTANCES_MAX)
+        staying = [one for one in self._active if one.leaves_s == math.inf]
+        missing = wanted - len(staying) - sum(n for _, n, _ in self._starting)
+        if missing > 0:
+            self._join(staying[0], missing, now_s)
+        for one in staying[wanted:] if missing < 0 else ():
+            self._leave(one, now_s)
+
+
+def settings_told() -> dict[str, Any]:
+    """What the figures rest on."""
+    return {
+        "work_s": WORK_S,
+        "work_cv2": WORK_CV2,
+        "instances_max": INSTANCES_MAX,
+        "join_s": JOIN_S,
+        "leave_s": LEAVE_S,
+        "neighbours": NEIGHBOURS,
+    }

@@ -21,6 +21,7 @@ from anabranch.workloads.policies_compared.scenes import (
 from anabranch.workloads.policies_compared.scores import Scores, scores
 
 LOADS = (*MADE, "brownian")
+COSTS = ("violations", "paid", "reconfigurations", "overshoot", "settling", "messages")
 SHOWN = ("step", "brownian")
 """Loads whose courses are drawn, and the first recorded one."""
 
@@ -61,20 +62,23 @@ class Evaluation:
         return fmean(values) if values else float("nan")
 
     def dominating(self, contestant: str = DEFAULT) -> list[str]:
-        """Those that on the mean violate no more seconds for no more instances, and less of one."""
-        own = self._violated_and_paid(contestant)
-        return [
-            other
-            for other in self.contestants
-            if other not in (contestant, KNOWN) and _beats(self._violated_and_paid(other), own)
-        ]
+        """Those that on the mean are no worse in any of `COSTS`, and better in one."""
+        return self._beating(contestant, COSTS)
 
-    def _violated_and_paid(self, contestant: str) -> tuple[float, float]:
-        return self.mean(contestant, "violations"), self.mean(contestant, "paid")
+    def cheaper(self, contestant: str = DEFAULT) -> list[str]:
+        """Those with no more violations for no more instances, whatever else they cost."""
+        return self._beating(contestant, COSTS[:2])
+
+    def _beating(self, contestant: str, figures: tuple[str, ...]) -> list[str]:
+        own = [self.mean(contestant, figure) for figure in figures]
+        others = (c for c in self.contestants if c not in (contestant, KNOWN))
+        return [c for c in others if _beats([self.mean(c, figure) for figure in figures], own)]
 
 
-def _beats(one: tuple[float, float], other: tuple[float, float]) -> bool:
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+def _beats(one: list[float], other: list[float]) -> bool:
+    """Where a figure is not known, as settling without a step, neither is better."""
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a == a and b == b]
+    return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
 
 @dataclass(frozen=True, slots=True)

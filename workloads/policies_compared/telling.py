@@ -64,19 +64,16 @@ def _cell(figure: str, value: float) -> str:
 
 
 def _verdict(found: Evaluation) -> Iterator[str]:
-    by = found.dominating()
-    if DEFAULT not in found.contestants:
-        return
-    yield (
-        f"The default, {DEFAULT}, is dominated by {', '.join(by)}: no more violations for no more "
-        "instances."
-        if by
-        else f"None has both fewer violations and fewer instances than the default, {DEFAULT}."
-    )
-    undominated = [
-        name for name in found.contestants if name != KNOWN and not found.dominating(name)
-    ]
-    yield f"Not dominated: {', '.join(undominated)}."
+    if DEFAULT in found.contestants:
+        by, cheaper = found.dominating(), found.cheaper()
+        yield f"The default, {DEFAULT}, is dominated in all figures by: {_listed(by)}."
+        yield f"No more violations for no more instances than it: {_listed(cheaper)}."
+    best = [name for name in found.contestants if name != KNOWN and not found.cheaper(name)]
+    yield f"Beaten in these two by none: {_listed(best)}."
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names) or "none"
 
 
 def _by_load(found: Evaluation) -> Iterator[str]:
@@ -98,6 +95,7 @@ def numbers(found: Evaluation) -> dict[str, Any]:
         "loads": list(found.scenes),
         "default": DEFAULT,
         "dominated_by": found.dominating() if DEFAULT in found.contestants else [],
+        "cheaper": found.cheaper() if DEFAULT in found.contestants else [],
         "mean": {
             name: {f: _number(found.mean(name, f)) for f in FIGURES} for name in found.contestants
         },

@@ -87,10 +87,18 @@ def test_dominated_is_what_another_beats_in_one_figure_and_equals_in_the_other()
             KNOWN: (0.0, 50.0),
         }
     )
-    assert found.dominating() == ["cheaper"]
+    assert found.dominating() == found.cheaper() == ["cheaper"]
     assert found.dominating("cheaper") == []
-    assert "is dominated by cheaper" in telling.whole(found)
+    assert "is dominated in all figures by: cheaper." in telling.whole(found)
     assert telling.numbers(found)["dominated_by"] == ["cheaper"]
+
+
+def test_one_that_tells_more_dominates_not() -> None:
+    found = evaluation({"probabilistic": (0.1, 100.0), "cheaper": (0.1, 99.0)})
+    talks = replace(found.runs[1], scores=replace(found.runs[1].scores, messages=1e9))
+    found = replace(found, runs=[found.runs[0], talks])
+    assert found.dominating() == []
+    assert found.cheaper() == ["cheaper"]
 
 
 def test_recordings_are_scaled_cut_around_their_peak_and_put_together(tmp_path: Path) -> None:

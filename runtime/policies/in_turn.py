@@ -43,7 +43,8 @@ def _grow(
     """See to this instance's share of what is missing; `numbers.load` is above the threshold."""
     assert reading.rank is not None
     assert numbers.load is not None
-    assert memory.motion is not None
+    motion = memory.motion
+    assert motion is not None
     n = reading.instances
     expected = max(1, n + numbers.coming)
     load = numbers.load * n / expected
@@ -51,9 +52,9 @@ def _grow(
         return Hold(replace(numbers, why=Why.ENOUGH_COMING)), rested(memory)
     memory = replace(memory, overloaded_since_s=min(memory.overloaded_since_s, reading.now_s))
     lasts = reading.now_s - memory.overloaded_since_s >= LASTING_PERIODS * settings.period_s
-    wanted = memory.motion.at_least(expected * settings.target)
+    wanted = motion.at_least(expected * settings.target)
     missing = math.floor(wanted / settings.target - expected + 0.5)
-    if missing < 1 and memory.motion.level > wanted:
+    if missing < 1 and motion.level > wanted:
         return Hold(replace(numbers, why=Why.JUMPED)), memory
     missing = max(missing, 1) if lasts else missing
     if missing < 1 or not (lasts or load > (settings.high + 1) / 2):
@@ -74,7 +75,8 @@ def _shrink(
 ) -> tuple[Act, Memory]:
     """Leave if this instance is one of those that should; its load is below the threshold."""
     assert numbers.load is not None
-    assert memory.motion is not None
+    motion = memory.motion
+    assert motion is not None
     memory = rested(memory)
     n = reading.instances
     expected = max(1, n + numbers.coming)
@@ -82,10 +84,10 @@ def _shrink(
         return Hold(replace(numbers, why=Why.AT_MINIMUM)), memory
     if numbers.load * n / expected >= settings.low:
         return Hold(replace(numbers, why=Why.ENOUGH_LEAVING)), memory
-    stays = memory.motion.at_most(expected * settings.target)
+    stays = motion.at_most(expected * settings.target)
     needed = math.ceil(stays / settings.target + RESERVE)
     surplus = expected - max(needed, settings.min_instances)
-    if memory.motion.noise:
+    if motion.noise:
         surplus = min(surplus, math.ceil(n * LEAVE_MAX))
     if surplus < 1:
         return Hold(replace(numbers, why=Why.NO_SURPLUS, surplus=max(surplus, 0))), memory

@@ -24,10 +24,9 @@ DOUBT = 0.2
 GAIN_MIN = 0.05
 JUMP = 3.0
 """More than so many times what is there must be seen twice."""
-FALL = 0.25
-"""Less than this share of what is there must be seen three times."""
+FALL, FALL_FROM = 0.25, 3.5
+"""Less than this share of what is there, if that is more than so much, must be seen three times."""
 LOOKS = 3
-FALL_FROM = 3.5
 
 
 @dataclass(frozen=True, slots=True)

@@ -164,7 +164,7 @@ class Bulk:
         rests = (ratio <= setup.high) | (may & ~over)
         all_.overloaded_since[looking] = np.where(rests, np.inf, since)
         lasts = t - since >= LASTING_PERIODS
-        wanted = motions.at_least(expected * setup.target)
+        wanted = motions.at_least(np.asarray(expected * setup.target, dtype=np.float64))
         missing = np.floor(wanted / setup.target - expected + 0.5).astype(np.int64)
         jumped = (missing < 1) & (motions.level > wanted)
         missing = np.where(lasts & ~jumped, np.maximum(missing, 1), missing)
@@ -183,7 +183,7 @@ class Bulk:
         all_, setup = self.siblings, self.setup
         ratio = motions.level / n
         under = (ratio < setup.low) & (n > 1) & (ratio * n / expected < setup.low)
-        stays = motions.at_most(expected * setup.target)
+        stays = motions.at_most(np.asarray(expected * setup.target, dtype=np.float64))
         needed = np.ceil(stays / setup.target + RESERVE).astype(np.int64)
         surplus = np.where(under, expected - np.maximum(needed, 1), 0)
         at_once = np.where(motions.noise > 0, int(np.ceil(n * LEAVE_MAX)), n)

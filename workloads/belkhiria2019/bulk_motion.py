@@ -6,7 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.runtime.policies.motion import DOUBT, FADE, FALL, GAIN_MIN, JUMP, STEP_MAX
+from anabranch.runtime.policies.motion import (
+    DOUBT,
+    FADE,
+    FALL,
+    FALL_FROM,
+    GAIN_MIN,
+    JUMP,
+    STEP_MAX,
+)
 from anabranch.workloads.curve_base import FloatArray
 
 LEVEL, LAST, BEFORE, STEP, SQUARES, PRODUCTS, LEVEL_1, LEVEL_2 = range(8)
@@ -69,4 +77,5 @@ class Motions:
         twice = np.maximum(self.level, self.table[:, LEVEL_1])
         thrice = np.maximum(twice, self.table[:, LEVEL_2])
         known_well = np.where(self.noise > 0, twice, self.level)
-        return np.where(self.level < FALL * known, thrice, known_well)
+        falls = (known > FALL_FROM) & (self.level < FALL * known)
+        return np.where(falls, thrice, known_well)

@@ -34,7 +34,7 @@ class Contestant:
 
 
 def contestants() -> list[Contestant]:
-    by_load = {"of_utilisation": 1.0, "of_queue": 0.0, "of_slowdown": 0.0}
+    by_load: dict[str, Any] = {"of_utilisation": 1.0, "of_queue": 0.0, "of_slowdown": 0.0}
     return [
         Contestant(DEFAULT, Probabilistic()),
         Contestant("probabilistic, drawn", Probabilistic(), ranks=False),

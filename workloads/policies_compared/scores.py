@@ -77,5 +77,5 @@ def _settling(course: Course, violated: FloatArray, step_s: float) -> float:
     off = np.abs(course.instances - last) > max(1.0, NEAR * last)
     times = np.arange(len(off)) * TICK_S
     moved = times[off & (times >= step_s)]
-    until = max([step_s, *(late[-1:] + 1.0).tolist(), *(moved[-1:] + TICK_S).tolist()])
+    until: float = max([step_s, *(late[-1:] + 1.0).tolist(), *(moved[-1:] + TICK_S).tolist()])
     return min(until, ends_s) - step_s

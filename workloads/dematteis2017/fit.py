@@ -87,7 +87,7 @@ def policy_named(name: str, scene: Scene, size: Size) -> Policy[Any]:
         case ["Sw", horizon]:
             return _predictive(scene, size, int(horizon), 0.4)
         case ["rules"]:
-            return Rules(step=size.rule_step)
+            return Rules()
         case ["latency", "rules"]:
             return LatencyRules(latency_ms=size.latency_ms)
         case ["peak"]:

@@ -20,7 +20,6 @@ from anabranch.workloads.dematteis2017.loads import Scene
 
 INSTANCES_MAX = 99
 START = 50
-RULE_STEP = 3
 WORK_S, WORK_CV2 = 0.008, 0.25
 STEP_S = 3.0
 MOVE_S = 0.3
@@ -37,11 +36,6 @@ class Size:
     latency_ms: float
     step_s: float
     keyed: bool = False
-
-    @property
-    def rule_step(self) -> int:
-        """The share of all instances that rules add or take at once, three of 99 (G6)."""
-        return max(1, round(RULE_STEP * self.instances_max / INSTANCES_MAX))
 
     @property
     def most_per_s(self) -> float:

@@ -88,6 +88,22 @@ class Holdings:
         queue.append(kept)
         self.notes.add("keep", group, tuple(kept))
 
+    def hold_time_back(self, group: int) -> None:
+        """Before what was kept is worked off. What a predecessor says of event time does not cover
+        tuples that it still had for the earlier owner of a group, so one that was kept may have met
+        more than one behind it. With each, the event time of its key goes on no further than to the
+        least mark of those behind it."""
+        least: dict[Any, float] = {}
+        held_back = deque[Kept]()
+        for one in reversed(self.kept.get(group, ())):
+            behind = least.get(one.key, math.inf)
+            least[one.key] = min(behind, max(one.watermark, one.mark))
+            if one.watermark > behind:
+                one = one._replace(watermark=behind)
+            held_back.appendleft(one)
+        if held_back:
+            self.kept[group] = held_back
+
     def work_off(self, group: int, n: int) -> None:
         """The first of what was kept are processed."""
         self._drop_kept(group, n)

@@ -310,9 +310,10 @@ class KeyedProcessor(Keeping):
         watermark = self.watermark
         if lot.marks is None:
             return Marks([watermark] * len(lot.tuples), exact=False)
-        alone = lot.marks[-1] <= self.limit(lot.tag)
-        exact = alone and lot.follows
-        by_key = alone and lot.by_key and self._worker.handler.time_by_key
+        limit = self.limit(lot.tag)
+        exact = lot.follows and lot.marks[-1] <= limit
+        # Tuples of different keys may have passed each other on their way here.
+        by_key = lot.by_key and self._worker.handler.time_by_key and max(lot.marks) <= limit
         if min(lot.marks) >= watermark:
             return Marks(lot.marks, exact, by_key)
         return Marks([max(mark, watermark) for mark in lot.marks], exact, by_key)
@@ -474,6 +475,8 @@ class KeyedProcessor(Keeping):
 
     async def _catch_up(self, group: int) -> None:
         held = self._held
+        if self._worker.handler.time_by_key:
+            held.hold_time_back(group)
         while kept := held.kept.get(group):
             refused = await self.before(group) if self.before is not None else ""
             if refused:

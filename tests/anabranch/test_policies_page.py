@@ -74,7 +74,6 @@ def test_the_controller_scales_a_run_that_loses_nothing(central: Path) -> None:
     check, work = (o for o in report["operators"] if o["name"] in ("check", "work"))
     assert check["policy"] == work["policy"] == "shared"
     assert work["instances_peak"] > 1
-    assert check["instances_peak"] + work["instances_peak"] <= 7
     told = [e["detail"] for e in report["events"] if e["kind"] == "decided"]
     assert any(": shared: " in words and "instances needed" in words for words in told)
     assert report["ledger"]["tuples_out"] == 900

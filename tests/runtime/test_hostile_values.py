@@ -198,7 +198,8 @@ def test_a_timer_has_a_text_as_its_name(name: Any) -> None:
     "at", [Decimal("1.5"), np.float32(2), np.int64(3), -math.inf, math.inf, 10**300]
 )
 def test_times_are_whatever_is_a_number(at: Any) -> None:
-    assert set_timer(at, "bob\ud83d") == ([0, 1, 2, "fired"], [])
+    has_come = [0, 1, "fired", 2] if at == -math.inf else [0, 1, 2, "fired"]
+    assert set_timer(at, "bob\ud83d") == (has_come, [])
 
 
 def set_timer(at: Any, name: Any) -> tuple[list[Any], list[Any]]:

@@ -160,7 +160,7 @@ async def test_an_empty_part_counts_but_makes_no_split(running: Running, query: 
 async def test_a_long_part_becomes_several_splits(tmp_path: Path) -> None:
     running = await start(tmp_path, limits=GatewayLimits(spool_file_bytes=10_000))
     query = FakeQuery(running.place)
-    lines = [f"{n:06d} " + "x" * 50 for n in range(5000)]
+    lines = [f"{n:06d} " + "x" * 50 for n in range(10_000)]
     await query.feed(0, *lines)
     assert len(running.board.splits["lines"]) > 3
     assert await running.board.rows("lines") == lines

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.handler import KeyTime, Timer
+from anabranch.runtime.keyed.holdings import Holdings
+from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.spec import EventTime
 from anabranch.runtime.keyed.streams import KeyedStream
@@ -243,3 +245,14 @@ async def test_others_have_their_turn_while_thousands_of_timers_precede_a_tuple(
     assert times == [*map(float, range(1, 5001))]
     assert bench.results[-1] == (1, "", 5000.0, 5000.0)
     assert bench.turns >= 3
+
+
+def test_event_time_of_a_key_waits_for_all_that_was_kept_for_it() -> None:
+    holdings = Holdings("work", 4)
+    for key, met, mark in ((1, 20.0, 20.0), (2, 30.0, 30.0), (1, 5.0, 8.0), (1, 25.0, 25.0)):
+        holdings.keep(3, Kept(key, mark, 0, met, mark))
+    holdings.hold_time_back(3)
+    assert [(one.key, one.watermark) for one in holdings.kept[3]] == [
+        (1, 8.0), (2, 30.0), (1, 5.0), (1, 25.0),
+    ]  # fmt: skip
+    assert [one.mark for one in holdings.kept[3]] == [20.0, 30.0, 8.0, 25.0]

@@ -31,6 +31,7 @@ from anabranch.runtime.simulation.forecast import (
 from anabranch.setting import apply_settings
 from anabranch.workloads.curve_text import parse_curve
 from anabranch.workloads.curves import Curve, CurveError, Steady
+from anabranch.workloads.experiments.spreading import leave_ctrl_c
 from anabranch.workloads.paced import Paced
 
 SECONDS = 60.0
@@ -292,8 +293,11 @@ def scenarios(
     else:
         # A fork knows the modules of the pipeline, and with them policies of its own.
         fork = get_context("fork")
-        with ProcessPoolExecutor(min(jobs, len(tasks)), mp_context=fork) as pool:
+        pool = ProcessPoolExecutor(min(jobs, len(tasks)), fork, initializer=leave_ctrl_c)
+        try:
             found = list(pool.map(_forecast, tasks))
+        finally:
+            pool.shutdown(cancel_futures=True)
     return [
         Scenario(v.name, v.pipeline, found[i * seeds : (i + 1) * seeds])
         for i, v in enumerate(variants)

@@ -38,6 +38,8 @@ def scaled(
     from anabranch.runtime.simulation.forecast import forecast, outline_of
 
     pipeline.validate()
+    if isinstance(load, Mapping):
+        raise ValueError(f"expected a number or the text of a curve as load, got {load!r}")
     curves = f.curves_of(pipeline, [] if load is None else [str(load)])
     costs = f.costs_of(
         pipeline,

@@ -136,7 +136,17 @@ class Operator:
         if self.scale is None:
             return 1
         least, most = self.scale.min_instances, self.scale.max_instances
-        return min(max(least, self.scale.policy.at_start(self.scale)), most)
+        return min(max(least, self._at_start(self.scale)), most)
+
+    def _at_start(self, scale: Scale) -> int:
+        what = f"operator {self.name!r}: policy {scale.policy.name}: at_start"
+        try:
+            wanted: Any = scale.policy.at_start(scale)
+        except (Exception, SystemExit) as error:
+            raise PipelineError(f"{what}: {type(error).__name__}: {error}") from error
+        if type(wanted) is not int:
+            raise PipelineError(f"{what} must return a whole number of instances, got {wanted!r}")
+        return wanted
 
 
 @dataclass
@@ -256,6 +266,7 @@ class Pipeline:
                     f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
                     "its results would be lost; end it with .sink(name, ...)"
                 )
+            _ = operator.instances_at_start  # raises what its policy raises
         if refused := order.refusal(self.operators):
             raise PipelineError(f"pipeline {self.name!r}: {refused}")
 

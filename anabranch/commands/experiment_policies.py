@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.commands.experimenting import options, progress, publish, spreading
-from anabranch.commands.failing import WrongUsage
+from anabranch.commands.failing import Refusal, WrongUsage
 from anabranch.workloads.experiments.spreading import Spread, over_cores
 
 if TYPE_CHECKING:
@@ -50,14 +50,18 @@ def policies(
     """Which policy should I take? Violations of a latency bound, instances paid, reconfigurations,
     overshoot, settling and messages of all policies on the same loads."""
     from anabranch.policies_pictures import draw
+    from anabranch.runtime.policies.decider import PolicyError
     from anabranch.workloads.policies_compared import telling
     from anabranch.workloads.policies_compared.contestants import Contestant, contestants
     from anabranch.workloads.policies_compared.evaluation import evaluate
 
     compared = contestants() + [Contestant(text, _policy(text)) for text in own]
     folder = None if quick else data
-    with spreading():
-        found = evaluate(compared, 1 if quick else seeds, folder, progress, spread)
+    try:
+        with spreading():
+            found = evaluate(compared, 1 if quick else seeds, folder, progress, spread)
+    except PolicyError as error:
+        raise Refusal(str(error)) from None
     publish(
         "policies",
         telling.whole(found),
@@ -71,8 +75,15 @@ def policies(
 
 def _policy(text: str) -> Policy[Any]:
     from anabranch.loading import LoadError, load_policy
+    from anabranch.runtime.policies.controller import Controller
 
     try:
-        return load_policy(text)
+        policy = load_policy(text)
     except LoadError as error:
         raise WrongUsage(f"--policy {text}: {error}") from None
+    if isinstance(policy, Controller):
+        raise WrongUsage(
+            f"--policy {text}: a controller decides for several operators, and here is one; "
+            "compare it on a pipeline with `anabranch simulate --compare`"
+        )
+    return policy

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.commands.failing import WrongUsage
+from anabranch.commands.failing import Refusal, WrongUsage
 from anabranch.commands.preparing import plan
 from anabranch.commands.telling import say
 from anabranch.workloads.curve_text import EXAMPLES as CURVE_EXAMPLES
@@ -142,6 +142,7 @@ def command(
     """
     from anabranch import forecasting as f
     from anabranch.runtime.graph import PipelineError
+    from anabranch.runtime.policies.decider import PolicyError
     from anabranch.views import forecast as view
 
     pipeline = plan(target, settings, None, quiet=as_json).pipeline
@@ -159,17 +160,20 @@ def command(
         variants = f.variants_of(pipeline, compare)
     except (f.ForecastError, PipelineError) as error:
         raise WrongUsage(str(error)) from None
-    found = f.scenarios(
-        variants,
-        costs,
-        f.load_of(curves, seconds),
-        first_seed=seed,
-        seeds=seeds,
-        jobs=jobs,
-        seconds=seconds,
-        cores=cores or math.inf,
-        start_s=start_s,
-    )
+    try:
+        found = f.scenarios(
+            variants,
+            costs,
+            f.load_of(curves, seconds),
+            first_seed=seed,
+            seeds=seeds,
+            jobs=jobs,
+            seconds=seconds,
+            cores=cores or math.inf,
+            start_s=start_s,
+        )
+    except PolicyError as error:
+        raise Refusal(str(error)) from None
     load = ", ".join(loads) or "its own load"
     if picture is not None:
         _draw(found, picture)

@@ -20,6 +20,7 @@ import io
 import os
 import shutil
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -79,6 +80,13 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """Sources whose input is gone with the processes that read it, and what to say of it."""
     transport: str
     host: str
+    crc: int = 0
+    """CRC-32 of the file with 0 here."""
+
+    @property
+    def sealed(self) -> RunFile:
+        plain = msgspec.structs.replace(self, crc=0)
+        return msgspec.structs.replace(plain, crc=zlib.crc32(msgspec.json.encode(plain)))
 
 
 class StateDir:
@@ -99,7 +107,7 @@ class StateDir:
     def begin(self, run: RunFile) -> None:
         for name in (JOURNALS, ENDS):
             (self.path / name).mkdir(mode=0o700, exist_ok=True)
-        _write_synced(self.path / RUN, msgspec.json.encode(run))
+        _write_synced(self.path / RUN, msgspec.json.encode(run.sealed))
         sync_folder(self.path.parent)  # in which this one may be new
 
     def clear(self) -> None:
@@ -259,11 +267,15 @@ def _run_of(written: dict[str, Any], path: Path) -> RunFile:
             "--fresh"
         )
     try:
-        return msgspec.convert(written, RunFile)
-    except msgspec.ValidationError as error:
+        run = msgspec.convert(written, RunFile)
+        if run != run.sealed:
+            raise ValueError("its checksum differs")
+        Limits(**run.limits)
+    except (TypeError, ValueError) as error:
         raise StateError(
             f"state folder {str(path)!r}: {RUN} is damaged: {error}; begin anew with --fresh"
         ) from None
+    return run
 
 
 def _check_same(run: RunFile, pipeline: Pipeline, path: Path) -> None:

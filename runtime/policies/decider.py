@@ -67,6 +67,6 @@ def named(policy: Policy[Any]) -> Iterator[None]:
     """What it raises becomes a `PolicyError` with its name."""
     try:
         yield
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         what = f"policy {policy.name}: {type(error).__name__}: {error}"
         raise PolicyError(what) from error

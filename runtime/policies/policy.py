@@ -175,7 +175,7 @@ def known_policies() -> dict[str, type[Policy[Any]]]:
     """Those that are shipped and those of one's own that were defined so far, by name."""
     for module in _MODULES.values():
         import_module(SHIPPED + module)
-    return {kind.name: kind for kind in _KNOWN.values()}
+    return {kind.name: kind for kind in _KNOWN.values() if not kind.__abstractmethods__}
 
 
 def policy_named(name: str) -> type[Policy[Any]]:

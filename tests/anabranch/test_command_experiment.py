@@ -90,3 +90,15 @@ def test_what_is_no_policy_is_the_users_mistake(own: Path) -> None:
         result = called("policies", "--policy", f"{own}:{name}" if name else own)
         assert result.exit_code == 2
         assert says in result.output
+
+
+def test_a_controller_is_not_compared_where_one_operator_is(own: Path) -> None:
+    own.write_text(
+        "from anabranch.policies import Controller\n\n"
+        "class Shared(Controller):\n"
+        "    def assess(self, look, memory, rng):\n"
+        "        return None, memory\n"
+    )
+    result = called("policies", "--quick", "--policy", f"{own}:Shared")
+    assert result.exit_code == 2
+    assert "a controller decides for several operators" in result.output

@@ -127,3 +127,17 @@ def test_all_policies_are_listed_with_their_settings_and_sources() -> None:
     done = CliRunner().invoke(main, ["policies"])
     assert "probabilistic (the default), by itself, after Belkhiria & Tedeschi 2019" in done.stdout
     assert "fixed" in done.stdout
+    assert "\ncontroller" not in done.stdout, "a base class"
+
+
+def test_a_policy_that_fails_in_virtual_time_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bad = write(tmp_path, OWN.replace("self.n,", "reading.buzy,"))
+    given = ["--load", "150", "--capacity", "work=100", "--duration", "5"]
+    with clean_imports():
+        done = CliRunner().invoke(main, ["simulate", str(bad), *given])
+    assert done.exit_code == 1
+    assert "anabranch: policy wishes: AttributeError" in done.stderr
+    assert "Traceback" not in done.stderr

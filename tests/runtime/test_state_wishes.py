@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -228,3 +229,18 @@ def test_a_file_that_only_has_the_name_of_what_is_left_stays(tmp_path: Path, nam
     with pytest.raises(StateError, match=rf"{name}'?,? (is not that|which is not part) of a run"):
         start(three_operators(), state=tmp_path, resume_or_begin=True)
     assert (tmp_path / name).read_text() == "mine"
+
+
+def test_a_flipped_bit_in_what_the_run_is_is_refused_with_its_path(tmp_path: Path) -> None:
+    state = open_state(three_operators(), Options(state=tmp_path))
+    assert state is not None
+    state.begin(ANY_RUN)
+    state.close()
+    path = tmp_path / "run.json"
+    written = path.read_bytes()
+    for at in range(len(written)):
+        flipped = bytearray(written)
+        flipped[at] ^= 1
+        path.write_bytes(flipped)
+        with pytest.raises(StateError, match=re.escape(str(tmp_path))):
+            open_state(three_operators(), Options(state=tmp_path, resume=True))

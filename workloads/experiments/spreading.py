@@ -52,7 +52,7 @@ def over_cores(jobs: Sequence[Job[R]], progress: Progress = silent) -> list[R]:
     processes = min(PROCESSES_MAX, os.cpu_count() or 1, len(jobs))
     if processes <= 1:
         return _here(jobs, progress)
-    pool = ProcessPoolExecutor(processes, get_context("fork"), initializer=_leave_ctrl_c)
+    pool = ProcessPoolExecutor(processes, get_context("fork"), initializer=leave_ctrl_c)
     try:
         running = [pool.submit(run_job, job) for job in jobs]
         for done, future in enumerate(as_completed(running), 1):
@@ -63,8 +63,8 @@ def over_cores(jobs: Sequence[Job[R]], progress: Progress = silent) -> list[R]:
         pool.shutdown(cancel_futures=True)
 
 
-def _leave_ctrl_c() -> None:
-    """To the process that has made this one."""
+def leave_ctrl_c() -> None:
+    """In a worker: Ctrl-C is for the process that has made it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

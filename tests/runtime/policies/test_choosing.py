@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pickle
 import random
+import sys
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from anabranch.runtime.graph import PipelineError, Scale
+from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.sinks.discard import discard
+from anabranch.runtime.sources.items import items
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,7 @@ def test_a_newcomer_begins_with_what_its_maker_leaves_to_it() -> None:
     ("answer", "message"),
     [
         (lambda: 1 / 0, "policy bad: ZeroDivisionError: division by zero"),
+        (lambda: sys.exit(3), "policy bad: SystemExit: 3"),
         (lambda: ("grow", None), r"policy bad: TypeError: expected a decision .* got 'grow'"),
         (lambda: None, "policy bad: TypeError"),
         (lambda: (Resize("two", "no number"), None), "policy bad: TypeError"),  # type: ignore[arg-type]
@@ -130,3 +134,17 @@ def test_a_policy_that_fails_is_named(answer: Any, message: str) -> None:
 
     with pytest.raises(PolicyError, match=message):
         Decider.begin(Scale(policy=Bad()), {}, 0.0).decide(READING, random.Random(1))
+
+
+@pytest.mark.parametrize("number", ["a", None, 2.5, True])
+def test_a_policy_that_begins_with_no_number_is_refused_before_anything_starts(number: Any) -> None:
+    @dataclass(frozen=True)
+    class Begins(Fixed):
+        def at_start(self, scale: Scale) -> int:
+            return number  # type: ignore[no-any-return]
+
+    pipeline = Pipeline("begins")
+    numbers = pipeline.source("numbers", items([1]))
+    numbers.map("work", abs, scale=Scale(policy=Begins())).sink("out", discard())
+    with pytest.raises(PipelineError, match="'work': policy begins: at_start must return a whole"):
+        pipeline.validate()

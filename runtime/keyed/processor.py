@@ -312,8 +312,8 @@ class KeyedProcessor(Keeping):
             return Marks([watermark] * len(lot.tuples), exact=False)
         limit = self.limit(lot.tag)
         exact = lot.follows and lot.marks[-1] <= limit
-        # Tuples of different keys may have passed each other on their way here.
-        by_key = lot.by_key and self._worker.handler.time_by_key and max(lot.marks) <= limit
+        # By another way tuples may come that its watermark has passed, as their group moves.
+        by_key = lot.by_key and self._worker.handler.time_by_key and limit == math.inf
         if min(lot.marks) >= watermark:
             return Marks(lot.marks, exact, by_key)
         return Marks([max(mark, watermark) for mark in lot.marks], exact, by_key)

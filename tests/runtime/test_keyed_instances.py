@@ -178,7 +178,7 @@ def calling(source: Source, sink: Sink) -> Pipeline:
 async def test_timers_meet_the_same_in_a_storm_as_in_a_test_of_one_instance(
     tmp_path: Path, seed: int
 ) -> None:
-    n, kept = 6_000, Kept()
+    n, kept = 40_000, Kept()
     pipeline = calling(Numbers(n, size=n), kept)
     expected = await asyncio.to_thread(testing.run, pipeline, {"numbers": range(n)})
     network = Network(pipeline, tmp_path, batch_tuples_max=64, credit_tuples=256)

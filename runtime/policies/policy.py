@@ -21,6 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
 
 from anabranch.runtime.checks import PipelineError, check_number
@@ -66,13 +67,15 @@ class Policy(ABC, Generic[M]):
     dashes. `source`: where it is published. `period_s` of the scale is the time between decisions,
     to which a policy keeps by itself; of a `Resize` the driver carries out one per period.
     `in_concert`: the reading has `operator`, the sums of all instances of the operator over the
-    last period, which neighbours tell each other for it.
+    last period, which neighbours tell each other for it. `ascending`: names of settings, none of
+    which may be less than the one before it.
     Raises `PipelineError` for a setting of the wrong type or out of its range.
     """
 
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""
     in_concert: ClassVar[bool] = False
+    ascending: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -89,6 +92,12 @@ class Policy(ABC, Generic[M]):
         kinds = get_type_hints(type(self))
         for each in fields(self):
             _check(self.name, each, kinds[each.name], getattr(self, each.name))
+        for low, high in pairwise(self.ascending):
+            if getattr(self, low) > getattr(self, high):
+                raise PipelineError(
+                    f"policy {self.name}: expected {low} <= {high}, got {getattr(self, low)} and "
+                    f"{getattr(self, high)}"
+                )
 
     @abstractmethod
     def decide(self, reading: Reading, scale: Scale, memory: M, rng: Random) -> tuple[Decision, M]:

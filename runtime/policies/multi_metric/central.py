@@ -28,6 +28,7 @@ class MultiMetricCentral(Windows, Controller[Memories]):
     sums of all their instances."""
 
     source: ClassVar[str] = "Wladdimiro, Arantes, Sens & Hidalgo 2021"
+    ascending: ClassVar[tuple[str, ...]] = ("under", "over")
 
     def assess(self, look: Look, memory: Memories, rng: Random) -> tuple[Plan | None, Memories]:
         after, wanted, words = dict(memory), {}, []

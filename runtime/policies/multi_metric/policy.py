@@ -32,6 +32,7 @@ class MultiMetric(Windows, Policy[Memory]):
     comes, below another one leaves, where that has held for two windows."""
 
     source: ClassVar[str] = "Wladdimiro, Arantes, Sens & Hidalgo 2021, decentralised"
+    ascending: ClassVar[tuple[str, ...]] = ("under", "over")
 
     def decide(
         self, reading: Reading, scale: Scale, memory: Memory, rng: Random

@@ -53,6 +53,7 @@ class MultiMetricSummed(Windows, Policy[Told]):
     operators by key, whose instances are not equally busy."""
 
     source: ClassVar[str] = "Wladdimiro, Arantes, Sens & Hidalgo 2021, decentralised"
+    ascending: ClassVar[tuple[str, ...]] = ("under", "over")
     in_concert: ClassVar[bool] = True
 
     def decide(

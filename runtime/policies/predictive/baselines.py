@@ -7,7 +7,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.policy import Policy, setting
 from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad
@@ -33,6 +32,7 @@ class Rules(Policy[int]):
 
     source: ClassVar[str] = SOURCE
     in_concert: ClassVar[bool] = True
+    ascending: ClassVar[tuple[str, ...]] = ("low", "high")
 
     high: float = setting(0.80, "load of an instance above which some are added", above=0)
     low: float = setting(0.75, "load of an instance below which some are removed", least=0)
@@ -40,10 +40,6 @@ class Rules(Policy[int]):
     backlog_s: float = setting(
         0.1, "arrivals of so long may wait before some are added", unit="s", least=0
     )
-
-    def __post_init__(self) -> None:
-        Policy.__post_init__(self)
-        _in_order(self, "low", "high")
 
     def decide(
         self, reading: Reading, scale: Scale, memory: int, rng: Random
@@ -68,16 +64,13 @@ class LatencyRules(Policy[int]):
 
     source: ClassVar[str] = "De Matteis & Mencagli 2016, a baseline"
     in_concert: ClassVar[bool] = True
+    ascending: ClassVar[tuple[str, ...]] = ("under", "over")
 
     latency_ms: float = setting(
         250.0, "mean latency to hold, from arrival to result of one operator", unit="ms", above=0
     )
     over: float = setting(1.1, "multiple above which one is added", above=0)
     under: float = setting(0.7, "multiple below which one is removed", least=0)
-
-    def __post_init__(self) -> None:
-        Policy.__post_init__(self)
-        _in_order(self, "under", "over")
 
     def decide(
         self, reading: Reading, scale: Scale, memory: int, rng: Random
@@ -118,12 +111,3 @@ def _told_of_load(slot: Slot) -> str:
     sums = slot.sums
     busy = sums.rate * (sums.work_s or 0.0) / slot.instances
     return f"a load of {busy:.0%} of each instance, {sums.backlog:.4g} tuples wait"
-
-
-def _in_order(policy: Policy[int], low: str, high: str) -> None:
-    settings = policy.settings
-    if settings[low] > settings[high]:
-        raise PipelineError(
-            f"policy {policy.name}: expected {low} <= {high}, got {settings[low]} and "
-            f"{settings[high]}"
-        )

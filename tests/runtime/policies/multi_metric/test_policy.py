@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
+
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.windows import Memory
+from anabranch.runtime.policies.policy import policy_of
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.scale import Scale
 
@@ -98,3 +102,9 @@ def test_part_of_a_window_says_nothing() -> None:
     )
     assert isinstance(decision, Hold)
     assert memory.state is None
+
+
+@pytest.mark.parametrize("name", ["multi-metric", "multi-metric-summed", "multi-metric-central"])
+def test_overloaded_is_above_underloaded(name: str) -> None:
+    with pytest.raises(PipelineError, match=r"expected under <= over, got 0\.3 and 0\.1"):
+        policy_of({"name": name, "over": 0.1})

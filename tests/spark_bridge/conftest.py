@@ -1,4 +1,4 @@
-"""One Spark for all tests here; each test has a gateway of its own."""
+"""One Spark for all tests here, which ends with them; each test has a gateway of its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     try:
         with session("tests", conf={"spark.driver.extraJavaOptions": QUICK_JVM}) as running:

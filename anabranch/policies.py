@@ -21,6 +21,7 @@ from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
 from anabranch.runtime.policies.policy import Heritage, Policy, setting
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.central import PredictiveCentral
+from anabranch.runtime.policies.predictive.keeper import PredictiveKeeper
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
@@ -46,6 +47,7 @@ __all__ = [
     "Policy",
     "Predictive",
     "PredictiveCentral",
+    "PredictiveKeeper",
     "Probabilistic",
     "Reading",
     "Resize",

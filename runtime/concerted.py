@@ -8,6 +8,9 @@ they have the same teller, which knows them all. When all have told, it tells th
 them. It decides nothing: without sums, as while neighbours change, an instance goes by its own
 figures, and the next slot has another teller if need be.
 
+**Plans.** Where the keeper of an operator decides for all (`Policy.at_keeper`), it tells the number
+to that neighbour, which passes the newest on to all siblings. A lost one costs a period.
+
 **Arrears.** What waits before an instance that is held up is told to who holds it up (`arrears`).
 """
 
@@ -20,22 +23,26 @@ from typing import Generic, Protocol, TypeVar
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.arrears import is_news, passed_on
-from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.reading import Figures, Planned, Reading
 from anabranch.runtime.slot_meter import added
 
 
 class Told(Protocol):
     """What this needs of a channel. `figures_told`: what the peer has told of itself, `sums_told`:
-    of all my siblings and me. `arrears_told`: what will come to my operator of what waits before
-    the peer; `arrears_said`: the same of me, as the peer was told last."""
+    of all my siblings and me. `plan_told`: what it has planned as the keeper of its operator,
+    `keepers_plan_told`: what that of mine has. `arrears_told`: what will come to my operator of
+    what waits before the peer; `arrears_said`: the same of me, as the peer was told last."""
 
     peer: InstanceId
     figures_told: Figures | None
     sums_told: Figures | None
+    plan_told: Planned | None
+    keepers_plan_told: Planned | None
     arrears_told: float
     arrears_said: float
 
     def tell_figures(self, figures: Figures, *, of_all: bool) -> None: ...
+    def tell_plan(self, planned: Planned, *, of_keeper: bool) -> None: ...
     def tell_arrears(self, tuples: float) -> None: ...
 
 
@@ -49,6 +56,8 @@ class Concerted(Generic[C]):
         self._channel_to = channel_to
         self._own_told = -1
         self._sums_told: dict[str, int] = {}
+        self._planned: Planned | None = None
+        self._plans_told: dict[str, Planned] = {}
 
     def exchange(
         self,
@@ -71,11 +80,39 @@ class Concerted(Generic[C]):
             teller = self.teller(reading.own, preds, succs)
             if teller is not None and reading.own is not None:
                 self._channel_to(teller).tell_figures(reading.own, of_all=False)
-            reading = replace(reading, operator=newest(channels))
+            planned = [c.keepers_plan_told for c in channels if c.keepers_plan_told is not None]
+            reading = replace(
+                reading, operator=newest(channels), planned=max(planned, default=None)
+            )
         for siblings, sums in self.complete(channels):
             for channel in siblings:
                 channel.tell_figures(sums, of_all=True)
+        self._pass_on_plans(channels)
         return reading
+
+    def plan(
+        self,
+        planned: Planned | None,
+        preds: Collection[InstanceId],
+        succs: Collection[InstanceId],
+    ) -> None:
+        """Tell siblings what this instance, the keeper, has planned for all, if that is news."""
+        teller = min(preds or succs, default=None)
+        if planned is not None and planned != self._planned and teller is not None:
+            self._channel_to(teller).tell_plan(planned, of_keeper=False)
+        self._planned = planned
+
+    def _pass_on_plans(self, channels: list[C]) -> None:
+        plans: dict[str, Planned] = {}
+        for channel in channels:
+            if (told := channel.plan_told) is not None:
+                operator = channel.peer.operator
+                plans[operator] = max(told, plans.get(operator, told))
+        news = {name: plan for name, plan in plans.items() if plan != self._plans_told.get(name)}
+        self._plans_told |= news
+        for channel in channels:
+            if (planned := news.get(channel.peer.operator)) is not None:
+                channel.tell_plan(planned, of_keeper=True)
 
     def _pass_on(self, reading: Reading, ahead: Iterable[C]) -> None:
         culprit, tuples = passed_on(reading)

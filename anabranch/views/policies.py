@@ -50,6 +50,8 @@ def kind_of(kind: type[Policy[Any]]) -> str:
     """Of the three kinds of deciders, which it is."""
     if issubclass(kind, Controller):
         return "controller"
+    if kind.at_keeper:
+        return "in concert, at the keeper"
     return "in concert" if kind.in_concert else "by itself"
 
 

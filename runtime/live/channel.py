@@ -28,7 +28,7 @@ from anabranch.protocol.session import Session
 from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.frames import Addresses, Pieces
-from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.reading import Figures, Planned
 from anabranch.runtime.policies.slot_sums import SlotSums
 
 ACK_DELAY_S = 0.02
@@ -124,6 +124,10 @@ class Channel:
         """What the peer has counted in its last slot, if it tells that."""
         self.sums_told: Figures | None = None
         """The same of all instances of my operator."""
+        self.plan_told: Planned | None = None
+        """What the peer has planned as the keeper of its operator."""
+        self.keepers_plan_told: Planned | None = None
+        """What the keeper of my operator has."""
         self.arrears_told = self.arrears_said = 0.0
         """How many tuples that wait before the peer will come to my operator; and the reverse."""
         self.ended = False
@@ -287,6 +291,12 @@ class Channel:
                     frames.FIGURES, figures.slot, told, astuple(figures.sums), figures.loads
                 )
             )
+
+    def tell_plan(self, planned: Planned, *, of_keeper: bool) -> None:
+        """My own, or, `of_keeper`, that of the keeper of the peer's operator."""
+        if self._wire is not None and not self.ended:
+            told = (frames.PLAN, planned.slot, planned.instances, of_keeper)
+            self._wire.write(frames.frame(*told))
 
     def tell_arrears(self, tuples: float) -> None:
         """How many of those that wait before me will come to the peer's operator."""
@@ -530,6 +540,8 @@ class Channel:
                     self._user.state_came(self, chunk)
             case [frames.FIGURES, int(slot), int(siblings), list(numbers), list(loads)]:
                 self._hear_figures(slot, siblings, numbers, loads)
+            case [frames.PLAN, int(slot), int(instances), bool(of_keeper)] if instances >= 0:
+                self._hear_plan(Planned(slot, instances), of_keeper)
             case [frames.ARREARS, int() | float() as tuples] if 0 <= tuples < math.inf:
                 self.arrears_told = float(tuples)
             case [frames.BYE, int(expected), str()]:
@@ -538,6 +550,12 @@ class Channel:
                 self._user.channel_ended(self)
             case _:
                 raise ChannelError(f"an unknown frame of kind {fields[0]!r}")
+
+    def _hear_plan(self, planned: Planned, of_keeper: bool) -> None:
+        if of_keeper:
+            self.keepers_plan_told = planned
+        else:
+            self.plan_told = planned
 
     def _hear_figures(self, slot: int, siblings: int, numbers: list[Any], loads: list[Any]) -> None:
         if len(numbers) != len(fields(SlotSums)) or not all(

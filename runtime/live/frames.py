@@ -12,6 +12,7 @@
     STATE_OF [9, number, chunk]
     FIGURES  [10, slot, siblings, sums, loads]
     ARREARS  [11, tuples]
+    PLAN     [12, slot, instances, of_keeper]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
 the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME):
@@ -26,8 +27,9 @@ time follows (`idle`: and that none is expected for now); with a MESSAGE goes th
 STATE_OF is a piece of the state of key groups, from their old owner to the new one. FIGURES are
 what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances of
 the receiver's operator have, and the load of each; ARREARS, how many tuples that wait before the
-sender, and further up, will come to the receiver's operator, which holds it up. Neither is
-repeated.
+sender, and further up, will come to the receiver's operator, which holds it up. PLAN is how many
+instances the sender, a keeper, wants of its operator, or, `of_keeper`, the receiver's keeper of
+theirs. None of the three is repeated.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import MESSAGE_TYPES, Message
 from anabranch.protocol.ownership import Route, Routes, owners_of
 
-VERSION = 5
+VERSION = 6
 (
     HELLO,
     CHALLENGE,
@@ -60,7 +62,8 @@ VERSION = 5
     STATE_OF,
     FIGURES,
     ARREARS,
-) = range(12)
+    PLAN,
+) = range(13)
 
 Addresses = dict[InstanceId, str]
 Pieces = tuple[bytes, ...]

@@ -208,6 +208,8 @@ class Scaling:
         except PolicyError as error:
             self._give_up(error)
             return
+        state = self._instance.core.state
+        self._concerted.plan(self._decider.planned, preds_of(state), succs_of(state))
         self._do(decision)
 
     def ordered(self, act: Act) -> None:

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.policies.concert import Part, carried_out
-from anabranch.runtime.policies.decision import Act, Decision
+from anabranch.runtime.policies.decision import Act, Decision, Hold, Resize
+from anabranch.runtime.policies.reading import Planned
+from anabranch.runtime.policies.turns import slot_of
 
 if TYPE_CHECKING:
     from random import Random
@@ -27,11 +29,15 @@ class PolicyError(Exception):
 
 @dataclass
 class Decider:
-    """Keeps the memory of the policy, and of the part of what siblings do in concert."""
+    """Keeps the memory of the policy, and of the part of what siblings do in concert. `planned`:
+    what it planned last as the keeper, for its siblings; `carried_out`: the slot of the last plan
+    that it did its part of."""
 
     scale: Scale
     memory: Any
     part: Part
+    planned: Planned | None = None
+    carried_out: int = -1
 
     @classmethod
     def begin(cls, scale: Scale, heritage: Heritage, now_s: float) -> Decider:
@@ -51,9 +57,25 @@ class Decider:
                     "expected a decision (Hold, Duplicate, Leave or Resize) and a memory, got "
                     f"{decision!r}"
                 )
+            if policy.at_keeper:
+                decision = self._by_plan(decision, reading)
             act, self.part = carried_out(decision, reading, self.scale, self.part, rng)
             self.memory = memory
             return act
+
+    def _by_plan(self, decision: Decision, reading: Reading) -> Decision:
+        """A number counts if it is the keeper's; siblings do their part of it once."""
+        if not isinstance(decision, Hold | Resize):
+            return decision
+        planned = reading.planned
+        if reading.keeper and isinstance(decision, Resize):
+            planned = Planned(slot_of(reading.now_s, self.scale.period_s), decision.n)
+            self.planned, self.carried_out = planned, planned.slot
+            return decision
+        if planned is not None and planned.slot > self.carried_out:
+            self.carried_out = planned.slot
+            return Resize(planned.instances, "the keeper has planned so")
+        return Hold("the keeper decides") if isinstance(decision, Resize) else decision
 
     def heritage(self, now_s: float) -> Heritage:
         """For a newcomer. Raises `PolicyError`."""

@@ -46,6 +46,7 @@ _MODULES = {
     "peak": "predictive.baselines",
     "predictive": "predictive.policy",
     "predictive-central": "predictive.central",
+    "predictive-keeper": "predictive.keeper",
     "probabilistic": "probabilistic",
     "rules": "predictive.baselines",
 }
@@ -67,7 +68,9 @@ class Policy(ABC, Generic[M]):
     dashes. `source`: where it is published. `period_s` of the scale is the time between decisions,
     to which a policy keeps by itself; of a `Resize` the driver carries out one per period.
     `in_concert`: the reading has `operator`, the sums of all instances of the operator over the
-    last period, which neighbours tell each other for it. `ascending`: names of settings, none of
+    last period, which neighbours tell each other for it. `at_keeper`: of the numbers of a `Resize`
+    only that of the keeper counts, which neighbours tell its siblings; each does its part when it
+    hears of it. `ascending`: names of settings, none of
     which may be less than the one before it.
     Raises `PipelineError` for a setting of the wrong type or out of its range.
     """
@@ -75,6 +78,7 @@ class Policy(ABC, Generic[M]):
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""
     in_concert: ClassVar[bool] = False
+    at_keeper: ClassVar[bool] = False
     ascending: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:

@@ -30,6 +30,16 @@ class Figures:
     loads: tuple[float, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Planned:
+    """What the keeper of an operator has planned in slot number `slot`: how many instances it
+    should have. The greater one holds: the newer, and of two of one slot, as while one keeper
+    follows another, the one with more instances."""
+
+    slot: int
+    instances: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
     """One instance's measurements at `now_s` (seconds on a monotonic clock).
@@ -48,7 +58,8 @@ class Reading:
     `demand_per_s` replaces arrivals where there are none: what this instance of a paced source
     should read to keep its pace, None for a source that reads as fast as it can. `own`: figures of
     this instance in the last slot that has ended; `operator`: those of all its siblings together in
-    the last slot of which they were told, None where the policy is not `in_concert`.
+    the last slot of which they were told, None where the policy is not `in_concert`. `planned`: the
+    last plan of the keeper that this instance was told, None where the policy is not `at_keeper`.
 
     Totals since it began are exact, never fade and are never reset: compare two readings.
     `received_total`, `processed_total`, `results_total`: tuples; `received_from`, `sent_to`: by the
@@ -82,6 +93,7 @@ class Reading:
     demand_per_s: float | None = None
     own: Figures | None = None
     operator: Figures | None = None
+    planned: Planned | None = None
     arrears: float = 0.0
     received_total: float = 0.0
     processed_total: float = 0.0

@@ -16,7 +16,7 @@ from anabranch.protocol.credit import Allowance, Grant
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Message
 from anabranch.protocol.session import Session
-from anabranch.runtime.policies.reading import Figures
+from anabranch.runtime.policies.reading import Figures, Planned
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.links import Frame, Lane, Wire
 
@@ -24,14 +24,16 @@ if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
     from anabranch.runtime.simulation.keyed_state import Chunk
 
-BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET, FIGURES, ARREARS = range(11)
+BATCH, MESSAGE, WATERMARK, CHUNK, STATE, WELCOME, RESUME, BYE, RESET = range(9)
+FIGURES, PLAN, ARREARS = range(9, 12)
 """Kinds of frames. The first four are numbered and kept until they are acknowledged.
 
 (BATCH, number, tuples, siblings, held, born_s, items)
 (MESSAGE, number, message, cause, watermark)   (WATERMARK, number, watermark)
 (CHUNK, number, chunk): a part of the state of key groups
 (STATE, safe, tuples, bytes, siblings, rank, done)   (WELCOME, expected, safe, tuples, bytes)
-(FIGURES, figures, of_all)   (ARREARS, tuples)   (RESUME, expected, safe)   (BYE, safe)
+(RESUME, expected, safe)   (BYE, safe)
+(FIGURES, figures, of_all)   (PLAN, planned, of_keeper)   (ARREARS, tuples)
 (RESET,): the process at the other end is no more
 
 `safe`: frames below it are acknowledged, those from `expected` on are to be sent.
@@ -77,11 +79,13 @@ class Channel:
         "grant",
         "handled",
         "held_told",
+        "keepers_plan_told",
         "lane",
         "messages_sent",
         "offset",
         "owner",
         "peer",
+        "plan_told",
         "rank_told",
         "received",
         "released",
@@ -126,6 +130,10 @@ class Channel:
         """What the peer has counted in its last slot, if it tells that."""
         self.sums_told: Figures | None = None
         """The same of all instances of my operator."""
+        self.plan_told: Planned | None = None
+        """What the peer has planned as the keeper of its operator."""
+        self.keepers_plan_told: Planned | None = None
+        """What the keeper of my operator has."""
         self.held_told = 0
         self.arrears_told = self.arrears_said = 0.0
         """How many tuples that wait before the peer will come to my operator; and the reverse."""
@@ -265,6 +273,11 @@ class Channel:
         if self.lane is not None and not self.ended:
             self.lane.write((FIGURES, figures, of_all))
 
+    def tell_plan(self, planned: Planned, *, of_keeper: bool) -> None:
+        """My own, or, `of_keeper`, that of the keeper of the peer's operator."""
+        if self.lane is not None and not self.ended:
+            self.lane.write((PLAN, planned, of_keeper))
+
     def tell_arrears(self, tuples: float) -> None:
         """How many of those that wait before me will come to the peer's operator."""
         if self.lane is not None and not self.ended:
@@ -318,6 +331,11 @@ class Channel:
                 self.sums_told = frame[1]
             else:
                 self.figures_told = frame[1]
+        elif kind == PLAN:
+            if frame[2]:
+                self.keepers_plan_told = frame[1]
+            else:
+                self.plan_told = frame[1]
         elif kind == ARREARS:
             self.arrears_told = frame[1]
         elif kind == WELCOME:

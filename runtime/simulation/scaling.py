@@ -168,7 +168,9 @@ class Scaling:
         me = self.me
         if self._decider is None or not isinstance(me.core.state, Active):
             return
-        self._carry_out(self._decider.decide(reading, me.world.rng))
+        act = self._decider.decide(reading, me.world.rng)
+        self._concerted.plan(self._decider.planned, me.preds, me.succs)
+        self._carry_out(act)
 
     def ordered(self, act: Act) -> None:
         """By a controller; like a decision of its own."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.arrears import is_news, passed_on
 from anabranch.runtime.concerted import Concerted, newest
-from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.reading import Figures, Planned, Reading
 from anabranch.runtime.policies.slot_sums import SlotSums
 
 
@@ -27,11 +27,17 @@ class Line:
         self.peer = InstanceId(OperatorName(operator), number, -1)
         self.figures_told: Figures | None = None
         self.sums_told: Figures | None = None
+        self.plan_told: Planned | None = None
+        self.keepers_plan_told: Planned | None = None
         self.arrears_told = self.arrears_said = 0.0
         self.heard: list[float] = []
+        self.plans: list[tuple[Planned, bool]] = []
 
     def tell_figures(self, figures: Figures, *, of_all: bool) -> None:
         raise AssertionError("not in these tests")
+
+    def tell_plan(self, planned: Planned, *, of_keeper: bool) -> None:
+        self.plans.append((planned, of_keeper))
 
     def tell_arrears(self, tuples: float) -> None:
         self.arrears_said = tuples
@@ -71,6 +77,29 @@ def test_the_newest_sums_count() -> None:
     assert newest([one, other]) is None
     one.sums_told, other.sums_told = figures(3, 5.0, 2), figures(4, 6.0, 2)
     assert newest([one, other]) == figures(4, 6.0, 2)
+
+
+def test_the_plan_of_a_keeper_goes_by_its_teller_to_all_siblings_once() -> None:
+    """PL, 4a."""
+    above, works, other = Line("a", 0), [Line("work", i) for i in range(3)], Line("out", 0)
+    keeper, teller = concerted(above), concerted(*works, other)
+    keeper.plan(None, [above.peer], [])
+    for planned in (Planned(7, 5), Planned(7, 5), Planned(8, 6)):
+        keeper.plan(planned, [above.peer], [])
+    assert above.plans == [(Planned(7, 5), False), (Planned(8, 6), False)]
+    works[0].plan_told, works[1].plan_told = Planned(8, 6), Planned(7, 9)
+    for _ in range(2):
+        teller.exchange(seen(), [], [x.peer for x in (*works, other)], in_concert=False)
+    assert [line.plans for line in works] == [[(Planned(8, 6), True)]] * 3
+    assert other.plans == []
+
+
+def test_who_decides_by_the_keeper_finds_its_newest_plan_in_the_reading() -> None:
+    one, two = Line("a", 0), Line("a", 1)
+    one.keepers_plan_told, two.keepers_plan_told = Planned(8, 2), Planned(7, 9)
+    me, peers = concerted(one, two), [one.peer, two.peer]
+    assert me.exchange(seen(), peers, [], in_concert=True).planned == Planned(8, 2)
+    assert me.exchange(seen(), peers, [], in_concert=False).planned is None
 
 
 # -- arrears (MM13) --------------------------------------------------------------------------

@@ -128,6 +128,10 @@ BAD: dict[str, tuple[bytes | Pieces, str]] = {
         frames.frame(frames.ARREARS, math.nan),
         "an unknown frame of kind 11",
     ),
+    "a plan of less than nothing": (
+        frames.frame(frames.PLAN, 3, -1, True),
+        "an unknown frame of kind 12",
+    ),
     "what was not said": (
         frames.frame(frames.STATE, 999, 1, 1, 0, 1, 0),
         "up.1 acknowledges frames below 999",

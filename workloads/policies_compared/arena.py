@@ -22,7 +22,7 @@ from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
-from anabranch.runtime.policies.reading import Figures, Reading
+from anabranch.runtime.policies.reading import Figures, Planned, Reading
 from anabranch.runtime.scale import Scale
 from anabranch.runtime.slot_meter import added
 from anabranch.workloads.curve_base import FloatArray
@@ -110,6 +110,8 @@ class _Arena:
         self._draining: list[Instance] = []
         self._starting: list[tuple[float, int, dict[str, float]]] = []
         self._sums: Figures | None = None
+        self._planned: Planned | None = None
+        """By the keeper, the first instance, which never leaves."""
         self.operations = self.messages = 0
 
     def run(self) -> Course:
@@ -198,7 +200,8 @@ class _Arena:
         readings = [self._reading(one, now_s, held) for one in self._active]
         if self.scale.policy.in_concert:
             self._tell(readings)
-            readings = [replace(reading, operator=self._sums) for reading in readings]
+            sums, planned = self._sums, self._planned
+            readings = [replace(one, operator=sums, planned=planned) for one in readings]
         for one, reading in zip(self._active, readings, strict=True):
             if one.leaves_s < math.inf:
                 continue
@@ -209,6 +212,14 @@ class _Arena:
                     self._leave(one, now_s)
                 case Hold():
                     pass
+        self._plan()
+
+    def _plan(self) -> None:
+        """Siblings hear of a new plan at the next tick."""
+        planned = self._active[0].decider.planned
+        if planned != self._planned:
+            self._planned = planned
+            self.messages += 1 + len(self._active)
 
     def _reading(self, one: Instance, now_s: float, held: int) -> Reading:
         one.meter.queue(len(one.ends), held)

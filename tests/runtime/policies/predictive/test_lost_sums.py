@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.reading import Figures
 from anabranch.runtime.scale import Scale
@@ -15,14 +17,15 @@ from anabranch.runtime.simulation.scene import Scene, draw
 from anabranch.runtime.simulation.trial import Trial, Verdict
 
 SEEDS = 40
+SHORT = Predictive(latency_ms=20, horizon=2)
 
 
-def in_concert(seed: int) -> Scene:
+def in_concert(seed: int, policy: Policy[Any] = SHORT) -> Scene:
     """All operators but sources and sinks decide by sums of short periods."""
     scene = draw(seed)
     below = {b for _, b in scene.edges}
     above = {a for a, _ in scene.edges}
-    scale = Scale(max_instances=5, period_s=0.1, policy=Predictive(latency_ms=20, horizon=2))
+    scale = Scale(max_instances=5, period_s=0.1, policy=policy)
     models = tuple(
         replace(m, scale=scale if m.name in above & below else None) for m in scene.models
     )

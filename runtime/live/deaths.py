@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 
 from anabranch.runtime.kinds import Cause, Ending
+from anabranch.runtime.live.process import describe_ends
 
 RESUMES_MAX = 5
 RESUMES_WINDOW_S = 30.0
@@ -51,8 +51,7 @@ class Deaths:
 
     @property
     def _ways(self) -> str:
-        ways = Counter(end.how for end in self.ends)
-        return "; ".join(how if n == 1 else f"{how} ({n} times)" for how, n in ways.items())
+        return describe_ends(end.how for end in self.ends)
 
     @property
     def next_is_last(self) -> bool:

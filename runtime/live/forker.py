@@ -2,7 +2,8 @@
 
 If the parent is killed, and all its children with it, its heir takes over (`heirs`), as if
 nothing had happened but that they have died. If there is none, another parent reads the user's
-file again, where that is allowed. Otherwise the run is lost.
+file again, where that is allowed; and yet another one, if that is killed too, up to a bound.
+Otherwise the run is lost.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from anabranch.runtime.live.heirs import Heirs
 from anabranch.runtime.live.link import encode
 from anabranch.runtime.live.parent_link import ParentLink
 from anabranch.runtime.live.parent_process import ParentProcess
-from anabranch.runtime.live.process import OnOutput, Process
+from anabranch.runtime.live.process import OnOutput, Process, describe_ends, describe_exit
 from anabranch.runtime.texts import carried
 
 FORKS_IN_FLIGHT_MAX = 32
 """Keeps what waits in the control socket small, so that writing to it never has to wait."""
 STOP_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 2.0
+PARENTS_IN_VAIN_MAX = 5
+"""So many in a row may end before they have forked a process. What ends them will not stop then."""
 PARENT_ENDED = "the preloaded parent has ended"
 PARENT_LOST = "the process that all others are forked from is gone"
 
@@ -77,6 +80,8 @@ class Forker:
         self._on_parent_lost = on_parent_lost
         self._on_taken_over = on_taken_over
         self._another = another
+        self._in_vain: list[ParentProcess] = []
+        """Those that have ended, in a row, before they had forked a process."""
         self._heirs = Heirs(lambda message, fds: self._link.send_with(message, fds))
         self._loop = asyncio.get_running_loop()
         self._load_timeout_s = 0.0
@@ -130,7 +135,12 @@ class Forker:
 
     async def ready(self) -> None:
         """Return when the present parent can fork. Raises `ForkError` if none will ever."""
-        await asyncio.shield(self._link.loaded)
+        while True:
+            link = self._link
+            try:
+                return await asyncio.shield(link.loaded)
+            except _Orphaned:  # it ended while it read the pipeline, and another one follows it
+                assert link is not self._link
 
     async def fork(self) -> Process:
         """A new idle process. Raises `ForkError`."""
@@ -242,6 +252,8 @@ class Forker:
                 # Kept open until now: macOS may drop a file in flight that its sender has closed.
                 request.close()
                 request.process.note_forked(pid)
+                self._link.has_forked = True
+                self._in_vain.clear()
             case msg.ForkFailed(key=key, reason=reason):
                 process = self._forget(key)
                 process.close()
@@ -272,6 +284,7 @@ class Forker:
             process.close()
             _fail(process.forked, ForkError(PARENT_ENDED) if next_one is None else _Orphaned())
         if next_one is not None:
+            _fail(self._link.loaded, _Orphaned(PARENT_ENDED))
             self._follow(next_one)
             return
         self._lost.set_result(None)
@@ -283,10 +296,13 @@ class Forker:
         """To the next parent; with the reason if there is none."""
         if self._stopping or not self._began:
             return None, ""
-        if not self._link.loaded.done():
-            return None, ", and so is the one that was to follow it"
-        if error := self._link.loaded.exception():
+        if self._link.loaded.done() and (error := self._link.loaded.exception()):
             return None, f", and no other could follow it: {error}"
+        if not self._link.has_forked:
+            self._in_vain.append(self._link.parent)
+        if len(self._in_vain) >= PARENTS_IN_VAIN_MAX:
+            self._link.parent.ended()  # so that its exit code is known, if it is by now
+            return None, _told_in_vain(self._in_vain)
         if heir := self._heirs.take():
             link = ParentLink(heir, self._note, self._lose)
             link.loaded.set_result(None)
@@ -346,6 +362,17 @@ class Forker:
     async def _see_out(self, process: Process) -> None:
         await until_gone(process)
         self._note_exited(process, -signal.SIGKILL)
+
+
+def _told_in_vain(parents: list[ParentProcess]) -> str:
+    """Why no other one is begun, and where to look."""
+    ends = [describe_exit(parent.exit_code) for parent in parents if parent.exit_code is not None]
+    ways = f": {describe_ends(ends)}" if ends else ""
+    return (
+        f", and {len(parents)} in a row ended before they could take its place{ways}. See whether "
+        "the host is out of memory (dmesg), or whether the pipeline's file ends the process that "
+        "reads it"
+    )
 
 
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:

@@ -28,6 +28,7 @@ class ParentLink:
         self.parent = parent
         self.loaded: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when it has read the pipeline and can fork; fails if it never will."""
+        self.has_forked = False
         self._on_message = on_message
         self._on_end = on_end
         self._frames = FrameBuffer()

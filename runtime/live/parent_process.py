@@ -46,6 +46,8 @@ class ParentProcess:
     _handle: io.FileIO | None = field(default=None, repr=False)
     """Stands for the process if that is no child of ours, so that no other one is taken for it."""
     _ended: bool = False
+    exit_code: int | None = None
+    """Known of a child of ours that has ended; minus the number of the signal that killed it."""
 
     def ended(self) -> bool:
         """Whether it has exited; reaps it. Never blocks."""
@@ -64,12 +66,23 @@ class ParentProcess:
 
     def _has_ended(self) -> bool:
         if self._popen is not None:
-            return self._popen.poll() is not None
+            self.exit_code = self._popen.poll()
+            return self.exit_code is not None
         if self._handle is not None:
             poll = select.poll()
             poll.register(self._handle, select.POLLIN)
             return bool(poll.poll(0))
-        return _reaped(self.pid)
+        return self._is_reaped()
+
+    def _is_reaped(self) -> bool:
+        try:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+        except ChildProcessError:
+            # Somebody else has reaped it, such as a program that ignores SIGCHLD.
+            return True
+        if pid:
+            self.exit_code = os.waitstatus_to_exitcode(status)
+        return pid != 0
 
     def cut_lifeline(self) -> None:
         """Every process of the run ends itself after this, whatever else fails."""
@@ -191,11 +204,3 @@ def _interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _reaped(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] != 0
-    except ChildProcessError:
-        # Somebody else has reaped it, such as a program that ignores SIGCHLD.
-        return True

@@ -7,8 +7,8 @@ import codecs
 import os
 import signal
 import socket
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
@@ -129,6 +129,12 @@ class Process:
         if self.on_frame is None:
             raise RuntimeError(f"{self.name} spoke before it was asked")
         self.on_frame(body)
+
+
+def describe_ends(hows: Iterable[str]) -> str:
+    """Of several processes: `was killed by SIGKILL (2 times); ended with exit code 3`."""
+    ways = Counter(hows)
+    return "; ".join(how if n == 1 else f"{how} ({n} times)" for how, n in ways.items())
 
 
 def describe_exit(code: int) -> str:

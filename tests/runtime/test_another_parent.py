@@ -11,8 +11,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,17 +21,16 @@ import pytest
 
 from anabranch.runtime.live import parent_process
 from anabranch.runtime.live.control import FromParent, Loaded
-from anabranch.runtime.live.forker import Forker, ForkError
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.origin import find_origin
+from anabranch.runtime.live.forker import (
+    ForkError,
+)
 from anabranch.runtime.live.parent_link import ParentLink
-from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
 from anabranch.runtime.live.run_dir import MARK, MARK_TEXT, RunDir
 from anabranch.runtime.live.starter import Starter
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
-from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, pids_with_heir, start, until
+from tests.runtime.following_parents import MODULE, SLEEPS, Made, lives, made
 from tests.runtime.processes import (
     LINUX,
     PATIENCE_S,
@@ -47,27 +46,6 @@ pytestmark = [
     pytest.mark.usefixtures("usual_behaviour"),
     pytest.mark.skipif(not LINUX, reason="processes are told apart by their names"),
 ]
-
-MODULE = f"""
-import sys, time
-sys.path.insert(0, {str(ROOT)!r})
-from tests.runtime import fake_instance as fake
-
-here = fake.three_operators(fake.Endless())
-"""
-MEMBERS = ["lines", "work", "out"]
-
-
-@pytest.fixture
-def module(tmp_path: Path) -> Iterator[ModuleType]:
-    """Of the user's, with the pipeline `here`."""
-    (tmp_path / "users_module.py").write_text(MODULE)
-    sys.path.insert(0, str(tmp_path))
-    import users_module  # type: ignore[import-not-found]
-
-    yield users_module
-    sys.path.remove(str(tmp_path))
-    del sys.modules["users_module"]
 
 
 @pytest.fixture
@@ -87,52 +65,6 @@ def asyncio_errors() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _loop, context: found.append(context))
     return found
-
-
-class Made:
-    """A forker of `module`, and what has happened to its parents."""
-
-    def __init__(self, module: ModuleType) -> None:
-        self.module = module
-        self.begun: list[int] = []
-        self.lost: list[str] = []
-        self.followed: list[int] = []
-        parent = fork_parent(module.here, fake.ENTRY)
-        self.forker = Forker(
-            parent, lambda *_line: None, self.lost.append, self._follow, self._another
-        )
-        self.pids: set[int] = set()
-
-    def _follow(self) -> None:
-        self.followed.append(self.forker.parent_pid)
-
-    def _another(self) -> ParentProcess:
-        origin = find_origin(self.module.here)
-        assert origin is not None
-        parent = import_parent(self.module.here, origin, fake.ENTRY)
-        self.begun.append(parent.pid)
-        return parent
-
-    async def lose_both(self) -> None:
-        await eventually(lambda: self.forker.heir_pid is not None)
-        self.pids |= set(self.forker.pids)
-        kill_parent_and_heir(self.forker.pids)
-
-    def rewrite(self, text: str) -> None:
-        Path(self.module.__file__ or "").write_text(text)
-
-
-@asynccontextmanager
-async def made(module: ModuleType, load_timeout_s: float = PATIENCE_S) -> AsyncIterator[Made]:
-    one = Made(module)
-    try:
-        await one.forker.start(load_timeout_s)
-        one.forker.keep_heir()
-        yield one
-    finally:
-        one.pids |= {*one.forker.pids, *one.begun}
-        await one.forker.stop()
-        assert not [pid for pid in one.pids if alive(pid)]
 
 
 async def test_another_parent_follows_with_heirs_of_its_own(module: ModuleType) -> None:
@@ -231,7 +163,7 @@ async def test_a_file_that_cannot_be_read_any_more_is_the_end(module: ModuleType
 
 async def test_a_file_that_takes_too_long_is_the_end(module: ModuleType) -> None:
     async with made(module, load_timeout_s=1.0) as one:
-        one.rewrite("import time\ntime.sleep(600)\n")
+        one.rewrite(SLEEPS)
         await one.lose_both()
         with pytest.raises(ForkError, match="within 1 s"):
             await one.forker.fork()
@@ -240,21 +172,9 @@ async def test_a_file_that_takes_too_long_is_the_end(module: ModuleType) -> None
         await eventually(lambda: not alive(one.begun[0]))
 
 
-async def test_a_parent_that_is_killed_while_it_reads_is_the_end(module: ModuleType) -> None:
-    async with made(module) as one:
-        one.rewrite("import time\ntime.sleep(600)\n")
-        await one.lose_both()
-        await eventually(lambda: one.begun)
-        os.kill(one.begun[0], signal.SIGKILL)
-        with pytest.raises(ForkError):
-            await one.forker.fork()
-        await eventually(lambda: one.lost)
-        assert one.lost[0].endswith("is gone, and so is the one that was to follow it")
-
-
 async def test_it_can_be_stopped_while_another_parent_reads(module: ModuleType) -> None:
     async with made(module) as one:
-        one.rewrite("import time\ntime.sleep(600)\n")
+        one.rewrite(SLEEPS)
         await one.lose_both()
         await eventually(lambda: one.begun)
         await asyncio.wait_for(one.forker.stop(), PATIENCE_S)
@@ -341,10 +261,6 @@ async def test_it_can_be_stopped_the_moment_an_heir_takes_over_that_ends_too(
 
 
 # -- whole runs ------------------------------------------------------------------------------
-
-
-def lives(run: Run) -> list[int]:
-    return [run.snapshot().operator(name).members[0].life for name in MEMBERS]
 
 
 def test_a_run_goes_on_after_parent_and_heir_were_killed(module: ModuleType) -> None:

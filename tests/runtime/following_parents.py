@@ -1,0 +1,84 @@
+"""A forker whose parents are killed, and a module of the user's that the next ones read."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import ModuleType
+
+from anabranch.runtime.live.forker import Forker
+from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.origin import find_origin
+from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
+from tests.runtime import fake_instance as fake
+from tests.runtime.processes import PATIENCE_S, ROOT, alive, eventually, kill_parent_and_heir
+
+MODULE = f"""
+import sys, time
+sys.path.insert(0, {str(ROOT)!r})
+from tests.runtime import fake_instance as fake
+
+here = fake.three_operators(fake.Endless())
+"""
+SLEEPS = "import time\ntime.sleep(600)\n"
+MEMBERS = ["lines", "work", "out"]
+
+
+class Made:
+    """A forker of `module`, and what has happened to its parents."""
+
+    def __init__(self, module: ModuleType) -> None:
+        self.module = module
+        self.begun: list[int] = []
+        self.lost: list[str] = []
+        self.followed: list[int] = []
+        parent = fork_parent(module.here, fake.ENTRY)
+        self.forker = Forker(
+            parent, lambda *_line: None, self.lost.append, self._follow, self._another
+        )
+        self.pids: set[int] = set()
+
+    def _follow(self) -> None:
+        self.followed.append(self.forker.parent_pid)
+
+    def _another(self) -> ParentProcess:
+        origin = find_origin(self.module.here)
+        assert origin is not None
+        parent = import_parent(self.module.here, origin, fake.ENTRY)
+        self.begun.append(parent.pid)
+        return parent
+
+    async def lose_both(self) -> None:
+        await eventually(lambda: self.forker.heir_pid is not None)
+        self.pids |= set(self.forker.pids)
+        kill_parent_and_heir(self.forker.pids)
+
+    async def kill_next(self, number: int) -> None:
+        """The parent that was begun as this one, counted from 1, while it reads the file."""
+        await eventually(lambda: len(self.begun) == number)
+        pid = self.begun[-1]
+        os.kill(pid, signal.SIGKILL)
+        await eventually(lambda: self.lost or self.forker.parent_pid != pid)
+
+    def rewrite(self, text: str) -> None:
+        Path(self.module.__file__ or "").write_text(text)
+
+
+@asynccontextmanager
+async def made(module: ModuleType, load_timeout_s: float = PATIENCE_S) -> AsyncIterator[Made]:
+    one = Made(module)
+    try:
+        await one.forker.start(load_timeout_s)
+        one.forker.keep_heir()
+        yield one
+    finally:
+        one.pids |= {*one.forker.pids, *one.begun}
+        await one.forker.stop()
+        assert not [pid for pid in one.pids if alive(pid)]
+
+
+def lives(run: Run) -> list[int]:
+    return [run.snapshot().operator(name).members[0].life for name in MEMBERS]

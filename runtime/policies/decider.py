@@ -64,14 +64,15 @@ class Decider:
             return act
 
     def _by_plan(self, decision: Decision, reading: Reading) -> Decision:
-        """A number counts if it is the keeper's; siblings do their part of it once."""
+        """A number counts if it is the keeper's; all do their part of it once, when they hear of
+        it. So does the keeper: if it began at once, its newcomers would be there by the time that
+        siblings work out their parts."""
         if not isinstance(decision, Hold | Resize):
             return decision
-        planned = reading.planned
         if reading.keeper and isinstance(decision, Resize):
-            planned = Planned(slot_of(reading.now_s, self.scale.period_s), decision.n)
-            self.planned, self.carried_out = planned, planned.slot
-            return decision
+            slot = slot_of(reading.now_s, self.scale.period_s)
+            self.planned = Planned(slot, decision.n)
+        planned = reading.planned
         if planned is not None and planned.slot > self.carried_out:
             self.carried_out = planned.slot
             return Resize(planned.instances, "the keeper has planned so")

@@ -200,8 +200,12 @@ class _Arena:
         readings = [self._reading(one, now_s, held) for one in self._active]
         if self.scale.policy.in_concert:
             self._tell(readings)
-            sums, planned = self._sums, self._planned
-            readings = [replace(one, operator=sums, planned=planned) for one in readings]
+            readings = [replace(one, operator=self._sums) for one in readings]
+        self._act(readings, now_s)
+        if self._is_planned():
+            self._act([replace(one, planned=self._planned) for one in readings], now_s)
+
+    def _act(self, readings: list[Reading], now_s: float) -> None:
         for one, reading in zip(self._active, readings, strict=True):
             if one.leaves_s < math.inf:
                 continue
@@ -212,14 +216,15 @@ class _Arena:
                     self._leave(one, now_s)
                 case Hold():
                     pass
-        self._plan()
 
-    def _plan(self) -> None:
-        """Siblings hear of a new plan at the next tick."""
+    def _is_planned(self) -> bool:
+        """Whether there is a new plan of the keeper, of which all hear at once."""
         planned = self._active[0].decider.planned
-        if planned != self._planned:
-            self._planned = planned
-            self.messages += 1 + len(self._active)
+        if planned == self._planned:
+            return False
+        self._planned = planned
+        self.messages += 1 + len(self._active)
+        return True
 
     def _reading(self, one: Instance, now_s: float, held: int) -> Reading:
         one.meter.queue(len(one.ends), held)

@@ -9,7 +9,6 @@ from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
-from anabranch.runtime.policies.predictive.keeper import PredictiveKeeper
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
 
@@ -40,7 +39,6 @@ def contestants() -> list[Contestant]:
         Contestant(DEFAULT, Probabilistic()),
         Contestant("probabilistic, drawn", Probabilistic(), ranks=False),
         Contestant("predictive", _predictive()),
-        Contestant("predictive, keeper", PredictiveKeeper(latency_ms=BOUND_MS)),
         Contestant("predictive, 2 ahead", _predictive(horizon=2)),
         Contestant("predictive, 3 s", _predictive(), period_s=3.0),
         Contestant("predictive, changes free", _predictive(change_weight=0.0)),

@@ -49,19 +49,18 @@ def started(*acts: Act) -> int:
     return sum(act.n for act in acts if isinstance(act, Duplicate))
 
 
-def test_the_keeper_plans_and_its_sibling_does_its_part_when_it_hears_of_it_once() -> None:
+def test_the_keeper_plans_and_all_do_their_part_when_they_hear_of_it_once() -> None:
     keeper, sibling = pair()
-    waits = decided(sibling, reading(9, 1))
-    mine = decided(keeper, reading(9, 0))
+    waits = [decided(keeper, reading(9, 0)), decided(sibling, reading(9, 1))]
+    assert all(isinstance(act, Hold) for act in waits)
     planned = keeper.planned
     assert planned is not None
     assert planned.slot == 10
     assert planned.instances > 7
-    assert isinstance(waits, Hold)
     assert sibling.planned is None
-    heard = replace(reading(9, 1), now_s=10.5, planned=planned)
-    theirs = decided(sibling, heard)
-    assert started(mine, theirs) == planned.instances - 2
+    heard = [replace(reading(9, rank), now_s=10.5, planned=planned) for rank in (0, 1)]
+    made = [decided(one, seen) for one, seen in zip((keeper, sibling), heard, strict=True)]
+    assert started(*made) == planned.instances - 2
     much_later = reading(29, 1, planned=planned)
     assert decided(sibling, much_later).explanation.why == "the keeper decides"
 

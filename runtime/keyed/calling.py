@@ -60,7 +60,8 @@ class Caller:
         """A timer is due. Its results are of no input tuple, and so is its dead letter. `mark`: of
         its results."""
         self._call(key, timer, watermark, part, mark)
-        self._call_due(key, watermark, part, mark)
+        if self._due:
+            self._call_due(key, watermark, part, mark)
 
     def _call_before(self, key: Any, mark: float, part: Part) -> bool:
         """Event time of this key comes to `mark`, with a tuple: call what is due by then. False: it
@@ -126,7 +127,8 @@ class Caller:
             made = [*made]
             if handler.undone:
                 after = self._undo.checked(key, after)
-            self._check_end(key, watermark)
+            if handler.timers_at_end_max is not None:
+                self._check_end(key, watermark, handler.timers_at_end_max)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -135,20 +137,22 @@ class Caller:
             part.letters.append(DeadLetter(self._reason(error), None, where))
             if saved is not None:
                 state = self._store.states[key] = self._undo.put_back(state, saved)
-            self._shed(key, state)
+            if self._sheds:
+                self._shed(key, state)
             return
         part.results += made
         if after is not state:
             self._store.states[key] = after
-        self._settle(key, part, of_tuple=False)
+        if time.said:
+            self._settle(key, part, of_tuple=False)
         part.mark(mark)
-        self._shed(key, after)
+        if self._sheds:
+            self._shed(key, after)
 
-    def _check_end(self, key: Any, watermark: float) -> None:
+    def _check_end(self, key: Any, watermark: float, most: int) -> None:
         """At the end of the stream every timer fires at once: one that sets itself again would
         fire for ever."""
-        most = self.handler.timers_at_end_max
-        if most is None or watermark < math.inf:
+        if watermark < math.inf:
             return
         sets = any(isinstance(s, SetTimer) and s.at is not None for s in self._time.said)
         self._at_end[key] += sets
@@ -163,8 +167,9 @@ class Caller:
     def _settle(self, key: Any, part: Part, *, of_tuple: bool) -> None:
         """Do what the handler has said."""
         died = False
-        present = self._time.watermark
-        until = max(self._until, present) if present < math.inf else self._until
+        by_key, until, present = self.handler.time_by_key, self._until, self._time.watermark
+        if by_key and until < present < math.inf:
+            until = present
         for word in self._time.said:
             if isinstance(word, IsLate):
                 died = self._note_late(key, word, part) or died
@@ -174,7 +179,7 @@ class Caller:
                 timers.cancel(key, word.name)
             else:
                 timers.set(key, word.name, word.at)
-                if self.handler.time_by_key and not word.processing and word.at <= until:
+                if by_key and not word.processing and word.at <= until:
                     heapq.heappush(self._due, (word.at, word.name))
         self._time.said.clear()
         part.dead += died and of_tuple
@@ -191,7 +196,8 @@ class Caller:
         return False
 
     def _shed(self, key: Any, state: Any) -> None:
-        if self._sheds and self.handler.is_empty(state) and not self._store.has_timers(key):
+        """Forget a key that has nothing worth keeping, if the handler knows of such (`_sheds`)."""
+        if self.handler.is_empty(state) and not self._store.has_timers(key):
             self._held.forget(key)
 
     def _reason(self, error: BaseException) -> str:

@@ -25,6 +25,9 @@ from anabranch.runtime.sharing import kinds_of
 CACHED_MAX = 1 << 17
 """Keys whose group is remembered; then the memory begins anew."""
 
+_pack = msgpack.Packer(unicode_errors="surrogatepass").pack
+_INT_MIN, _INT_MAX = -(2**63), 2**64 - 1
+"""Integers outside of these have no form in MessagePack."""
 _PLAIN = frozenset((type(None), bool, int, float, str, bytes))
 _PLAIN_OR_TUPLE = _PLAIN | {tuple}
 _BASES: tuple[type, ...] = (str, bytes, int, float)
@@ -47,8 +50,12 @@ def group_of(key: Any, groups: int) -> int:
 def packed(key: Any) -> bytes:
     """The bytes of a key: the same for keys that are equal, in every process. Raises as `group_of`
     does."""
+    kind = type(key)
+    if kind is str or (kind is int and _INT_MIN <= key <= _INT_MAX):  # most keys, at half the cost
+        usual: bytes = _pack(key)
+        return usual
     try:
-        data: bytes = msgpack.packb(_packable(plain_key(key)), unicode_errors="surrogatepass")
+        data: bytes = _pack(_packable(plain_key(key)))
     except (RecursionError, ValueError) as error:
         raise KeyTypeError(f"tuples within tuples, too deep for a key: {error}") from error
     return data
@@ -135,7 +142,7 @@ def _packable(key: Any) -> Any:
 
 
 def _whole(number: int) -> Any:
-    return number if -(2**63) <= number < 2**64 else b"%x" % number
+    return number if _INT_MIN <= number <= _INT_MAX else b"%x" % number
 
 
 class GroupCache(dict[Any, int]):

@@ -44,6 +44,10 @@ class KeyTime(ABC):
         """Be called when event time, or the clock, has reached `at`. A key has one timer of each
         name and kind: setting it again moves it."""
 
+    def wake(self, at: float, name: str) -> None:
+        """As `set_timer` in event time; for handlers whose names and times need no check."""
+        self.set_timer(at, name)
+
     @abstractmethod
     def cancel_timer(self, name: str = "", *, processing: bool = False) -> None: ...
 

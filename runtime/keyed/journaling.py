@@ -53,7 +53,9 @@ def changes(held: Holdings, notes: Notes) -> Iterator[bytes]:
                 yield _pickled(held, words)
                 words = []
     if notes.forgotten:
-        words.append(("forgotten", [*(notes.forgotten - store.states.keys())]))
+        # A set less a view would look at every key that is held.
+        gone = [key for key in notes.forgotten if key not in store.states]
+        words.append(("forgotten", gone))
         notes.forgotten = set()
     sums = _sums(held)
     words += [word for word in sums if word not in notes.told]

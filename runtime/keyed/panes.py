@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -138,8 +139,20 @@ class Grid:
 
     def __init__(self, windows: Sliding) -> None:
         self._windows = windows
+        self._tumbling = windows.size_s == windows.every_s
+        self._latest = Window(math.nan, math.nan)
+        """Of tumbling windows the one that was asked for last: most tuples are in it."""
 
     def places(self, panes: Panes, at: float, over_at: float) -> list[Place]:
+        if self._tumbling:
+            window = self._latest
+            if not window.start <= at < window.end:
+                (window,) = self._windows.windows_of(at)
+                self._latest = window
+            if window.end <= over_at:
+                return []
+            pane = panes.get(window.start)
+            return [Place(window.start, window, () if pane is None else (pane,))]
         found = []
         for window in self._windows.windows_of(at):
             if window.end > over_at:

@@ -392,14 +392,18 @@ class KeyedProcessor(Keeping):
     def _fire_slice(self, following: Callable[[], Due | None], processing: bool) -> bool:
         """Call some timers; whether more may be due."""
         part, began = self._part(), self._clock()
+        clock, touch, call = self._clock, self._held.notes.touch, self._worker.call
+        latest = known = mark = math.nan
         with NoLoop():
             while (due := following()) is not None:
                 key, name, at = due
-                self._held.notes.touch((key,))
-                mark = self._mark_of(at, processing=processing)
+                touch((key,))
                 timer = Timer(name, at, processing)
-                self._worker.call(key, timer, self._known_to(timer), part, mark)
-                if self._clock() - began > self._slice_s:
+                if at != latest:  # many are due at the same time
+                    latest, known = at, self._known_to(timer)
+                    mark = self._mark_of(at, processing=processing)
+                call(key, timer, known, part, mark)
+                if clock() - began > self._slice_s:
                     break
         self._done_if_told(part, began)
         return due is not None

@@ -45,12 +45,15 @@ class Timers:
     def set(self, key: Any, name: str, at: float) -> None:
         names = self._set.get(key)
         if names is None:
-            names = self._set[key] = {}
-        if name not in names:
+            self._set[key] = {name: at}
+            self._live += 1
+        elif name not in names:
+            names[name] = at
             self._live += 1
         elif names[name] == at:
             return
-        names[name] = at
+        else:
+            names[name] = at
         if self._touched is not None:
             self._touch(key, name)
         self._push(key, name, at)

@@ -136,6 +136,11 @@ class TimeWindows(Handler):
         if not places:
             time.late(item, watermark - self._layout.last_end(at) - self._lateness_s)
             return state, ()
+        if len(places) == 1 and not self._corrects:
+            (place,) = places
+            if not place.before and not place.over and place.window.end > time.reached:
+                self._begin(key, state, place, item, time)
+                return state, ()
         # What may fail comes first, and windows that have ended before those that are changed in
         # place: a tuple that becomes a dead letter leaves no trace.
         given = [(place, item) for place in places]
@@ -148,6 +153,18 @@ class TimeWindows(Handler):
             self._settle(state, place, after, time)
             results += told
         return state, results
+
+    def _begin(self, key: Any, state: Panes, place: Place, item: Any, time: KeyTime) -> None:
+        """A window with its first tuple, which ends later: what `_changes` and `_settle` come to
+        then. Of most keys of a short window this is the only tuple."""
+        aggregation = self._aggregation
+        pane = Pane(place.window, aggregation.add(_new(aggregation), item))
+        if not aggregation.collects and type(pane.accumulator) not in ATOMS:
+            self._keep(key, pane, [])
+        state.put(place.name, pane)
+        if self.journaled:
+            state.touch(place.name)
+        self._set_timers(place.name, None, pane, time)
 
     def _left(
         self, state: Panes, item: Moved, places: list[Place], over_at: float
@@ -256,11 +273,11 @@ class TimeWindows(Handler):
     def _set_timers(self, name: float, before: Pane | None, after: Pane, time: KeyTime) -> None:
         end = after.window.end
         if not after.ended:
-            time.set_timer(end, repr(name))
+            time.wake(end, repr(name))
         elif before is not None:
             time.cancel_timer(repr(name))
         if self._lateness_s:
-            time.set_timer(end + self._lateness_s, _FORGET + repr(name))
+            time.wake(end + self._lateness_s, _FORGET + repr(name))
 
     def _told(self, key: Any, pane: Pane, *, alone: bool = False) -> Iterable[Any]:
         """It has ended, even if telling of it fails. `alone`: nobody else needs its accumulator, or
@@ -290,7 +307,7 @@ class TimeWindows(Handler):
         self, key: Any, state: Panes, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         forget = timer.name.startswith(_FORGET)
-        name = float(timer.name.removeprefix(_FORGET))
+        name = float(timer.name.removeprefix(_FORGET) if forget else timer.name)
         if self.journaled:
             state.touch(name)
         if forget:

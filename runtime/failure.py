@@ -13,13 +13,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """`message`: one line for the user; `detail`: what the process said last, may be empty."""
+    """`message`: one line for the user; `detail`: what the process said last, may be empty.
+
+    `refused`: a run that was to go on has not, since what was kept of it is not as it was left."""
 
     message: str
     detail: str = ""
+    refused: bool = False
 
     def __str__(self) -> str:
         return f"{self.message}\n{self.detail}" if self.detail else self.message
+
+
+class PlainError(Exception):
+    """Its message says all: what is the matter, where, what to do. A traceback would hide it."""
 
 
 class LifeOver(Exception):

@@ -32,7 +32,14 @@ from typing import Literal
 
 from anabranch.runtime.ends import NeverTaken
 from anabranch.runtime.forks import not_for_children
-from anabranch.runtime.sidecar import HEAD_BYTES, NOBODY, Entry, Sidecar, sync_folder
+from anabranch.runtime.sidecar import (
+    HEAD_BYTES,
+    NOBODY,
+    Entry,
+    Sidecar,
+    SidecarError,
+    sync_folder,
+)
 
 _APPEND = os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 _PAUSE_S_MAX = 0.005
@@ -166,8 +173,8 @@ class SharedFile:
         last, length = self._settled(side, before, length, row)
         if number <= last:
             return
-        if number > last + 1 and not self._free:
-            raise self._missing(f"piece {last + 1:,} of {side.owner} is not there")
+        if number > last + 1 and not (self._free and last):
+            raise self._lacks(side, before.row == row and before.number > last, last + 1)
         head, tail = data[:HEAD_BYTES], zlib.crc32(data[-HEAD_BYTES:])
         file = self._identity[1]
         entry = Entry(before.sequence + 1, length, len(data), row, last, number, tail, file, head)
@@ -280,6 +287,11 @@ class SharedFile:
     def _gone(self) -> SharedFileError:
         return self._missing("somebody has removed or renamed it")
 
+    def _lacks(self, side: Sidecar, noted: bool, number: int) -> OSError:
+        """The owner has put this piece, and it is not there, or nobody knows of it."""
+        piece = f"piece {number:,} of {side.owner}"
+        return self._missing(f"{piece} is not there") if noted else side.lacks(piece)
+
     def _missing(self, what: str) -> SharedFileError:
         return SharedFileError(
             errno.ENOENT,
@@ -295,10 +307,14 @@ class SharedFile:
         except SharedFileError:
             raise
         except OSError as error:
-            on_disk = self._fd < 0 or stat.S_ISREG(os.fstat(self._fd).st_mode)
-            kind = OSError if on_disk else NeverTaken
             what = f"cannot write {self._kind}: {error.strerror}"
-            raise kind(error.errno, what, str(self.path)) from error
+            raise self._kind_of(error)(error.errno, what, str(self.path)) from error
+
+    def _kind_of(self, error: OSError) -> type[OSError]:
+        if isinstance(error, SidecarError):
+            return SidecarError
+        on_disk = self._fd < 0 or stat.S_ISREG(os.fstat(self._fd).st_mode)
+        return OSError if on_disk else NeverTaken
 
 
 def write_whole(fd: int, data: bytes) -> None:

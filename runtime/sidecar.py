@@ -151,6 +151,14 @@ class Sidecar:
         what = f"what the run notes beside it, in {str(self._path)!r}, is damaged; begin a new run"
         return SidecarError(None, what)
 
+    def lacks(self, piece: str) -> SidecarError:
+        """Nothing is known of a piece that has been put."""
+        what = (
+            f"what the run notes beside it, in {str(self._path)!r}, is not as it was left: it "
+            f"lacks {piece}; put it back as it was and resume the run, or begin a new run"
+        )
+        return SidecarError(None, what)
+
     def _read(self, row: int) -> tuple[bytes, int]:
         return self._unpacked(os.pread(self._fd, _ROW.size, _TABLE_AT + row * _ROW.size))
 

@@ -8,6 +8,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from anabranch.runtime.failure import PlainError
+
 
 def sync_file(path: str | Path) -> None:
     """Return when the file's, or folder's, content is on the disk."""
@@ -31,7 +33,7 @@ def replace_file(path: Path, data: bytes, *, sync: bool = False) -> None:
         sync_file(path.parent)
 
 
-class Damaged(ValueError):
+class Damaged(PlainError, ValueError):
     """A small file is not what was written. The message names it."""
 
 

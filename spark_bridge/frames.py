@@ -17,13 +17,15 @@ import struct
 import zlib
 from typing import NamedTuple
 
+from anabranch.runtime.failure import PlainError
+
 _FIELDS = struct.Struct(">III")
 _CHECK = struct.Struct(">I")
 HEAD_BYTES = _FIELDS.size + _CHECK.size
 DEAD = 1 << 31
 
 
-class FrameError(OSError):
+class FrameError(PlainError, OSError):
     """The file is not what was written."""
 
 

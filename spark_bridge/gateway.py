@@ -26,6 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.runtime.failure import PlainError
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.connection import Connection
@@ -41,7 +42,7 @@ _BEHIND_POLL_S = 0.02
 _COLLECTED_POLL_S = 0.1
 
 
-class GatewayError(RuntimeError):
+class GatewayError(PlainError):
     """The gateway cannot start. The message says why."""
 
 

@@ -16,6 +16,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from anabranch.runtime.failure import PlainError
 from anabranch.runtime.live.extent import Extent, ExtentError, ExtentFile, extent_path, read_extent
 from anabranch.spark_bridge.durable import replace_file, sync_file
 
@@ -25,7 +26,7 @@ _EDITION_TAG = b"\xc1"
 """The first record says how often the file was written anew. No record of others begins like it."""
 
 
-class JournalDamaged(RuntimeError):
+class JournalDamaged(PlainError):
     """A record that was once durable cannot be read any more."""
 
 
@@ -123,7 +124,7 @@ class Journal:
 
     def _check_length(self) -> None:
         try:
-            least = read_extent(self.path)
+            least = read_extent(self.path, power=True)
         except ExtentError as error:
             raise JournalDamaged(f"{self.path}: {error}; restore the file") from None
         if Extent(self._edition, self.bytes) < least:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.runtime.failure import PlainError
 from anabranch.spark_bridge.ddl import parse
 from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
 
@@ -28,7 +29,7 @@ CLOSED_FILE = "closed"
 SEGMENT_SUFFIX = ".seg"
 
 
-class LogError(OSError):
+class LogError(PlainError, OSError):
     """The log cannot be used as asked."""
 
 

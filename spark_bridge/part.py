@@ -52,6 +52,7 @@ class PartWriter:
         self._certain = False
         """Whether that has been looked at closely: after power is lost there may be zeros."""
         note.parent.mkdir(exist_ok=True)
+        self._note_path = note
         self._note = os.open(note, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
         try:
             found = read_slots(self._note)
@@ -84,7 +85,11 @@ class PartWriter:
             return 0
         if number > self._last.number:
             if number != self.number + 1:
-                raise LogError(f"{self.folder}: results {self.number + 1:,} are missing")
+                raise LogError(
+                    f"{self._note_path} is not as it was left: it lacks piece {self.number + 1:,} "
+                    f"of what was put into {self.folder.parent}; put it back as it was and resume "
+                    "the run, or begin a new one"
+                )
             if self._segment_bytes and self._segment_bytes + len(frames) > self._segment_bytes_max:
                 self.roll()
             here = (self._segment, self._segment_bytes, len(frames), self.rows)

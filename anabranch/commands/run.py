@@ -189,6 +189,8 @@ def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -
                 view.say(_beginning(planned.pipeline.name, run.resumed_from, options.state))
             report = follow(run, view, noted, output)
         except RunFailed as error:
+            if error.failure.refused:
+                raise WrongUsage(error.failure.message) from None
             report = error.report
         except (ValueError, OSError, SparkUnavailable) as error:
             raise WrongUsage(_told(error)) from None

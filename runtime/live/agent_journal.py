@@ -323,14 +323,14 @@ def read_records(path: Path, *, power: bool = False) -> list[Any]:
     at = _size(bodies)
     if not _may_be_torn(data, at, power):
         raise Damaged(f"{path.name} is damaged at byte {at:,}")
-    _check_extent(path, Extent(_edition(bodies), at))
+    _check_extent(path, Extent(_edition(bodies), at), power)
     return [record for body in bodies if not isinstance(record := _decode(body), Edition)]
 
 
-def _check_extent(path: Path, found: Extent) -> None:
+def _check_extent(path: Path, found: Extent, power: bool) -> None:
     """Raises `Damaged` if the journal was longer than it is."""
     try:
-        least = read_extent(path)
+        least = read_extent(path, power=power)
     except ExtentError as error:
         raise Damaged(f"{path.name}: {error}") from None
     if found < least:

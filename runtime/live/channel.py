@@ -20,7 +20,7 @@ from dataclasses import astuple, fields
 from typing import Any, NamedTuple, Protocol
 
 from anabranch.protocol.credit import Allowance, Grant
-from anabranch.protocol.errors import ChannelError, RemoteProtocolError
+from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
@@ -28,6 +28,7 @@ from anabranch.protocol.session import Session
 from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.frames import Addresses, Pieces
+from anabranch.runtime.live.journal import JournalError
 from anabranch.runtime.policies.reading import Figures, Planned
 from anabranch.runtime.policies.slot_sums import SlotSums
 
@@ -204,14 +205,14 @@ class Channel:
         self.state_now()
 
     def _resume(self, expected: int, acknowledged: int | None) -> Iterable[tuple[int, Pieces]]:
-        """Raises `RemoteProtocolError` if another connection would not help."""
+        """Raises `JournalError` if another connection would not help."""
         try:
             repeated = self.session.resume(expected, acknowledged)
         except ChannelError as error:
             self._contradictions += 1
             if self._contradictions < CONTRADICTIONS_MAX:
                 raise
-            raise RemoteProtocolError(
+            raise JournalError(
                 f"{error.what}, and says so again and again: its journal or that of the instance "
                 "here has lost its last records, and nobody can go on from there; begin a new run. "
                 "(Only with durable='power' do journals outlive a loss of power.)"

@@ -64,8 +64,9 @@ def extent_path(journal: Path) -> Path:
     return journal.parent / EXTENTS / journal.name
 
 
-def read_extent(journal: Path) -> Extent:
-    """Of a journal that exists. Raises `ExtentError`."""
+def read_extent(journal: Path, *, power: bool) -> Extent:
+    """Of a journal that exists. Raises `ExtentError`. `power`: power may have been lost, and then
+    the extent may be short."""
     path = extent_path(journal)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -73,6 +74,8 @@ def read_extent(journal: Path) -> Extent:
         raise ExtentError(f"cannot read its extent {str(path)!r}: {error.strerror}") from None
     try:
         found = read_slots(fd)
+        if not power and os.fstat(fd).st_size < SLOTS_BYTES:
+            raise SlotsError
     except SlotsError:
         raise ExtentError(f"its extent {str(path)!r} is damaged") from None
     finally:

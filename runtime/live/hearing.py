@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, assert_never
 
 import msgspec
@@ -142,4 +143,6 @@ class Hearing:
         member.failed = message
         if member.phase in KNOWN and member.process is not None:
             # At once, not when it exits: its neighbours will complain of its end in a moment.
-            self._agent.fail(describe_end(member.who, member.process, message))
+            failure = describe_end(member.who, member.process, message)
+            refused = message.damaged and not self._agent.started.done()
+            self._agent.fail(replace(failure, refused=refused))

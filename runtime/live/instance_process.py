@@ -22,7 +22,7 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import InputError, ReaderGone, RunContext, passing
+from anabranch.runtime.ends import RunContext, passing
 from anabranch.runtime.failure import LifeOver
 from anabranch.runtime.forks import keep_files_from_children
 from anabranch.runtime.graph import Pipeline
@@ -30,12 +30,15 @@ from anabranch.runtime.kinds import Cause, EventKind
 from anabranch.runtime.live.final_count import final_count
 from anabranch.runtime.live.home import Home
 from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.journal import JournalError
+from anabranch.runtime.live.last_words import detail_of, reason_of
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.messages import Assign, Decide, Failed, Order, Ready, Spawned
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.plain_calls import forget_loops
+from anabranch.runtime.shared_file import SharedFileError
+from anabranch.runtime.sidecar import SidecarError
 from anabranch.runtime.status import id_from_wire
-from anabranch.runtime.steps import StepError
 from anabranch.runtime.texts import original
 
 GC_THRESHOLD = 50_000
@@ -150,9 +153,6 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         if task.genesis is not None and is_new:
             _found(instance, task)
         await _until_over(instance, link)
-    except (StepError, InputError) as error:  # it says what to do; our frames would hide it
-        home.send(Failed(reason=str(error), detail=""))
-        code = 1
     except LifeOver as error:
         home.send(Failed(reason=str(error), again=error.cause))
         code = 1
@@ -162,7 +162,11 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         code = 1
     except Exception as error:
         again = Cause.SYSTEM if _may_pass(error) else None
-        home.send(Failed(reason=_reason(error), detail=_detail(error), again=again))
+        damaged = isinstance(error, JournalError | SharedFileError | SidecarError)
+        said = Failed(
+            reason=reason_of(error), detail=detail_of(error), again=again, damaged=damaged
+        )
+        home.send(said)
         code = 1
     else:
         home.send(final_count(instance))
@@ -275,15 +279,3 @@ def _found(instance: Instance, task: Assign) -> None:
     me = instance.me
     siblings = [InstanceId(me.operator, n) for n in range(instance.operator.instances_at_start)]
     instance.found(frozenset(succs), preds, siblings, keeper=genesis.keeper)
-
-
-def _detail(error: Exception) -> str:
-    """Where the system has refused something, our traceback says nothing more."""
-    return "" if isinstance(error, OSError) else traceback.format_exc()
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, ReaderGone):
-        return str(error)
-    first = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {first}" if first else type(error).__name__

@@ -34,6 +34,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anabranch.runtime.failure import PlainError
 from anabranch.runtime.forks import not_for_children
 from anabranch.runtime.live.extent import (
     Extent,
@@ -66,7 +67,7 @@ DRAWN: Entry = ("drawn",)
 """The entry behind the last piece of a picture: the segments before are not needed any more."""
 
 
-class JournalError(Exception):
+class JournalError(PlainError):
     """A journal that cannot be used. The message names it, and says what is the matter."""
 
 
@@ -228,7 +229,7 @@ def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
     needed: list[list[Record]] = []
     number = 0
     there = segments(path)
-    extent = _extent_of(path, there)
+    extent = _extent_of(path, there, power)
     for found, segment in reversed(there):
         if needed and found != number:
             break
@@ -259,12 +260,12 @@ def segments(path: Path) -> list[tuple[int, Path]]:
     return [(n, _name(path, n)) for n in sorted(int(n) for n in numbers if n.isdecimal())]
 
 
-def _extent_of(path: Path, there: list[tuple[int, Path]]) -> Extent:
+def _extent_of(path: Path, there: list[tuple[int, Path]], power: bool) -> Extent:
     """Raises `JournalError` if there was a segment behind those that are `there`."""
     if not there:
         return Extent()
     try:
-        extent = read_extent(path)
+        extent = read_extent(path, power=power)
     except ExtentError as error:
         raise JournalError(
             f"the journal {str(path)!r}: {error}; put it back and resume the run, or begin a new "

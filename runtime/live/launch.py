@@ -336,7 +336,7 @@ def _finish(agent: Agent, outcome: Outcome) -> Report:
     failure = outcome.failure or _failure_by_deaths(agent.pipeline, report)
     if failure is not None and report.failure is None:
         report = msgspec.structs.replace(report, failure=failure.message)
-    if agent.options.report is not None:
+    if agent.options.report is not None and not (failure is not None and failure.refused):
         try:
             write_report(report, agent.options.report)
         except OSError as error:

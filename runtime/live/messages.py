@@ -240,6 +240,8 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     detail: str = ""
     again: Cause | None = None
     """A next life may go on: what ended this one lies in the process, or will pass."""
+    damaged: bool = False
+    """What was kept of the run is not as it was left."""
 
 
 class Publish(Message, frozen=True, kw_only=True, tag="publish"):

@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import sys
-import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.ends import Service, ServiceContext, Split
 from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.last_words import detail_of, reason_of
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.status import FinalCount
@@ -52,8 +52,7 @@ async def _serve(
     try:
         await service.serve(context)
     except Exception as error:
-        detail = traceback.format_exc()
-        context.link.send(msg.Failed(reason=f"{type(error).__name__}: {error}", detail=detail))
+        context.link.send(msg.Failed(reason=reason_of(error), detail=detail_of(error)))
         return 1
     else:
         context.link.send(FinalCount(id=service.name, operator=service.name))

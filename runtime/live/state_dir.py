@@ -253,8 +253,8 @@ def _read_ours(path: Path, name: str) -> dict[str, Any]:
         run = {}
     if not {"format", "version", "pipeline", "operators", "token"} <= run.keys():
         raise StateError(
-            f"state folder {str(path)!r}: its {name} is not that of a run, and will not be "
-            "removed; name another folder"
+            f"state folder {str(path)!r}: its {name} is damaged, or not that of a run, and is left "
+            "alone; put it back as it was, or name another folder"
         )
     return run
 

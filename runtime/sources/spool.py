@@ -16,6 +16,7 @@ import os
 import shutil
 from pathlib import Path
 
+from anabranch.runtime.failure import PlainError
 from anabranch.runtime.shared_file import write_whole
 
 PIECE_BYTES = 16 * 2**20
@@ -27,7 +28,7 @@ _NO_SPLICE = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
-class SpoolError(OSError):
+class SpoolError(PlainError, OSError):
     """What should be read again is not there any more."""
 
 
@@ -100,8 +101,8 @@ class Spool:
                 os.unlink(self._path(self._pieces.pop(0)))
         if position < self._pieces[0] or position > self.end:
             raise SpoolError(
-                f"standard input cannot be read again from byte {position:,}: kept are "
-                f"{self._pieces[0]:,} to {self.end:,}"
+                f"standard input cannot be read again from byte {position:,}: what is kept of it "
+                f"in {str(self._folder)!r} are bytes {self._pieces[0]:,} to {self.end:,}"
             )
         start = self._pieces[bisect.bisect_right(self._pieces, position) - 1]
         if start != self._from_start:

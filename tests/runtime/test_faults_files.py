@@ -112,8 +112,8 @@ def test_results_that_somebody_takes_away_fail_the_run_which_says_what_to_do(
     with pytest.raises(RunFailed) as failed:
         run.wait(TIMEOUT_S)
     words = str(failed.value)
-    assert words.startswith("operator 'out': instance out.0 failed: SharedFileError: ")
-    assert "cannot write results: the file is not as it was left" in words
+    assert words.startswith("operator 'out': instance out.0 failed: cannot write results: ")
+    assert "the file is not as it was left, " in words
     assert told in words
     assert "put it back and resume the run, or begin a new run" in words
     assert str(out) in words

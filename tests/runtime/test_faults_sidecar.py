@@ -98,7 +98,8 @@ async def test_a_sidecar_that_is_gone_is_told(tmp_path: Path, way: str) -> None:
         car.unlink()
     else:
         os.truncate(car, 0)
-    assert "piece 1 of a.0 is not there" in await go_on(tmp_path)
+    told = await go_on(tmp_path)
+    assert f"in {str(car)!r}, is not as it was left: it lacks piece 1 of a.0; put it back" in told
     assert doubled_or_missing(tmp_path, last=4) == []
 
 

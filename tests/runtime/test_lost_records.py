@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.protocol.errors import RemoteProtocolError
 from anabranch.runtime.live import frames
 from anabranch.runtime.live.channel import CONTRADICTIONS_MAX
+from anabranch.runtime.live.journal import JournalError
 from tests.runtime.processes import eventually
 from tests.runtime.test_channels import Pair, part
 from tests.runtime.test_faults_peers import OTHER, Raw, hello, raw
@@ -50,7 +50,7 @@ async def test_a_peer_that_contradicts_itself_in_every_connection_fails_the_inst
     one = await greet(pair, CONTRADICTIONS_MAX, expected=9)
     await eventually(lambda: bool(failures))
     (failure,) = failures
-    assert isinstance(failure, RemoteProtocolError)
+    assert isinstance(failure, JournalError)
     assert "up.1 acknowledges frames below 9, but 1 is not sent yet" in str(failure)
     assert "begin a new run" in str(failure)
     await one.close()

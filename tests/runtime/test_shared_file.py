@@ -174,7 +174,7 @@ async def test_a_number_that_is_there_is_not_put_again(tmp_path: Path) -> None:
 async def test_a_piece_that_is_missing_before_the_next_one_is_told(tmp_path: Path) -> None:
     file = opened(tmp_path)
     await file.put(1, b"a\n")
-    with pytest.raises(OSError, match=r"piece 2 of out\.0 is not there"):
+    with pytest.raises(OSError, match=r"it lacks piece 2 of out\.0; put it back"):
         await file.put(3, b"c\n")
 
 

@@ -167,7 +167,7 @@ async def test_lost_power_that_leaves_zeros_is_mended(tmp_path: Path) -> None:
 
 async def test_a_number_that_was_left_out_is_told(tmp_path: Path) -> None:
     writer = opened(tmp_path)
-    with pytest.raises(LogError, match="results 1 are missing"):
+    with pytest.raises(LogError, match="lacks piece 1 of what was put into"):
         await writer.put(2, data(writer, 2))
 
 

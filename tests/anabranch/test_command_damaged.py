@@ -1,0 +1,100 @@
+"""`anabranch run --resume` where what was kept of the run is not as it was left."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.anabranch.files import write
+from tests.anabranch.slow_runs import wait_until_lines
+from tests.anabranch.test_command_process import TIMEOUT_S, run, start
+
+KEPT = """
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("kept")
+    numbers = pipeline.source("numbers", ab.generate(lambda n: n, rate=2000))
+    numbers.map("text", str).sink("out", ab.jsonl("numbers.jsonl"))
+"""
+SOURCE, SINK = "journals/0.0.journal.1", "journals/2.0.journal.1"
+Damage = Callable[[Path], object]
+
+
+def cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def flipped(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def killed_in(folder: Path) -> Path:
+    """The pipeline of a run that was killed when it had delivered something."""
+    path = write(folder, KEPT)
+    with start(path, "--state", "kept") as process:
+        wait_until_lines(process, folder / "numbers.jsonl", 500)
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT_S)
+    return path
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """To be copied."""
+    return killed_in(tmp_path_factory.mktemp("killed"))
+
+
+def resumed(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return run(path, "--state", "kept", "--resume", "--duration", "0.1", *options)
+
+
+@pytest.mark.parametrize("damage", [cut, emptied, flipped, os.unlink])
+@pytest.mark.parametrize("name", ["agent.journal", SOURCE, SINK])
+def test_a_damaged_journal_is_refused_in_one_line(
+    killed: Path, tmp_path: Path, damage: Damage, name: str
+) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(killed.parent, folder)
+    damage(folder / "kept" / name)
+    done = resumed(folder / killed.name, "--json", "--report", "report.json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("anabranch: ")
+    assert name.removesuffix(".1") in done.stderr
+    assert "put it back" in done.stderr
+    assert not (folder / "report.json").exists()
+
+
+@pytest.mark.parametrize("damage", [cut, emptied])
+def test_what_is_noted_beside_the_results_is_named_when_it_is_damaged(
+    tmp_path: Path, damage: Damage
+) -> None:
+    path = killed_in(tmp_path)
+    (side,) = (tmp_path / "kept" / "ends" / "files").iterdir()
+    damage(side)
+    done = resumed(path)
+    told = f"cannot write results: what the run notes beside it, in {str(side)!r}, is "
+    assert done.returncode in (1, 2)  # it may be met before all have begun, or afterwards
+    assert told in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+    assert "Errno" not in done.stdout + done.stderr
+
+
+def test_what_is_as_it_was_left_goes_on(tmp_path: Path) -> None:
+    done = resumed(killed_in(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    texts = [json.loads(line) for line in (tmp_path / "numbers.jsonl").read_text().splitlines()]
+    assert texts == list(map(str, range(len(texts))))

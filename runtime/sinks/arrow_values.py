@@ -215,6 +215,8 @@ def _list(field: Any) -> Check:
 
     def check(value: Any) -> str | None:
         if hasattr(value, "dtype") and hasattr(value, "tolist"):  # an array of NumPy's
+            if hasattr(value, "mask"):
+                return "a masked array, whose mask would be lost"
             value = value.tolist()
         if isinstance(value, (str, bytes, bytearray, Mapping)):
             return "another type"

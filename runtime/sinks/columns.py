@@ -9,8 +9,10 @@ from itertools import chain
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.payload import describe
+from anabranch.runtime.foreign import describe, shown, type_name
 from anabranch.runtime.sinks.arrow_types import Make, type_called
+
+NO_NAME = "this name is no text in UTF-8"
 
 Schema = Any
 """A `pyarrow.Schema`, or a mapping of column names to Python types, names of Arrow's, or both."""
@@ -60,6 +62,8 @@ def _checked(schema: Mapping[str, Any]) -> dict[str, Make]:
 def _make(name: Any, kind: Any) -> Make:
     if not isinstance(name, str):
         raise SchemaError(f"column {name!r}: names are str")
+    if not _is_name(name):
+        raise SchemaError(f"column {name!r}: {NO_NAME}")
     if _is_of_pyarrow(kind):
         return lambda pa: kind
     try:
@@ -123,19 +127,40 @@ def _rows(
     """Tuples by column, what they were, and those that have no such form."""
     if set(map(type, tuples)) == {dict}:  # the usual case, without a look at single ones
         names = set(chain.from_iterable(tuples))
-        if names <= set(schema.names) if schema else set(map(type, names)) <= {str}:
+        if names <= set(schema.names) if schema else names and all(map(_is_plain_name, names)):
             return tuples, tuples, []
     rows: list[Mapping[str, Any]] = []
     sources: list[Any] = []
     dead: list[DeadLetter] = []
     for one in tuples:
-        row, reason = _row(one, schema)
+        try:
+            row, reason = _row(one, schema)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # its methods are the user's
+            row, reason = None, describe(error)
         if row is None:
             dead.append(DeadLetter(reason, one))
         else:
             rows.append(row)
             sources.append(one)
+    if not any(rows) and schema is None:  # a table without columns has no rows
+        reason = "it has no columns, and no other tuple of its file has any"
+        return [], [], dead + [DeadLetter(reason, one) for one in sources]
     return rows, sources, dead
+
+
+def _is_plain_name(name: Any) -> bool:
+    return type(name) is str and _is_name(name)
+
+
+def _is_name(name: str) -> bool:
+    """Whether a column can have it, which lone surrogates have not."""
+    try:
+        str.encode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
@@ -144,6 +169,9 @@ def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
         if schema is None:
             if not all(isinstance(name, str) for name in one):
                 return None, "keys must be str"
+            if not all(map(_is_name, one)):
+                name = next(name for name in one if not _is_name(name))
+                return None, f"column {name!r}: {NO_NAME}"
             return {str.__str__(name): value for name, value in one.items()}, ""
         if not one.keys() <= set(schema.names):
             extra = next(name for name in one if name not in schema.names)
@@ -156,7 +184,7 @@ def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
         if len(one) != len(names):
             return None, f"expected {len(names)} values, got {len(one)}"
         return dict(zip(names, one, strict=True)), ""
-    return None, f"expected a dict by column, got {type(one).__name__}"
+    return None, f"expected a dict by column, got {type_name(one)}"
 
 
 def _arrays(
@@ -185,7 +213,9 @@ def _whole_column(values: list[Any], wanted: Any, is_needed: bool) -> Any:
         array = pa.array(values, wanted)
         fits = fit_of(array.type).all_fit(values) and not (is_needed and array.null_count)
         return array if fits and _is_written(array.type) else None
-    except Exception:
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # methods of values are the user's
         return None
 
 
@@ -213,7 +243,9 @@ def _first_type(values: list[Any]) -> Any:
         if value is not None:
             try:
                 kind = pa.array([value]).type
-            except Exception:
+            except KeyboardInterrupt:
+                raise
+            except BaseException:
                 continue
             if _is_written(kind):
                 return kind
@@ -228,16 +260,10 @@ def _misfit(value: Any, kind: Any) -> str | None:
     try:
         pa.array([value], kind)
         reason = fit_of(kind).misfit(value)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         reason = describe(error)
     if reason is None:
         return None
-    return f"expected {kind}, got {type(value).__name__} {_shown(value)} ({reason})"
-
-
-def _shown(value: Any) -> str:
-    try:
-        shown = repr(value)
-    except Exception as error:
-        return f"whose repr raised {type(error).__name__}"
-    return shown if len(shown) <= 60 else f"{shown[:60]}…"
+    return f"expected {kind}, got {type_name(value)} {shown(value, 60)} ({reason})"

@@ -2,34 +2,79 @@
 
 JSON as msgspec writes it: str, int, float, bool, None, list, tuple, dict, dataclasses and named
 tuples as expected; `datetime`, `Decimal` and `UUID` as strings, bytes as base64, sets as lists,
-enums by their values, NumPy's scalars and arrays as numbers and lists. Str subclasses, integers of
-any length and lone surrogates pass through the standard library's encoder. What neither takes
-becomes a dead letter, and so does what would be read as something else: NaN and infinity, which
-msgspec writes as null, and a dict of which two keys are the same text, such as 1 and "1".
+enums by their values, NumPy's scalars and arrays as numbers and lists, subclasses as what they
+derive from. Integers of any length, lone surrogates and other keys pass through the standard
+library's encoder. What neither takes becomes a dead letter, and so does what would be read as
+something else: NaN and infinity, which msgspec writes as null, and a dict of which two keys are the
+same text, such as 1 and "1". Offsets of time zones with seconds, which msgspec cuts, are written
+whole.
 """
 
 from __future__ import annotations
 
+import datetime as dt
+import decimal
 import json
+import uuid
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe
+from anabranch.runtime.sinks.levels import levels
 
-_DIGITS = bytes.maketrans(b"-123456789", b"0000000000")
 _TIMES_OF_NUMPY = "mM"
+_TIMES = (dt.datetime, dt.time)
+_MINUTE = dt.timedelta(minutes=1)
+_TEXT = {str}
+_ALONE = [{str}, {int}, {bytes}, set[type]()]
+"""Types of keys of which no two are the same text, if a dict has no others."""
+_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 
 
 def _foreign(value: Any) -> Any:
-    """NumPy's scalars and arrays as Python's, without importing NumPy for it."""
+    """What msgspec does not know: a subclass as what it derives from, and NumPy's scalars and
+    arrays as Python's, without importing NumPy for it."""
     if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
         plain = value.tolist()
         if type(plain) is not type(value) and not _lost_its_unit(value.dtype.kind, plain):
             return plain
+    elif (base := _base(value)) is not None:
+        return base
     raise TypeError(f"type {type(value).__name__} has no form in JSON")
+
+
+def _base(value: Any) -> Any:
+    """The same as an object of the known type that its type derives from, if there is one."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, (bytes, bytearray)):
+        return b"".join((value,))
+    if isinstance(value, decimal.Decimal):
+        return decimal.Decimal(value)
+    if isinstance(value, uuid.UUID):
+        return uuid.UUID(int=value.int)
+    return _base_of_time(value)
+
+
+def _base_of_time(value: Any) -> Any:
+    if getattr(value, "nanosecond", 0) or getattr(value, "nanoseconds", 0):  # of pandas
+        return None
+    if isinstance(value, dt.datetime):
+        of_day = dt.datetime.timetz(value).replace(fold=value.fold)
+        return dt.datetime.combine(dt.datetime.date(value), of_day)
+    if isinstance(value, dt.date):
+        return dt.date(value.year, value.month, value.day)
+    if isinstance(value, dt.timedelta):
+        return dt.timedelta(value.days, value.seconds, value.microseconds)
+    return None
 
 
 def _lost_its_unit(kind: str, plain: Any) -> bool:
@@ -40,6 +85,7 @@ def _lost_its_unit(kind: str, plain: Any) -> bool:
 
 
 _PLAIN = json.JSONEncoder(allow_nan=False, check_circular=False)
+_DENSE = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 _JSON = msgspec.json.Encoder(enc_hook=_foreign)
 
 Encode = Callable[[list[Any]], tuple[bytes, list[DeadLetter]]]
@@ -49,7 +95,7 @@ def json_lines(tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
     try:
         data = _JSON.encode_lines(tuples)
         has_gaps = b"null" in data and _has_no_number(tuples)
-        if not (has_gaps or _may_have_other_keys(data)):
+        if not has_gaps and _is_written_whole(tuples, data):
             return data, []
     except KeyboardInterrupt:
         raise
@@ -85,14 +131,84 @@ def _one_by_one(tuples: list[Any], line: Callable[[Any], bytes]) -> tuple[bytes,
 def _json_line(one: Any) -> bytes:
     try:
         data = _JSON.encode(one)
+        by_msgspec = _is_written_whole([one], data)
     except (TypeError, ValueError, OverflowError):
-        data = json.dumps(one, allow_nan=False).encode()
-    else:
-        if b"null" in data and _has_no_number(one):
-            raise ValueError("JSON has neither NaN nor infinity")
-    if b"{" in data:
-        json.loads(data, object_pairs_hook=_check_names, parse_int=str)
+        by_msgspec = False  # lone surrogates, other keys, or what has no form in JSON
+    if not by_msgspec:
+        data = _DENSE.encode(_builtins(one)).encode()
+        _check_keys(one)
+    elif b"null" in data and _has_no_number(one):
+        raise ValueError("JSON has neither NaN nor infinity")
     return data + b"\n"
+
+
+def _builtins(one: Any) -> Any:
+    """As the standard library's encoder takes it."""
+    plain = msgspec.to_builtins(one, enc_hook=_foreign)
+    if not any(map(_has_odd_offset, levels([one]))):
+        return plain
+    kept = msgspec.to_builtins(one, enc_hook=_foreign, builtin_types=(dt.datetime, dt.time))
+    return json.loads(json.dumps(kept, allow_nan=False, default=_time_text))
+
+
+def _time_text(value: dt.datetime | dt.time) -> Any:
+    return value.isoformat() if _is_odd(value) else msgspec.to_builtins(value)
+
+
+def _is_odd(value: dt.datetime | dt.time) -> bool:
+    """Whether msgspec would cut the offset of its time zone."""
+    offset = value.utcoffset()
+    return offset is not None and bool(offset % _MINUTE)
+
+
+def _has_odd_offset(found: dict[type, list[Any]]) -> bool:
+    return any(
+        _is_odd(value)
+        for kind, values in found.items()
+        if issubclass(kind, _TIMES)
+        for value in values
+    )
+
+
+def _is_written_whole(tuples: list[Any], data: bytes) -> bool:
+    """Whether msgspec has cut nothing, and no two keys of a dict can be the same text. What it has
+    made of them tells in most cases where to look, which is cheaper than a look at all values."""
+    if b"{" not in data and b":" not in data:
+        return True
+    digits = data.translate(_DIGITS)
+    if b'+00:00"' not in digits and b'-00:00"' not in digits:  # offsets of time zones
+        if b"{" not in data:
+            return True
+        if set(map(type, tuples)) == {dict} and data.count(b"{") == len(tuples):
+            return not _has_other_keys({dict: tuples})
+    return not any(_has_other_keys(found) or _has_odd_offset(found) for found in levels(tuples))
+
+
+def _has_other_keys(found: dict[type, list[Any]]) -> bool:
+    """Whether keys of a dict are such that two of them may be the same text."""
+    for kind, dicts in found.items():
+        if issubclass(kind, dict):
+            keys = set(chain.from_iterable(map(dict.keys, dicts)))
+            if not set(map(type, keys)) <= _TEXT:
+                return any(set(map(type, dict.keys(one))) not in _ALONE for one in dicts)
+    return False
+
+
+def _check_keys(one: Any) -> None:
+    """Raises `ValueError` if two keys of a dict are the same text."""
+    for value in chain.from_iterable(chain.from_iterable(map(dict.values, levels([one])))):
+        if isinstance(value, dict):
+            names = [_key_text(key) for key in dict.keys(value)]
+            if len(set(names)) < len(names):
+                twice = next(name for name in names if names.count(name) > 1)
+                raise ValueError(f"a dict has two keys that are {twice!r} in JSON")
+
+
+def _key_text(key: Any) -> str:
+    if isinstance(key, str):
+        return str.__str__(key)
+    (text,) = json.loads(json.dumps(msgspec.to_builtins({key: 0}, enc_hook=_foreign)))
+    return str(text)
 
 
 def _has_no_number(value: Any) -> bool:
@@ -105,22 +221,6 @@ def _has_no_number(value: Any) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _may_have_other_keys(data: bytes) -> bool:
-    """Whether a key that is no str may be in it: such as numbers and times. A look at the dicts
-    themselves would take longer than to write them."""
-    if b"{" not in data:
-        return False
-    digits = data.translate(_DIGITS)
-    return b'{"0' in digits or b',"0' in digits
-
-
-def _check_names(pairs: list[tuple[str, Any]]) -> None:
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"a dict has two keys that are {twice!r} in JSON")
 
 
 def _text_line(one: Any) -> bytes:

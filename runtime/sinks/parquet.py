@@ -106,8 +106,12 @@ def parquet(
     The folder must be empty unless `append`. Results are delivered when their file is complete.
     Raises `ValueError` (a `PipelineError`) for settings that make no sense.
     """
-    if rows < 1 or not every_s > 0:
-        raise PipelineError(f"parquet: expected rows and every_s above 0, got {rows}, {every_s}")
+    numbers = type(rows) is int and isinstance(every_s, (int, float))
+    if not numbers or rows < 1 or not every_s > 0:
+        raise PipelineError(
+            "parquet: expected a whole number of rows and every_s, both above 0, "
+            f"got {rows!r}, {every_s!r}"
+        )
     of_pyarrow = type(schema).__module__.startswith("pyarrow")  # which need not be here yet
     if schema is not None and not of_pyarrow and not (isinstance(schema, Mapping) and schema):
         raise PipelineError(

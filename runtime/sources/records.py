@@ -44,7 +44,7 @@ def csv_form(header: bool | Sequence[str], delimiter: str) -> CsvForm:
     names = () if isinstance(header, str) else tuple(header)
     if not names or not all(isinstance(name, str) for name in names):
         raise ValueError(f"csv: header must be True, False or a list of names, got {header!r}")
-    if twice := _twice(names):
+    if (twice := _twice(names)) is not None:
         raise ValueError(f"csv: header has the name {twice!r} twice")
     return CsvForm(names, delimiter)
 
@@ -170,7 +170,7 @@ class RecordCutter(LineCutter):
             return fields
         if self._names is None:
             self._names = fields
-            if twice := _twice(fields):
+            if (twice := _twice(fields)) is not None:
                 self.done = True
                 raise ValueError(
                     f"the header has the name {twice!r} twice, so the file is not read; give "

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import errno
 import importlib.util
+import math
 import os
 from collections import namedtuple
 from pathlib import Path
@@ -67,6 +68,16 @@ async def test_with_a_schema_rows_may_come_by_position(tmp_path: Path) -> None:
 Named = namedtuple("Named", "word n")
 
 
+class Hostile:
+    def __repr__(self) -> str:
+        raise SystemExit
+
+
+class HostileRow(dict[str, Any]):
+    def __iter__(self) -> Any:
+        raise SystemExit
+
+
 @pytest.mark.parametrize(
     ("schema", "bad", "reason"),
     [
@@ -75,21 +86,32 @@ Named = namedtuple("Named", "word n")
         (None, {1: 2}, "keys must be str"),
         (None, {"word": "b", "n": "two"}, "column 'n': expected int64, got str 'two'"),
         (None, {"word": "b", "n": object()}, "column 'n': expected int64, got object"),
+        (None, {"word": "b", "n": Hostile()}, "got Hostile <Hostile whose repr raised SystemExit>"),
+        (None, HostileRow(word="b"), "SystemExit"),
+        (None, {"word": "b", "\ud83d": 1}, "this name is no text in UTF-8"),
+        ({"word": str, "n": int}, {"word": "b", "n": Hostile()}, "whose repr raised SystemExit"),
         ({"word": str, "n": int}, {"word": "b", "n": 2**70}, "column 'n': expected int64"),
         ({"word": str, "n": int}, {"word": 5, "n": 1}, "column 'word': expected string, got int"),
         ({"word": str, "n": int}, {"words": "b"}, "there is no column 'words'"),
         ({"word": str, "n": int}, ("b",), "expected 2 values, got 1"),
     ],
-    ids=range(9),
+    ids=range(13),
 )
 async def test_what_does_not_fit_is_a_dead_letter_and_the_others_go_on(
     tmp_path: Path, schema: Any, bad: Any, reason: str
 ) -> None:
     good = Named("a", 1)
     dead = await opened(tmp_path, schema).write([good, bad, good])
-    assert [letter.tuple for letter in dead] == [bad]
+    assert [letter.tuple is bad for letter in dead] == [True]
     assert reason in dead[0].reason
     assert rows(tmp_path) == [good._asdict(), good._asdict()]
+
+
+async def test_rows_without_any_column_are_dead_letters(tmp_path: Path) -> None:
+    dead = await opened(tmp_path).write([{}, {}])
+    assert [(letter.tuple, "no columns" in letter.reason) for letter in dead] == [({}, True)] * 2
+    assert await opened(tmp_path).write([{}, {"n": 1}]) == []
+    assert rows(tmp_path) == [{"n": None}, {"n": 1}]
 
 
 async def test_a_file_is_not_made_for_dead_letters_alone(tmp_path: Path) -> None:
@@ -179,8 +201,15 @@ def test_without_pyarrow_it_is_said_where_to_get_it(
 
 
 def test_settings_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PipelineError, match="above 0"):
-        parquet(tmp_path, rows=0)
+    numbers: tuple[Any, ...] = (0, -1, 1.5, "7", True, None)
+    for number in numbers:
+        with pytest.raises(PipelineError, match="above 0"):
+            parquet(tmp_path, rows=number)
+    for seconds in (0, math.nan, "7"):
+        with pytest.raises(PipelineError, match="above 0"):
+            parquet(tmp_path, every_s=seconds)  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match="this name is no text in UTF-8"):
+        parquet(tmp_path, {"\ud83d": int})
     wrong: tuple[Any, ...] = ({}, 5, "n int")
     for schema in wrong:
         with pytest.raises(PipelineError, match=r"expected a pyarrow\.Schema or a dict"):

@@ -39,6 +39,7 @@ def written(values: list[Any], kind: Any) -> tuple[list[Any], list[Any]]:
     return held, [letter.tuple["v"] for letter in dead]
 
 
+MASKED = np.ma.array([1, 2], mask=[False, True])
 FITTING = [
     (int, [1, None, -1, 2.0, np.int64(5), Level.LOW]),
     ("int8", [127, -128]),
@@ -89,7 +90,7 @@ def test_values_come_back_as_they_were(kind: Any, values: list[Any]) -> None:
         ("date32", [NOON, 5]),
         ("time32[ms]", [dt.time(1, 2, 3, 4), 5]),
         ("duration[ms]", [dt.timedelta(microseconds=5), 5]),
-        ("list<int64>", [[1, 2.5], "12", {"a": 1}, 5, np.array([1.5])]),
+        ("list<int64>", [[1, 2.5], "12", {"a": 1}, 5, np.array([1.5]), MASKED]),
         ("list<item: int64 not null>", [[None]]),
         ("struct<a: int64>", [{"a": 1, "b": 2}, {"a": 1.5}, [1]]),
         ("map<string, int64>", [{"k": 1.5}, [("k", True)], {1: 1}]),

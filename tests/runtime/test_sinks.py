@@ -7,13 +7,16 @@ import contextlib
 import dataclasses
 import datetime
 import decimal
+import enum
 import errno
 import json
 import math
 import multiprocessing
 import os
 import select
+import uuid
 from collections.abc import Iterator
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +105,48 @@ class Point:
     x: int
 
 
+class Whole(int):
+    pass
+
+
+class Short(float):
+    pass
+
+
+class Raw(bytes):
+    pass
+
+
+class Exact(decimal.Decimal):
+    pass
+
+
+class Day(datetime.date):
+    pass
+
+
+class Noon(datetime.datetime):
+    @classmethod
+    def of(cls, at: datetime.datetime) -> Noon:
+        return cls(at.year, at.month, at.day, at.hour)
+
+
+class Grade(enum.Enum):
+    GOOD = "good"
+
+
+class Fine(datetime.datetime):
+    """As pandas has them."""
+
+    nanosecond = 1
+
+
+NOON = datetime.datetime(2026, 1, 2, 12)
+SOLAR = datetime.timezone(datetime.timedelta(minutes=53, seconds=28))
+"""As Berlin had it before 1893."""
+IN_UTC, IN_SOLAR = '"2026-01-02T12:00:00Z"', '"2026-01-02T12:00:00+00:53:28"'
+
+
 @pytest.mark.parametrize(
     ("value", "line"),
     [
@@ -114,12 +159,21 @@ class Point:
         (datetime.date(2026, 1, 2), '"2026-01-02"'),
         (Point(3), '{"x":3}'),
         ({1: 2}, '{"1":2}'),
-        ({None: 1}, '{"null": 1}'),
+        ({None: 1}, '{"null":1}'),
         ("\u2028\x00", '"\u2028\\u0000"'),
         (numpy.float64(0.5), "0.5"),
         ([numpy.int64(3), numpy.arange(2)], "[3,[0,1]]"),
+        ([Text("s"), NOON], '["s","2026-01-02T12:00:00"]'),
+        (["\ud800", Point(3), {True: {2}}], '["\\ud800",{"x":3},{"true":[2]}]'),
+        ({1: b"a", 2: 2**70}, '{"1":"YQ==","2":1180591620717411303424}'),
+        ([Whole(3), Short(0.5), Raw(b"a"), Exact("1.0")], '[3,0.5,"YQ==","1.0"]'),
+        ([Noon.of(NOON), Day(2026, 1, 2)], '["2026-01-02T12:00:00","2026-01-02"]'),
+        (NOON.replace(tzinfo=SOLAR), '"2026-01-02T12:00:00+00:53:28"'),
+        ({"at": (NOON.replace(tzinfo=SOLAR).timetz(),)}, '{"at":["12:00:00+00:53:28"]}'),
+        ([NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=SOLAR)], f"[{IN_UTC},{IN_SOLAR}]"),
+        ({Grade.GOOD: 1, "bad": 2}, '{"good":1,"bad":2}'),
     ],
-    ids=range(13),
+    ids=range(22),
 )
 def test_what_json_lacks_is_written_as_documented(value: Any, line: str) -> None:
     data, dead = json_lines([value])
@@ -140,6 +194,13 @@ def test_what_json_lacks_is_written_as_documented(value: Any, line: str) -> None
         ({None: 1, "null": 2}, "two keys that are 'null'"),
         ({True: 1, "true": 2}, "two keys that are 'true'"),
         ({datetime.date(2026, 1, 2): 1, "2026-01-02": 2}, "two keys that are '2026-01-02'"),
+        ({b"a": 1, "YQ==": 2}, "two keys that are 'YQ=='"),
+        ([[{Grade.GOOD: 1, "good": 2}]], "two keys that are 'good'"),
+        ({"a": Point({uuid.UUID(int=15 << 124): 1, f"f{0:07}-0000-0000-0000-{0:012}": 2})}, "two"),  # type: ignore[arg-type]
+        ({datetime.timedelta(1): 1, "P1D": 2}, "two keys that are 'P1D'"),
+        ({1e16: 1, "1e+16": 2}, "two keys that are '1e+16'"),
+        (numpy.array([{1: 1, "1": 2}]), "two keys that are '1'"),
+        (Fine(2026, 1, 2), "Fine has no form in JSON"),
         (numpy.datetime64(1, "ns"), "datetime64 has no form in JSON"),
         (numpy.datetime64("NaT"), "datetime64 has no form in JSON"),
         (numpy.timedelta64(1, "ns"), "timedelta64 has no form in JSON"),

@@ -133,11 +133,14 @@ def test_a_record_above_the_limit_costs_its_first_line(size: int) -> None:
     assert dead[0].where == "f:1"
 
 
-def test_a_header_that_names_two_fields_alike_gives_one_dead_letter() -> None:
-    tuples, dead = fed(b"a,a\n1,2\n3,4\n", 100, form=CsvForm())
+@pytest.mark.parametrize(("header", "name"), [(b"a,a", "'a'"), (b"a,,", "''")])
+def test_a_header_that_names_two_fields_alike_gives_one_dead_letter(
+    header: bytes, name: str
+) -> None:
+    tuples, dead = fed(header + b"\n1,2,3\n3,4,5\n", 100, form=CsvForm())
     assert tuples == []
     assert [letter.reason.partition(",")[0] for letter in dead] == [
-        "the header has the name 'a' twice"
+        f"the header has the name {name} twice"
     ]
 
 
@@ -160,6 +163,7 @@ async def test_records_that_are_appended_after_the_beginning_are_not_read(tmp_pa
         ({"header": []}, "a list of names"),
         ({"header": "ab"}, "a list of names"),
         ({"header": ["a", "a"]}, "the name 'a' twice"),
+        ({"header": ["a", "", ""]}, "the name '' twice"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:

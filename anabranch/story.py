@@ -116,7 +116,7 @@ def _end_of_stream(report: Report) -> float:
     """When the last instance ended; services may stay on for others to take the results."""
     drawn = {o.name for o in report.operators}
     ends = [e.t for e in report.events if e.kind == "ended" and e.operator in drawn]
-    return max(ends) if report.ended == "completed" and ends else report.seconds
+    return max(ends) if report.finished and ends else report.seconds
 
 
 def _title(report: Report) -> str:

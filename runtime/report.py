@@ -16,6 +16,10 @@ from anabranch.runtime.texts import printable
 
 _NUMBERS = re.compile(rb'\[\n([^\[\]{}"]*)\]')
 
+COMPLETED, ENDED_EARLY = "completed", "ended early"
+FINISHED = (COMPLETED, ENDED_EARLY)
+CTRL_C, DURATION = "Ctrl-C", "duration"
+
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p100": 1.0}
 
 
@@ -127,7 +131,16 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run was. `ended` is completed, stopped or failed; `failure` says why it failed."""
+    """What a run was.
+
+    `ended` is how it ended:
+
+    - completed: its input was read to the end, and all of it is finished;
+    - ended early: its input was cut short, and all that was read is finished; `ended_by` says what
+      has cut it short;
+    - stopped: at once, and what was on its way was given up, or is kept with the run;
+    - failed: `failure` says why.
+    """
 
     pipeline: str
     seconds: float
@@ -153,12 +166,19 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How often the run went on after all its processes were gone; all else is of all parts."""
     delivery: str = "effectively-once"
     hosts: list[HostReport] = msgspec.field(default_factory=list)
+    ended_by: str = ""
+    """What ended the input early: `Ctrl-C`, the name of another signal, or `duration`."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether all that was read was worked off: completed, or ended early."""
+        return self.ended in FINISHED
 
     @property
     def ok(self) -> bool:
-        """Completed without a failure, and the ledger balances as far as delivery promises."""
+        """Finished without a failure, and the ledger balances as far as delivery promises."""
         accounted = self.ledger.balanced or self.ledger.excused
-        return self.ended == "completed" and self.failure is None and accounted
+        return self.finished and self.failure is None and accounted
 
     def operator(self, name: str) -> OperatorReport:
         """Raises `KeyError` for an unknown name."""

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Protocol
 
 from anabranch.commands.failing import INTERRUPTED
-from anabranch.runtime.report import Report
+from anabranch.runtime.report import CTRL_C, Report
 from anabranch.runtime.snapshot import RunSnapshot
 from anabranch.views.view import View
 
@@ -40,7 +40,8 @@ class RunHandle(Protocol):
 
     def snapshot(self) -> RunSnapshot: ...
 
-    def end_input(self) -> None: ...
+    def cut_short(self, by: str) -> None:
+        """End its input; `by` what, for the report."""
 
     def stop(self) -> Report:
         """Raises `TimeoutError` if the processes do not end, and `RunFailed`."""
@@ -54,9 +55,13 @@ class Interrupts:
     """Whether the run can be resumed when it was stopped."""
     received: int = 0
     handled: int = 0
+    first: str = ""
+    """The first one, as users call it."""
 
     def note(self, signum: int, frame: FrameType | None) -> None:
         self.received += 1
+        if not self.first:
+            self.first = CTRL_C if signum == signal.SIGINT else signal.Signals(signum).name
         if self.keeps and signum != signal.SIGINT:
             self.received = max(2, self.received)
         if self.received > 2:
@@ -123,7 +128,7 @@ def follow(run: RunHandle, view: View, noted: Interrupts, output: Output) -> Rep
                     view.say(KEEPING if noted.keeps else STOPPING)
                     return run.stop()
                 view.say(ENDING_KEPT if noted.keeps else ENDING)
-                run.end_input()
+                run.cut_short(noted.first)
             try:
                 return run.wait(TICK_S)
             except TimeoutError:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.runtime.ledger import Ledger
-from anabranch.runtime.report import OperatorReport, Report
+from anabranch.runtime.report import (
+    COMPLETED,
+    DURATION,
+    ENDED_EARLY,
+    FINISHED,
+    OperatorReport,
+    Report,
+)
 from anabranch.views.figures import count, died, duration, milliseconds, plural, rate, table
 
 REASONS_SHOWN = 5
@@ -14,7 +21,7 @@ FAULTS_SHOWN = 10
 
 def summary(report: Report, dead_letters: Path) -> list[str]:
     """Lines. `dead_letters`: the file where they are, if there are any."""
-    lines = ["", f"{report.pipeline}: {report.ended} after {duration(report.seconds)}"]
+    lines = ["", f"{report.pipeline}: {_ended(report)}"]
     if report.failure:
         lines += _failure(report.failure, report.failure_detail)
     lines += ["", *_operators(report), "", *_ledger(report)]
@@ -25,7 +32,15 @@ def summary(report: Report, dead_letters: Path) -> list[str]:
     return lines
 
 
-def verdict(ledger: Ledger, ended: str = "completed", delivery: str = "effectively-once") -> str:
+def _ended(report: Report) -> str:
+    ended = f"{report.ended} after {duration(report.seconds)}"
+    if report.ended != ENDED_EARLY:
+        return ended
+    by = "--duration" if report.ended_by == DURATION else report.ended_by
+    return f"{ended} by {by}; all that was read is finished"
+
+
+def verdict(ledger: Ledger, ended: str = COMPLETED, delivery: str = "effectively-once") -> str:
     if ledger.balanced:
         return "balanced: every tuple is accounted for"
     if ledger.excused:
@@ -34,7 +49,7 @@ def verdict(ledger: Ledger, ended: str = "completed", delivery: str = "effective
             f"not every tuple counts once: processes died, and {delivery} allows for that"
             + "; what was lost with them came again" * came_again
         )
-    if ended != "completed" and not (ledger.lost or ledger.duplicated):
+    if ended not in FINISHED and not (ledger.lost or ledger.duplicated):
         return f"not settled: the run {ended} with tuples on their way"
     wrong = [
         f"{count(n)} {what}"
@@ -85,7 +100,7 @@ def _ledger(report: Report) -> list[str]:
         f"{count(ledger.duplicated)} duplicated",
         f"        {verdict(ledger, report.ended, report.delivery)}",
     ]
-    if report.ended != "completed":  # faults would only repeat that it was cut off
+    if not report.finished:  # faults would only repeat that it was cut off
         return lines
     lines += [f"        {fault}" for fault in ledger.faults[:FAULTS_SHOWN]]
     more = len(ledger.faults) - FAULTS_SHOWN

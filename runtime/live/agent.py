@@ -61,6 +61,7 @@ from anabranch.runtime.live.suspicion import Suspicion
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
 from anabranch.runtime.options import Options
+from anabranch.runtime.report import COMPLETED, DURATION
 from anabranch.runtime.status import id_to_wire
 from anabranch.runtime.texts import original
 
@@ -143,20 +144,22 @@ class Agent:
         self.tasks.start("begin", self._begin())
         try:
             outcome = await self._outcome
-            if outcome.ended == "completed":
+            if outcome.ended == COMPLETED:
                 self.phase = "closing"
                 await self._unless_hurried(self.services.close())
         finally:
             await self._end_everything()
         return outcome if self._late_failure is None else Outcome("failed", self._late_failure)
 
-    def end_input(self, operator: str | None = None) -> None:
-        """Let the sources, or one, act as if their input had ended. Raises `PipelineError`."""
+    def end_input(self, operator: str | None = None, by: str = "") -> None:
+        """Let the sources, or one, act as if their input had ended. Raises `PipelineError`.
+
+        `by`: see `Boards.end_input`."""
         sources = [o.name for o in self.pipeline.operators.values() if o.source is not None]
         if operator is not None and operator not in sources:
             raise PipelineError(f"{operator!r} is no source; known: {', '.join(sources)}")
         for name in sources if operator is None else [operator]:
-            self.boards.end_input(name)
+            self.boards.end_input(name, by)
             for member in self.roster.living(name):
                 # Those that are not ready yet are told when they are.
                 if member.phase is not Phase.STARTING:
@@ -172,7 +175,7 @@ class Agent:
     def fail(self, failure: Failure) -> None:
         """End everything now because it cannot go on. The first failure counts: later ones may
         be its consequences, and those of processes that are being ended are."""
-        if self._decided == "completed" and not self._ending:
+        if self._decided == COMPLETED and not self._ending:
             # A service has failed while it is being closed.
             self._late_failure = self._late_failure or failure
         self._end(Outcome("failed", failure))
@@ -272,7 +275,7 @@ class Agent:
             # still on its way over another link than the one that told of their creator's end.
             asyncio.get_running_loop().call_later(UNUSED_AFTER_S, self._end_unused, living)
         if self.started.done() and self.lives.all_ended and not living:
-            self._end(Outcome("completed"))
+            self._end(Outcome(COMPLETED))
 
     def _end_unused(self, before: list[Member]) -> None:
         if all(m.phase is Phase.LISTENING for m in self.roster.living()):
@@ -312,7 +315,7 @@ class Agent:
             self.log(Sampled(t=tick[0], rows=tick[1]))
 
     def _close_chronicle(self) -> None:
-        completed = self._decided == "completed" and self._late_failure is None
+        completed = self._decided == COMPLETED and self._late_failure is None
         self.chronicle.close(completed=completed)
 
     # -- tasks -----------------------------------------------------------------------------
@@ -362,7 +365,7 @@ class Agent:
 
     async def _end_input_after(self, duration_s: float) -> None:
         await asyncio.sleep(self.started_s + duration_s - time.monotonic())
-        self.end_input()
+        self.end_input(by=DURATION)
 
     def instances(self) -> dict[str, int]:
         return {name: len(self.roster.active(name)) for name in self.pipeline.operators}

@@ -121,9 +121,10 @@ class Released(Record, frozen=True, kw_only=True, tag="released"):
 
 
 class EndedEarly(Record, frozen=True, kw_only=True, tag="ended_early"):
-    """A source was told to act as if its input had ended."""
+    """A source was told to act as if its input had ended. `by`: what has cut it short."""
 
     operator: str
+    by: str = ""
 
 
 class Founded(Record, frozen=True, kw_only=True, tag="founded"):
@@ -188,6 +189,7 @@ class BoardPicture(Record, frozen=True, kw_only=True, tag="board"):
     claims: int
     progress: float
     ended_early: bool
+    cut_by: str = ""
 
 
 class Edition(Record, frozen=True, kw_only=True, tag="edition"):

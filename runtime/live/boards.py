@@ -76,6 +76,8 @@ class Boards:
             for name, source in self._sources.items()
         }
         self._served = {n for n, source in self._sources.items() if source.service is not None}
+        self._cut_by: dict[str, str] = {}
+        """By source: what ended its input before it was read to its end."""
 
     def claim(self, holder: InstanceId) -> SplitAnswer:
         """Raises `SplitsError` if the source fails."""
@@ -129,10 +131,23 @@ class Boards:
         self._served.discard(operator)
         self._tell(self._boards[operator].close())
 
-    def end_input(self, operator: str) -> None:
-        self._log(EndedEarly(operator=operator))
+    def end_input(self, operator: str, by: str = "") -> None:
+        """`by`: see `Report.ended_by`; empty if the program itself says where its input ends."""
+        board = self._boards[operator]
+        cut_by = "" if board.ended else by
+        self._log(EndedEarly(operator=operator, by=cut_by))
+        self._note_cut(operator, cut_by)
         self._served.discard(operator)
-        self._tell(self._boards[operator].end_input())
+        self._tell(board.end_input())
+
+    @property
+    def cut_by(self) -> str:
+        """What has cut the input of a source short; empty if nothing has."""
+        return next(iter(self._cut_by.values()), "")
+
+    def _note_cut(self, operator: str, by: str) -> None:
+        if by:
+            self._cut_by.setdefault(operator, by)
 
     # -- of a resumed run --------------------------------------------------------------------
 
@@ -162,6 +177,7 @@ class Boards:
                 claims=board.claims,
                 progress=board.progress,
                 ended_early=board.input_ended_early,
+                cut_by=self._cut_by.get(name, ""),
             )
 
     def restore(self, picture: BoardPicture) -> None:
@@ -181,6 +197,7 @@ class Boards:
         board.claims, board.progress = picture.claims, picture.progress
         if picture.ended_early:
             self.end_input(picture.operator)
+            self._note_cut(picture.operator, picture.cut_by)
 
     def is_served(self, operator: str) -> bool:
         """Whether a service may still publish splits for this operator."""

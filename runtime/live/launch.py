@@ -29,7 +29,7 @@ from anabranch.runtime.live.views import report_of, snapshot_of
 from anabranch.runtime.options import Options
 from anabranch.runtime.order import bound
 from anabranch.runtime.places import check_places, check_report
-from anabranch.runtime.report import Report, check_writable, write_report
+from anabranch.runtime.report import CTRL_C, Report, check_writable, write_report
 from anabranch.runtime.snapshot import RunSnapshot
 
 STOP_TIMEOUT_S = 15.0
@@ -132,6 +132,10 @@ class Run:
         if operator is not None and operator not in known:
             raise PipelineError(f"{operator!r} is no source; known: {', '.join(known)}")
         self._tell(lambda agent: agent.end_input(operator))
+
+    def cut_short(self, by: str) -> None:
+        """As `end_input`, and the report says that the run ended early, and `by` what."""
+        self._tell(lambda agent: agent.end_input(by=by))
 
     def stop(self) -> Report:
         """End everything now, give up what is on its way, and return when nothing is left."""
@@ -335,7 +339,7 @@ def _finish(agent: Agent, outcome: Outcome) -> Report:
     report = report_of(agent, outcome)
     failure = outcome.failure or _failure_by_deaths(agent.pipeline, report)
     if failure is not None and report.failure is None:
-        report = msgspec.structs.replace(report, failure=failure.message)
+        report = msgspec.structs.replace(report, ended="failed", failure=failure.message)
     if agent.options.report is not None and not (failure is not None and failure.refused):
         try:
             write_report(report, agent.options.report)
@@ -358,7 +362,7 @@ def _failure_by_deaths(pipeline: Pipeline, report: Report) -> Failure | None:
         delivered=ledger.tuples_out,
         ended=True,
     )
-    if report.ended != "completed" or not told:
+    if not report.finished or not told:
         return None
     return Failure(f"too many tuples died: {told}")
 
@@ -381,7 +385,7 @@ def _take_signals(agent: Agent) -> None:
         nonlocal interrupts
         interrupts += 1
         if interrupts == 1 and agent.started.done():
-            agent.end_input()
+            agent.end_input(by=CTRL_C)
         else:
             agent.stop()
 

@@ -130,8 +130,8 @@ def _to_boards(
             agent.boards.claim_again(id_from_wire(holder), split, number)
         case log.Released(id=holder, remainder=remainder, progress=progress, number=number):
             agent.boards.release(id_from_wire(holder), remainder, progress, number)
-        case log.EndedEarly(operator=operator):
-            agent.boards.end_input(operator)
+        case log.EndedEarly(operator=operator, by=by):
+            agent.boards.end_input(operator, by)
         case log.BoardPicture():
             agent.boards.restore(record)
         case _:

@@ -12,7 +12,14 @@ from anabranch.runtime.latency import merged, percentile
 from anabranch.runtime.ledger import settle
 from anabranch.runtime.live.recorder import sent_to
 from anabranch.runtime.live.roster import Member
-from anabranch.runtime.report import HostReport, OperatorReport, Report, percentiles
+from anabranch.runtime.report import (
+    COMPLETED,
+    ENDED_EARLY,
+    HostReport,
+    OperatorReport,
+    Report,
+    percentiles,
+)
 from anabranch.runtime.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
 from anabranch.runtime.status import FinalCount, Status
 
@@ -37,13 +44,14 @@ def snapshot_of(agent: Agent) -> RunSnapshot:
 
 def report_of(agent: Agent, outcome: Outcome) -> Report:
     """To be called after the run has ended."""
-    pipeline, recorder = agent.pipeline, agent.recorder
+    pipeline, recorder, cut_by = agent.pipeline, agent.recorder, agent.boards.cut_by
     finals = recorder.finals.rows()
     unaccounted = {m.text: recorder.statuses.get(m.text) for m in agent.roster.unaccounted()}
     return Report(
         pipeline=pipeline.name,
         seconds=round(time.monotonic() - agent.started_s, 3),
-        ended=outcome.ended,
+        ended=ENDED_EARLY if cut_by and outcome.ended == COMPLETED else outcome.ended,
+        ended_by=cut_by if outcome.ended == COMPLETED else "",
         failure=None if outcome.failure is None else outcome.failure.message,
         failure_detail="" if outcome.failure is None else outcome.failure.detail,
         started_at=agent.started_at.isoformat(timespec="milliseconds"),

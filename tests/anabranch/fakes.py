@@ -134,15 +134,15 @@ class FakeRun:
     def wait(self, timeout_s: float | None = None) -> Report:
         self.waits += 1
         self.on_tick(self.waits)
-        if self.waits > self.ticks or ("end_input" in self.calls and self.drains):
+        if self.waits > self.ticks or (any("cut" in call for call in self.calls) and self.drains):
             return report()
         raise TimeoutError
 
     def snapshot(self) -> RunSnapshot:
         return snapshot(seconds=float(self.waits))
 
-    def end_input(self) -> None:
-        self.calls.append("end_input")
+    def cut_short(self, by: str) -> None:
+        self.calls.append(f"cut short by {by}")
 
     def stop(self) -> Report:
         self.calls.append("stop")

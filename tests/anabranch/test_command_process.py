@@ -184,7 +184,9 @@ def test_settings_scripts_and_duration_reach_the_run(tmp_path: Path) -> None:
     arguments = ("--scale-script", script, "--set", "text.scale.max_instances=3", "--json")
     done = run(write(tmp_path, ENDLESS), *arguments, "--duration", "4", "--transport", "tcp")
     assert done.returncode == 0, done.stderr
+    assert " by --duration; all that was read is finished" in done.stderr
     report = json.loads(done.stdout)
+    assert (report["ended"], report["ended_by"]) == ("ended early", "duration")
     assert report["ledger"]["balanced"]
     assert report["seconds"] >= 4
     text = report["operators"][1]
@@ -244,7 +246,9 @@ def test_one_interrupt_finishes_what_was_read(tmp_path: Path, number: signal.Sig
     assert process.returncode == 0, rest
     assert "finishing what was read" in rest
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["ended"] == "completed"
+    by = "Ctrl-C" if number is signal.SIGINT else "SIGTERM"
+    assert (report["ended"], report["ended_by"]) == ("ended early", by)
+    assert f" by {by}; all that was read is finished\n" in rest
     assert report["ledger"]["balanced"]
     assert report["ledger"]["tuples_in"] == report["ledger"]["tuples_out"] > 0
     assert_nobody_left(process.pid)

@@ -91,7 +91,7 @@ def test_ctrl_c_ends_the_input_of_a_run_that_is_kept_too() -> None:
     noted, view = Interrupts(keeps=True), FakeView()
     run = FakeRun(100, lambda n: noted.note(signal.SIGINT, None) if n == 2 else None)
     assert follow(run, view, noted, Output()).ended == "completed"
-    assert run.calls == ["end_input"]
+    assert run.calls == ["cut short by Ctrl-C"]
     assert view.said == [ENDING_KEPT]
     assert ENDING_KEPT.endswith("press Ctrl-C again to stop at once and keep the run")
 

@@ -29,8 +29,15 @@ def test_the_first_interrupt_ends_the_input() -> None:
     run = FakeRun(100, lambda n: noted.note(signal.SIGINT, None) if n == 2 else None)
     report = follow(run, view, noted, Output())
     assert report.ended == "completed"
-    assert run.calls == ["end_input"]
+    assert run.calls == ["cut short by Ctrl-C"]
     assert view.said == [ENDING]
+
+
+def test_the_report_is_told_which_signal_came_first() -> None:
+    noted = Interrupts()
+    run = FakeRun(100, lambda n: noted.note(signal.SIGTERM, None) if n == 2 else None)
+    follow(run, FakeView(), noted, Output())
+    assert run.calls == ["cut short by SIGTERM"]
 
 
 def test_the_second_interrupt_stops_at_once() -> None:
@@ -39,7 +46,7 @@ def test_the_second_interrupt_stops_at_once() -> None:
     run.drains = False
     report = follow(run, view, noted, Output())
     assert report.ended == "stopped"
-    assert run.calls == ["end_input", "stop"]
+    assert run.calls == ["cut short by Ctrl-C", "stop"]
     assert view.said == [ENDING, STOPPING]
 
 

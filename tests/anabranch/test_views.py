@@ -229,6 +229,9 @@ def test_at_least_once_nobody_is_left_to_think_that_what_the_ledger_calls_lost_i
 
 def test_a_run_that_was_cut_off_is_not_called_unbalanced() -> None:
     cut = {"balanced": False, "in_flight": 7, "faults": ["a.0 ended without an account"]}
+    early = text_of(summary(report(ended="ended early", ended_by="duration"), DEAD))
+    assert "headlines: ended early after 12.3 s by --duration; all that was read is fin" in early
+    assert "balanced: every tuple is accounted for" in early
     text = text_of(summary(report(ended="stopped", ledger=cut), DEAD))
     assert "not settled: the run stopped with tuples on their way" in text
     assert "ended without an account" not in text

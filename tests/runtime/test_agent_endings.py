@@ -1,4 +1,4 @@
-"""How runs end: completed, stopped, failed; always in bounded time, and nothing stays."""
+"""How runs end: completed, early, stopped, failed; always in bounded time, and nothing stays."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 
+from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.failure import Failure, RunFailed
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent import Agent, Outcome
+from anabranch.runtime.live.boards import Boards
+from anabranch.runtime.report import CTRL_C, DURATION
 from anabranch.runtime.status import FinalCount
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
@@ -31,8 +34,37 @@ pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
 def test_a_run_of_limited_duration_ends_its_input_by_itself() -> None:
     report = finish(start(three_operators(Endless()), duration_s=0.2))
-    assert report.ended == "completed"
+    assert (report.ended, report.ended_by) == ("ended early", "duration")
+    assert report.finished
     assert report.seconds >= 0.2
+
+
+def test_a_run_that_has_read_its_input_before_its_duration_is_over_is_complete() -> None:
+    report = finish(start(three_operators(Numbers(1)), duration_s=60.0))
+    assert (report.ended, report.ended_by) == ("completed", "")
+
+
+def test_the_input_of_a_source_that_has_ended_by_itself_is_not_cut_short() -> None:
+    boards = Boards(three_operators(Numbers(1)), lambda *_: None, lambda _: None)
+    reader = InstanceId(OperatorName("lines"), 0, -1)
+    number = boards.claim(reader).number
+    boards.release(reader, None, 1.0, number)
+    assert boards.claim(reader).ended
+    boards.end_input("lines", CTRL_C)
+    assert boards.cut_by == ""
+
+
+def test_a_run_that_is_resumed_still_knows_what_has_cut_its_input_short() -> None:
+    records: list[Any] = []
+    before = Boards(three_operators(Numbers(9)), lambda *_: None, records.append)
+    before.end_input("lines", CTRL_C)
+    before.end_input("lines", DURATION)
+    assert before.cut_by == CTRL_C
+    assert [record.by for record in records] == [CTRL_C, ""]
+    after = Boards(three_operators(Numbers(9)), lambda *_: None, records.append)
+    for picture in before.pictures():
+        after.restore(picture)
+    assert after.cut_by == CTRL_C
 
 
 def test_ending_the_input_of_one_source_leaves_the_others() -> None:

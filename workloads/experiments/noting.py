@@ -88,7 +88,7 @@ def completed(pipeline: Pipeline, options: Options, name: str) -> Report:
         report = start(pipeline, options).wait()
     except RunFailed as error:
         raise RunSpoilt(f"the run of {name} failed: {error}") from error
-    if report.ended != "completed":
+    if not report.finished:
         raise RunSpoilt(f"the run of {name} was {report.ended}: {report.failure_detail}")
     return report
 

@@ -1,7 +1,9 @@
 """Timers of keys, of one kind (event time or processing time), soonest first.
 
-A key has one timer of each name. The heap has an entry for each setting; entries of timers that
-were moved or cancelled are passed over, and swept out when they are more than half of it.
+A key has one timer of each name. The heap has each time for which any are set, and these lie in a
+list of their own, for windows of many keys end together. A list has an entry for each setting;
+entries of timers that were moved or cancelled are passed over, and swept out when they are more
+than half of all.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
-from itertools import count
 from typing import Any
 
 from anabranch.runtime.keyed.groups import packed
@@ -27,12 +28,14 @@ Rows = list[Names | None] | None
 
 class Timers:
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Any, str]] = []
+        self._heap: list[float] = []
+        self._entries_at: dict[float, list[tuple[Any, str]]] = {}
+        """Keys and names, by time; never an empty list."""
+        self._entries = 0
         self._set: dict[Any, Names] = {}
         self._ripe: dict[Any, list[tuple[float, str]]] = {}
         """Of each key, timers that are not in the heap for now, by their times."""
         self._live = 0
-        self._number = count()
         self._touched: dict[Any, set[str]] | None = None
 
     def note_changes(self) -> None:
@@ -104,17 +107,18 @@ class Timers:
     def may_be_due(self, key: Any, until: float) -> bool:
         """Whether it is worth asking for `due_of`."""
         heap = self._heap
-        return key in self._ripe or (bool(heap) and heap[0][0] <= until)
+        return key in self._ripe or (bool(heap) and heap[0] <= until)
 
     def due_of(self, key: Any, until: float) -> list[tuple[float, str]]:
         """Those of one key that are due, by time and then by name. They stay set, but do not fire
         before they are `put_back`. Timers of other keys that are due are looked at once for this,
         however many ask."""
         heap = self._heap
-        while heap and heap[0][0] <= until:
-            at, _, other, name = heapq.heappop(heap)
-            if self._at(other, name) == at:
-                self._ripe.setdefault(other, []).append((at, name))
+        while heap and heap[0] <= until:
+            at = heap[0]
+            for other, name in self._pop():
+                if self._at(other, name) == at:
+                    self._ripe.setdefault(other, []).append((at, name))
         ripe = self._ripe.pop(key, [])
         self.put_back(key, [timer for timer in ripe if timer[0] > until])
         return sorted(timer for timer in ripe if timer[0] <= until)
@@ -143,10 +147,16 @@ class Timers:
             self._put_all_back()
         heap = self._heap
         while heap:
-            at, _, key, name = heap[0]
-            if self._at(key, name) == at:
+            at = heap[0]
+            entries = self._entries_at[at]
+            while self._at(*entries[-1]) != at:
+                if len(entries) == 1:
+                    self._pop()
+                    break
+                entries.pop()
+                self._entries -= 1
+            else:
                 return at
-            heapq.heappop(heap)
         return math.inf
 
     def has(self, key: Any) -> bool:
@@ -202,11 +212,7 @@ class Timers:
         Timers that are set meanwhile count. Those of keys which may not fire stay set, and sleep.
         """
         while (at := self.next_at()) <= until and self._heap:
-            together = []
-            while self._heap and self._heap[0][0] == at:
-                _, _, key, name = heapq.heappop(self._heap)
-                together.append((key, name))
-            for key, name in in_order(together):
+            for key, name in in_order(self._pop()):
                 if self._at(key, name) == at and may_fire(key):
                     self.cancel(key, name)
                     yield key, name, at
@@ -224,10 +230,31 @@ class Timers:
         return None if names is None else names.get(name)
 
     def _push(self, key: Any, name: str, at: float) -> None:
-        heapq.heappush(self._heap, (at, next(self._number), key, name))
-        if len(self._heap) > 2 * self._live + SWEEP_ABOVE:
-            self._heap = [e for e in self._heap if self._at(e[2], e[3]) == e[0]]
-            heapq.heapify(self._heap)
+        entries = self._entries_at.get(at)
+        if entries is None:
+            self._entries_at[at] = [(key, name)]
+            heapq.heappush(self._heap, at)
+        else:
+            entries.append((key, name))
+        self._entries += 1
+        if self._entries > 2 * self._live + SWEEP_ABOVE:
+            self._sweep()
+
+    def _pop(self) -> list[tuple[Any, str]]:
+        """The entries of the soonest time, which are there no more."""
+        entries = self._entries_at.pop(heapq.heappop(self._heap))
+        self._entries -= len(entries)
+        return entries
+
+    def _sweep(self) -> None:
+        set_for = (
+            (at, [entry for entry in entries if self._at(*entry) == at])
+            for at, entries in self._entries_at.items()
+        )
+        self._entries_at = {at: entries for at, entries in set_for if entries}
+        self._entries = sum(map(len, self._entries_at.values()))
+        self._heap = [*self._entries_at]
+        heapq.heapify(self._heap)
 
 
 def mark_of_end(at: float) -> float:

@@ -16,6 +16,8 @@ from anabranch.runtime.scale import POLICY
 
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 KINDS = {int: "int", float: "float", bool: "true or false", type(None): "None"}
+OF_ONE = ("capacity", "min_instances", "max_instances")
+"""What it makes sense to set for an operator with one instance: `simulate` goes by its capacity."""
 _FORM = "expected OPERATOR.scale.SETTING=VALUE, as in split.scale.max_instances=4"
 
 
@@ -54,8 +56,9 @@ def apply_settings(pipeline: Pipeline, texts: Iterable[str]) -> None:
     A new minimum above the old maximum is refused until the new maximum is in, so what is
     refused is tried again as long as others get through. Policies come before their settings.
     """
-    waiting = [parse_setting(text) for text in texts]
-    waiting.sort(key=lambda setting: setting.name != "policy")
+    settings = [parse_setting(text) for text in texts]
+    single = {name for name, operator in pipeline.operators.items() if operator.scale is None}
+    waiting = sorted(settings, key=lambda setting: setting.name != "policy")
     while waiting:
         refused: list[tuple[Setting, PipelineError]] = []
         for setting in waiting:
@@ -67,6 +70,28 @@ def apply_settings(pipeline: Pipeline, texts: Iterable[str]) -> None:
             first, reason = refused[0]
             raise PipelineError(f"{first.text!r}: {reason}")
         waiting = [setting for setting, _ in refused]
+    for setting in settings:
+        if setting.operator in single and setting.name not in OF_ONE:
+            _check_decided(pipeline, setting)
+
+
+def _check_decided(pipeline: Pipeline, setting: Setting) -> None:
+    """An operator that has been given no room to scale would take a policy, and never ask it.
+
+    Raises `PipelineError`."""
+    operator = pipeline.operators[OperatorName(setting.operator)]
+    if operator.scale is None or operator.scale.max_instances > 1:
+        return
+    what = f"{setting.text!r}: operator {setting.operator!r}"
+    if operator.can_scale:
+        raise PipelineError(
+            f"{what} has no scale, so nothing decides how many instances it has; set "
+            f"{setting.operator}.scale.max_instances as well, or give it a scale in the file"
+        )
+    raise PipelineError(
+        f"{what} always has one instance, since {operator.source or operator.sink!r} cannot be "
+        "shared, so there is nothing to decide; leave the setting out"
+    )
 
 
 def _apply(pipeline: Pipeline, setting: Setting) -> None:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from anabranch.runtime.foreign import shown
 from anabranch.runtime.policies.controller import Controller
-from anabranch.runtime.policies.decider import named
+from anabranch.runtime.policies.decider import heritage_of, named, pair_of
+from anabranch.runtime.policies.decision import share_of, whole
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, operator_of
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.reading import Reading
@@ -15,6 +17,11 @@ from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
 
 if TYPE_CHECKING:
     from random import Random
+
+
+ASSESSES = (
+    "assess must return a Plan, or None, and a memory, as in `return Plan({'split': 3}), memory`"
+)
 
 
 @dataclass(slots=True)
@@ -50,7 +57,8 @@ class Control:
         """What instances are to do, and whether there is a new plan. Raises `PolicyError`."""
         look = look.of(self.operators)
         with named(self.policy):
-            plan, self.memory = self.policy.assess(look, self.memory, self.rng)
+            answer = self.policy.assess(look, self.memory, self.rng)
+            plan, self.memory = pair_of(ASSESSES, answer, Plan | None)
             if plan is not None:
                 self.plan = self._checked(plan)
             orders, self.ordered = reconcile(self.plan, look, self.ordered, self.rng)
@@ -60,12 +68,16 @@ class Control:
     def heritage(self, now_s: float) -> Heritage:
         """For another life of it. Raises `PolicyError`."""
         with named(self.policy):
-            known = self.policy.heritage(self.memory, now_s)
-            return {name: float(value) for name, value in known.items()}
+            return heritage_of(self.policy, self.memory, now_s)
 
     def _checked(self, plan: Plan) -> Plan:
-        if not isinstance(plan, Plan):
-            raise TypeError(f"expected a Plan or None, and a memory, got {plan!r}")
+        if not isinstance(plan.wanted, Mapping):
+            raise TypeError(
+                "the plan must say how many instances operators should have, as in "
+                f"Plan({{'split': 3}}), got {shown(plan.wanted)}"
+            )
+        if not isinstance(plan.why, str):
+            raise TypeError(f"the why of a plan must be a text, got {shown(plan.why)}")
         for name in (*plan.wanted, *(operator_of(shift.giver) for shift in plan.shifts)):
             if name not in self.operators:
                 raise ValueError(
@@ -73,11 +85,9 @@ class Control:
                     f"{', '.join(self.operators)}"
                 )
         for shift in plan.shifts:
-            if not 0 < shift.share <= 1:
-                raise ValueError(f"the plan shifts {shift.share!r} of the load of {shift.giver!r}")
+            share_of(f"what the plan shifts of the load of {shift.giver!r}", shift.share)
         for name, n in plan.wanted.items():
-            if not isinstance(n, int) or n < 0:
-                raise ValueError(f"the plan wants {n!r} instances of {name!r}")
+            whole(f"what the plan wants of {name!r}", n, 0)
         return plan
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from anabranch.runtime.foreign import describe, shown, type_name
 from anabranch.runtime.policies.concert import Part, carried_out
 from anabranch.runtime.policies.decision import Act, Decision, Hold, Resize
 from anabranch.runtime.policies.reading import Planned
@@ -21,6 +23,13 @@ if TYPE_CHECKING:
 
 OWN = "policy."
 """Before the names of what a policy leaves to newcomers, in the map that has other things too."""
+
+
+DECIDES = (
+    "decide must return a decision (Hold, Duplicate, Leave, Move or Resize) and a memory, as in "
+    "`return Hold('why'), memory`"
+)
+LEAVES = "heritage must return a map from texts to numbers"
 
 
 class PolicyError(Exception):
@@ -51,12 +60,8 @@ class Decider:
         """Raises `PolicyError`."""
         policy = self.scale.policy
         with named(policy):
-            decision, memory = policy.decide(reading, self.scale, self.memory, rng)
-            if not isinstance(decision, Decision):
-                raise TypeError(
-                    "expected a decision (Hold, Duplicate, Leave or Resize) and a memory, got "
-                    f"{decision!r}"
-                )
+            answer = policy.decide(reading, self.scale, self.memory, rng)
+            decision, memory = pair_of(DECIDES, answer, Decision)
             if policy.at_keeper:
                 decision = self._by_plan(decision, reading)
             act, self.part = carried_out(decision, reading, self.scale, self.part, rng)
@@ -81,8 +86,32 @@ class Decider:
     def heritage(self, now_s: float) -> Heritage:
         """For a newcomer. Raises `PolicyError`."""
         with named(self.scale.policy):
-            known = self.scale.policy.heritage(self.memory, now_s)
-            return {OWN + name: float(value) for name, value in known.items()}
+            left = heritage_of(self.scale.policy, self.memory, now_s)
+            return {OWN + name: value for name, value in left.items()}
+
+
+def pair_of(expected: str, answer: Any, kind: Any) -> tuple[Any, Any]:
+    """A decision or plan, and a memory. Raises `TypeError` that says what came instead."""
+    if isinstance(answer, kind):
+        what = "nothing" if answer is None else f"a {type_name(answer)}"
+        raise TypeError(f"{expected}, got {what} without a memory")
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        raise TypeError(f"{expected}, got {shown(answer)}")
+    first, memory = answer
+    if not isinstance(first, kind):
+        raise TypeError(f"{expected}, got {shown(first)} and a memory")
+    return first, memory
+
+
+def heritage_of(policy: Policy[Any], memory: Any, now_s: float) -> Heritage:
+    """Raises `TypeError` that says what came instead."""
+    left: Any = policy.heritage(memory, now_s)
+    if not isinstance(left, Mapping):
+        raise TypeError(f"{LEAVES}, got {shown(left)}")
+    for name, value in left.items():
+        if not isinstance(name, str) or not isinstance(value, Real):
+            raise TypeError(f"{LEAVES}, got {shown(name)}: {shown(value)}")
+    return {name: float(value) for name, value in left.items()}
 
 
 @contextmanager
@@ -91,5 +120,4 @@ def named(policy: Policy[Any]) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as error:
-        what = f"policy {policy.name}: {type(error).__name__}: {error}"
-        raise PolicyError(what) from error
+        raise PolicyError(f"policy {policy.name}: {describe(error)}") from error

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum
+from numbers import Real
+from operator import index
+from typing import SupportsIndex
+
+from anabranch.runtime.foreign import shown
 
 
 class Why(Enum):
@@ -67,6 +72,10 @@ class Explanation:
     coming: int = 0
     wait_s: float | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.why, Why | str):
+            raise TypeError(f"the why of an Explanation must be a text, got {shown(self.why)}")
+
     @property
     def text(self) -> str:
         """One line for people."""
@@ -96,9 +105,35 @@ class Explanation:
         return parts
 
 
-def explained(explanation: Explanation | str) -> Explanation:
-    """Words become an explanation without numbers."""
-    return Explanation(why=explanation) if isinstance(explanation, str) else explanation
+def explained(of: str, explanation: Explanation | Why | str) -> Explanation:
+    """Words become an explanation without numbers. `of`: what the explanation is for. Raises
+    `TypeError`."""
+    if isinstance(explanation, Explanation):
+        return explanation
+    if isinstance(explanation, str | Why):
+        return Explanation(why=explanation)
+    raise TypeError(f"{of} must say why in a text (or an Explanation), got {shown(explanation)}")
+
+
+def whole(of: str, n: SupportsIndex, least: int) -> int:
+    """Whole numbers of other libraries become those of Python. Raises `TypeError`, `ValueError`."""
+    expected = f"{of} must be a whole number of {least} or more"
+    try:
+        number = index(n)
+    except TypeError:
+        number = None
+    if number is None or isinstance(n, bool):
+        raise TypeError(f"{expected}, got {shown(n)}")
+    if number < least:
+        raise ValueError(f"{expected}, got {number}")
+    return number
+
+
+def share_of(of: str, share: float) -> float:
+    """Raises `ValueError`."""
+    if isinstance(share, bool) or not isinstance(share, Real) or not 0 < share <= 1:
+        raise ValueError(f"{of} must be a number above 0 and at most 1, got {shown(share)}")
+    return float(share)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -106,7 +141,7 @@ class Hold:
     explanation: Explanation = field(compare=False)
 
     def __init__(self, explanation: Explanation | str) -> None:
-        object.__setattr__(self, "explanation", explained(explanation))
+        object.__setattr__(self, "explanation", explained("a Hold", explanation))
 
     @property
     def text(self) -> str:
@@ -121,9 +156,9 @@ class Duplicate:
     explanation: Explanation = field(compare=False)
 
     def __init__(self, n: int, explanation: Explanation | str) -> None:
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "explanation", explained(explanation))
-        assert n >= 1, "a duplication of nothing is a Hold (erratum E1)"
+        # A duplication of nothing is a Hold (erratum E1).
+        object.__setattr__(self, "n", whole("the n of a Duplicate", n, 1))
+        object.__setattr__(self, "explanation", explained("a Duplicate", explanation))
 
     @property
     def text(self) -> str:
@@ -138,8 +173,9 @@ class Leave:
     heir: int | None
 
     def __init__(self, explanation: Explanation | str, heir: int | None = None) -> None:
-        object.__setattr__(self, "explanation", explained(explanation))
-        object.__setattr__(self, "heir", heir)
+        object.__setattr__(self, "explanation", explained("a Leave", explanation))
+        known = None if heir is None else whole("the heir of a Leave", heir, 0)
+        object.__setattr__(self, "heir", known)
 
     @property
     def text(self) -> str:
@@ -156,11 +192,9 @@ class Move:
     explanation: Explanation = field(compare=False)
 
     def __init__(self, share: float, to_rank: int, explanation: Explanation | str) -> None:
-        object.__setattr__(self, "share", share)
-        object.__setattr__(self, "to_rank", to_rank)
-        object.__setattr__(self, "explanation", explained(explanation))
-        assert 0 < share <= 1, f"no share of a load: {share}"
-        assert to_rank >= 0, f"no rank: {to_rank}"
+        object.__setattr__(self, "share", share_of("the share of a Move", share))
+        object.__setattr__(self, "to_rank", whole("the to_rank of a Move", to_rank, 0))
+        object.__setattr__(self, "explanation", explained("a Move", explanation))
 
     @property
     def text(self) -> str:
@@ -177,9 +211,8 @@ class Resize:
     explanation: Explanation = field(compare=False)
 
     def __init__(self, n: int, explanation: Explanation | str) -> None:
-        object.__setattr__(self, "n", n)
-        object.__setattr__(self, "explanation", explained(explanation))
-        assert n >= 0, f"an operator cannot have {n} instances"
+        object.__setattr__(self, "n", whole("the n of a Resize", n, 0))
+        object.__setattr__(self, "explanation", explained("a Resize", explanation))
 
     @property
     def text(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.policies.policy import Policy, setting
 from anabranch.runtime.sinks.discard import discard
+from anabranch.runtime.sinks.stdout import stdout
 from anabranch.runtime.sources import items
 from anabranch.setting import apply_settings
 
@@ -117,6 +119,39 @@ def test_a_policy_and_its_settings_are_chosen_in_any_order(settings: list[str]) 
 def test_a_mistake_about_policies_is_told(text: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         apply_settings(pipeline(), [text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "out.scale.policy=fixed",
+        "out.scale.high=0.9",
+        "lines.scale.policy=fixed",
+        "clean.scale.policy=turning",
+        "clean.scale.cooldown_s=1",
+    ],
+)
+def test_an_operator_without_scale_takes_no_policy_and_no_thresholds(text: str) -> None:
+    (name, *_) = text.split(".")
+    told = f"'{text}': operator '{name}' has no scale, so nothing decides how many instances"
+    with pytest.raises(PipelineError, match=re.escape(told)):
+        apply_settings(pipeline(), [text])
+    made = pipeline()
+    apply_settings(made, [text, f"{name}.scale.max_instances=2"])
+    assert scale_of(made, name).max_instances == 2
+
+
+def test_a_sink_that_cannot_be_shared_takes_no_policy() -> None:
+    made = Pipeline("shown")
+    made.source("lines", items(["a b"])).sink("out", stdout())
+    with pytest.raises(PipelineError, match=r"'out' always has one instance, since .* cannot be"):
+        apply_settings(made, ["out.scale.policy=fixed"])
+
+
+def test_the_capacity_of_an_operator_with_one_instance_is_taken() -> None:
+    made = pipeline()
+    apply_settings(made, ["clean.scale.capacity=100"])
+    assert scale_of(made, "clean").capacity == 100.0
 
 
 @pytest.mark.parametrize(

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 import sys
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 
 from anabranch.runtime.graph import Pipeline, PipelineError, Scale
 from anabranch.runtime.policies.decider import Decider, PolicyError
-from anabranch.runtime.policies.decision import Decision, Hold, Resize
+from anabranch.runtime.policies.decision import (
+    Decision,
+    Duplicate,
+    Explanation,
+    Hold,
+    Leave,
+    Move,
+    Resize,
+    Why,
+)
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources.items import items
+
+
+def _any(value: Any) -> Any:
+    """What types do not allow, and users do."""
+    return value
 
 
 @dataclass(frozen=True)
@@ -121,19 +137,56 @@ def test_a_newcomer_begins_with_what_its_maker_leaves_to_it() -> None:
     [
         (lambda: 1 / 0, "policy bad: ZeroDivisionError: division by zero"),
         (lambda: sys.exit(3), "policy bad: SystemExit: 3"),
-        (lambda: ("grow", None), r"policy bad: TypeError: expected a decision .* got 'grow'"),
-        (lambda: None, "policy bad: TypeError"),
-        (lambda: (Resize("two", "no number"), None), "policy bad: TypeError"),  # type: ignore[arg-type]
+        (lambda: ("grow", None), r"decide must return a decision \(Hold, .* got 'grow' and a mem"),
+        (lambda: None, r"decide must return a decision .* and a memory, .* got None$"),
+        (lambda: Hold("so"), r"as in `return Hold\('why'\), memory`, got a Hold without a memory$"),
+        (lambda: (Hold("so"), 1, 2), r"decide must return a decision .*, got \(Hold\("),
+        (lambda: (Resize(_any("two"), "so"), 0), r"the n of a Resize must be .*, got 'two'$"),
+        (lambda: (Resize(_any(2.5), "so"), 0), "the n of a Resize must be a whole .* got 2.5$"),
+        (lambda: (Resize(_any(True), "so"), 0), "the n of a Resize must be a whole .* got True$"),
+        (
+            lambda: (Resize(-1, "so"), 0),
+            "ValueError: the n of a Resize must be .* 0 or more, got -1$",
+        ),
+        (lambda: (Duplicate(0, "so"), 0), "the n of a Duplicate must be .* 1 or more, got 0$"),
+        (lambda: (Resize(3, _any(None)), 0), r"a Resize must say why in a text .*, got None$"),
+        (lambda: (Leave(_any(7)), 0), r"a Leave must say why in a text .*, got 7$"),
+        (
+            lambda: (Hold(Explanation(_any(3))), 0),
+            "the why of an Explanation must be a text, got 3$",
+        ),
+        (lambda: (Leave("so", _any("b")), 0), "the heir of a Leave must be a whole .* got 'b'$"),
+        (lambda: (Move(2.0, 1, "so"), 0), r"the share of a Move must be .* at most 1, got 2\.0$"),
+        (lambda: (Move(0.5, -1, "so"), 0), "the to_rank of a Move must be .* got -1$"),
     ],
 )
-def test_a_policy_that_fails_is_named(answer: Any, message: str) -> None:
+def test_a_policy_that_fails_is_named_and_told_what_was_expected(answer: Any, message: str) -> None:
     @dataclass(frozen=True)
     class Bad(Policy[None]):
         def decide(self, *_: Any) -> Any:
             return answer()
 
-    with pytest.raises(PolicyError, match=message):
+    with pytest.raises(PolicyError, match=r"^policy bad: ") as failed:
         Decider.begin(Scale(policy=Bad()), {}, 0.0).decide(READING, random.Random(1))
+    assert re.search(message, str(failed.value)), str(failed.value)
+
+
+@pytest.mark.parametrize("left", [None, {"a": "b"}, {1: 1.0}, [1.0]])
+def test_a_policy_that_leaves_no_map_to_newcomers_is_told_what_was_expected(left: Any) -> None:
+    @dataclass(frozen=True)
+    class Leaves(Fixed):
+        def heritage(self, *_: Any) -> Any:
+            return left
+
+    with pytest.raises(PolicyError, match="heritage must return a map from texts to numbers, got"):
+        Decider.begin(Scale(policy=Leaves()), {}, 0.0).heritage(1.0)
+
+
+def test_whole_numbers_of_other_libraries_and_rules_as_words_are_taken() -> None:
+    decision = Resize(_any(np.int64(3)), _any(Why.OVERLOADED))
+    assert type(decision.n) is int
+    assert decision == Resize(3, "")
+    assert decision.text == "resize to 3: overloaded"
 
 
 @pytest.mark.parametrize("number", ["a", None, 2.5, True])

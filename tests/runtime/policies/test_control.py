@@ -113,17 +113,24 @@ def test_an_order_is_the_same_act_at_the_instance(
     ("answer", "message"),
     [
         (lambda: 1 / 0, "policy faulty: ZeroDivisionError: division by zero"),
-        (lambda: ({"work": 2}, None), "policy faulty: TypeError: expected a Plan or None"),
+        (
+            lambda: ({"work": 2}, None),
+            "policy faulty: TypeError: assess must return a Plan, or None, and a memory",
+        ),
         (
             lambda: (Plan({"wrk": 2}), None),
             "ValueError: the plan names 'wrk', which has not chosen",
         ),
-        (lambda: (Plan({"work": -1}), None), "ValueError: the plan wants -1 instances of 'work'"),
+        (lambda: None, "and a memory, as in .*, got nothing without a memory"),
+        (lambda: Plan(), "and a memory, as in .*, got a Plan without a memory"),
+        (lambda: (Plan({"work": -1}), None), "what the plan wants of 'work' must be .*, got -1"),
+        (lambda: (Plan(3), None), "the plan must say how many instances .* got 3"),  # type: ignore[arg-type]
+        (lambda: (Plan({"work": 2}, 5), None), "the why of a plan must be a text, got 5"),  # type: ignore[arg-type]
         (
             lambda: (Plan({}, "", (Shift("work.0", "work.1", 2.0),)), None),
-            r"the plan shifts 2\.0 of the load of 'work\.0'",
+            r"what the plan shifts of the load of 'work\.0' must be a number .* got 2\.0",
         ),
-        (lambda: (Plan({"work": 1.5}), None), r"the plan wants 1\.5 instances"),  # type: ignore[dict-item]
+        (lambda: (Plan({"work": 1.5}), None), r"of 'work' must be .* got 1\.5"),  # type: ignore[dict-item]
     ],
 )
 def test_a_controller_that_fails_is_named(answer: Callable[[], Any], message: str) -> None:

@@ -127,13 +127,13 @@ def split_target(target: str) -> tuple[Path, str | None]:
 
 
 def _similar_file(path: Path) -> str:
-    wanted = path if path.suffix == ".py" else path.with_name(path.name + ".py")
+    """By the names without `.py`, which alone makes any two of them look alike."""
     try:
-        names = [p.name for p in path.parent.glob("*.py")]
+        stems = [p.stem for p in path.parent.glob("*.py")]
     except OSError:
         return ""
-    near = difflib.get_close_matches(wanted.name, names, 1)
-    return f"; did you mean {path.with_name(near[0])}?" if near else ""
+    near = difflib.get_close_matches(path.name.removesuffix(".py"), stems, 1)
+    return f"; did you mean {path.with_name(near[0] + '.py')}?" if near else ""
 
 
 def _import(path: Path) -> ModuleType:

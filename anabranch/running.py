@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from anabranch.loading import file_being_read
+from anabranch.runtime import order
 from anabranch.runtime.graph import Pipeline, PipelineError
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.launch import Run
     from anabranch.runtime.report import Report
 
+log = logging.getLogger("anabranch.running")
+
 
 def start(pipeline: Pipeline, **options: Any) -> Run:
     """Start a run and return its handle; options are those of `anabranch.runtime.options`.
+
+    What is often a mistake, such as an order on which results may depend, is a warning of the
+    logger `anabranch.running`, as `anabranch run` prints it.
 
     Raises `PipelineError` if the pipeline cannot run, `OSError` if an end of it is not there.
     """
@@ -34,7 +41,11 @@ def start(pipeline: Pipeline, **options: Any) -> Run:
             near = difflib.get_close_matches(name, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise PipelineError(f"a run has no option {name!r}; {hint}")
-    return launch.start(pipeline, Options(**options))
+    chosen = Options(**options)
+    pipeline.validate()
+    for warning in order.warnings(pipeline.operators):
+        log.warning("anabranch: pipeline %r: %s", pipeline.name, warning)
+    return launch.start(pipeline, chosen)
 
 
 def run(pipeline: Pipeline, **options: Any) -> Report:

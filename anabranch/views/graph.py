@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.graph import Operator, Pipeline, Scale
 from anabranch.views.figures import plural, table
-
-_PATH = re.compile(r"\b(?:Posix|Windows)Path\(('[^']*')\)")
+from anabranch.views.values import in_words
 
 
 def kind(operator: Operator) -> str:
@@ -82,7 +80,7 @@ def _instances(scale: Scale | None) -> str:
 def _does(operator: Operator) -> str:
     end = operator.source or operator.sink
     if end is not None:
-        return _PATH.sub(r"\1", repr(end)) + (" by key" if operator.keyed else "")
+        return in_words(end) + (" by key" if operator.keyed else "")
     if operator.keyed is not None:
         return f"{operator.keyed.what} by key"
     return " | ".join(

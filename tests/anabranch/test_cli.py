@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import anabranch as ab
 from anabranch import __version__
 from anabranch.cli import COMMANDS, main
+from anabranch.views.values import in_words
 from tests.anabranch.files import GOOD, clean_imports, write
 
 
@@ -124,6 +127,42 @@ def test_validate_shows_the_graph(tmp_path: Path) -> None:
     row = next(line for line in lines if line.startswith("split"))
     assert row.split(maxsplit=3)[:3] == ["split", "flat_map", "lines"]
     assert "1 to 8 at load 0.7" in row
+
+
+def born(number: int) -> int:
+    return number
+
+
+class Writer:
+    def __init__(self, table: str) -> None:
+        self.table = table
+
+    def __call__(self, row: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (ab.generate(born, rate=50), "Generate(fn=born, rate=50)"),
+        (ab.generate(born, count=5), "Generate(fn=born, count=5)"),
+        (ab.files(Path("a.txt")), "Files(patterns=('a.txt',))"),
+        (ab.discard(), "Discard()"),
+        (Writer("rows"), "Writer"),
+        (partial(born, 3), "functools.partial(<function born>, 3)"),
+        ([Path("a"), len, str], "['a', len, str]"),
+    ],
+)
+def test_values_are_shown_by_names_and_without_defaults(value: object, text: str) -> None:
+    assert in_words(value) == text
+
+
+def test_validate_shows_no_address(tmp_path: Path) -> None:
+    text = GOOD.replace("ab.discard()", "ab.foreach(lambda word: None)")
+    text = text.replace('ab.items(["a b", "c"])', "ab.generate(lambda n: str(n), count=3)")
+    for more in ((), ("--json",)):
+        result = called("validate", write(tmp_path, text), *more)
+        assert "fn=<lambda>" in result.output
+        assert " at 0x" not in result.output
 
 
 def test_validate_as_json_has_all_settings(tmp_path: Path) -> None:

@@ -73,6 +73,9 @@ def test_missing_files_get_a_suggestion(tmp_path: Path) -> None:
     write(tmp_path, GOOD)
     assert message(tmp_path / "headline.py").endswith(f"did you mean {tmp_path}/headlines.py?")
     assert message(tmp_path / "headlines").endswith(f"did you mean {tmp_path}/headlines.py?")
+    write(tmp_path, GOOD, "bill.py")
+    assert message(tmp_path / "nofile.py").endswith(f"no such file: {tmp_path}/nofile.py")
+    assert message(tmp_path / "a.py").endswith(f"no such file: {tmp_path}/a.py")
     assert message("nowhere/at_all.py") == "no such file: nowhere/at_all.py"
     assert "is a folder" in message(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")

@@ -36,6 +36,37 @@ def pipeline() -> ab.Pipeline:
     return made
 
 
+ORDERED = """
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("ordered")
+    numbers = pipeline.source("numbers", ab.items(range(9)))
+    evens = numbers.filter("even", lambda n: n % 2 == 0, scale=ab.Scale(max_instances=2))
+    last = evens.key_by(bool).fold("last", 0, lambda _, n: n)
+    last.sink("out", ab.discard())
+
+    if __name__ == "__main__":
+        ab.run(pipeline, warm=0)
+"""
+
+
+def test_a_program_is_warned_as_the_command_is(tmp_path: Path) -> None:
+    path = write(tmp_path, ORDERED, "ordered.py")
+    in_program, by_command = (
+        subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        ).stderr
+        for command in (
+            [sys.executable, path.name],
+            [sys.executable, "-m", "anabranch.cli", "validate", path.name],
+        )
+    )
+    (told,) = by_command.splitlines()
+    assert "operator 'last' (fold <lambda>): results may depend on the order" in told
+    warning = told.removeprefix("warning: ")
+    assert in_program == f"anabranch: pipeline 'ordered': {warning}\n"
+
+
 def test_a_program_runs_its_pipeline_and_gets_the_report(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, write(tmp_path, PROGRAM, "program.py")],

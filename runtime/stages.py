@@ -19,7 +19,8 @@ from itertools import chain, compress
 from types import CoroutineType
 from typing import Any
 
-from anabranch.runtime.foreign import is_ours, take_back, type_name, was_cancelled
+from anabranch.runtime.foreign import type_name
+from anabranch.runtime.foreign_tasks import is_ours, take_back, was_cancelled
 from anabranch.runtime.graph import Step
 from anabranch.runtime.own import Watch, apart
 from anabranch.runtime.plain_calls import NoLoop

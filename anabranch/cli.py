@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NoReturn
 
 import click
 
 from anabranch import __version__
-from anabranch.commands.failing import INTERRUPTED, OutputLost
+from anabranch.commands.failing import DONE, INTERRUPTED, OutputLost
 from anabranch.commands.telling import flush_all
+from anabranch.runtime.standard_output import STDOUT
 
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
@@ -68,18 +71,26 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def main(self, *args: Any, **extra: Any) -> Any:
+        _fill_closed_streams()
+        _escape_what_has_no_letters()
         try:
             return super().main(*args, **extra)
         except OSError as error:
             if not _is_of_output(error):
                 raise
+            _drop_output()
             _give_up(OutputLost.by(error))
         finally:
             _flush()
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _reader_may_be_gone():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _reader_may_be_gone():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             # Before a run takes care of Ctrl-C itself, as while the user's file is read.
             click.echo("anabranch: interrupted", err=True)
@@ -96,8 +107,23 @@ class Commands(click.Group):
 @click.version_option(__version__, "-V", "--version", message="anabranch %(version)s")
 def main() -> None:
     """Stream processing that scales itself without a master."""
-    _fill_closed_streams()
-    _escape_what_has_no_letters()
+
+
+@contextlib.contextmanager
+def _reader_may_be_gone() -> Iterator[None]:
+    """Of a text that click prints by itself, such as help; it would call that a failure."""
+    try:
+        yield
+    except BrokenPipeError as error:
+        if not _is_of_output(error):
+            raise
+        _drop_output()
+        raise click.exceptions.Exit(DONE) from None
+
+
+def _drop_output() -> None:
+    """What is still in the buffer would fail again when it is flushed."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _escape_what_has_no_letters() -> None:
@@ -137,9 +163,11 @@ def _fill_closed_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDONLY if fd else os.O_WRONLY), True)
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open to the end
+    # Writing to standard output fails, for those who need it; errors cannot be told anyway.
+    if sys.stdout is None:
+        sys.stdout = open(STDOUT, "w", closefd=False)  # noqa: SIM115 - open to the end
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
 
 
 if __name__ == "__main__":

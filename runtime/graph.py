@@ -22,6 +22,7 @@ from anabranch.runtime.checks import PipelineError as PipelineError
 from anabranch.runtime.checks import check_number as check_number
 from anabranch.runtime.ends import Sink, Source
 from anabranch.runtime.keyed.spec import EventTime, Keyed, KeyedEdge
+from anabranch.runtime.path_names import path_of
 from anabranch.runtime.scale import Scale as Scale
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
+        if self.dead_letters is not None:
+            path_of(self.dead_letters, f"pipeline {self.name!r}: dead_letters")
+        check_requires(self.name, self.requires)
         if self.dead_max is not None:
             check_dead_max(f"pipeline {self.name!r}: dead_max", self.dead_max)
         check_number(f"pipeline {self.name!r}: groups", self.groups, whole=True)
@@ -240,7 +244,9 @@ class Pipeline:
 
     @property
     def dead_letters_path(self) -> Path:
-        return Path(self.dead_letters or f"{self.name}.dead.jsonl")
+        if self.dead_letters is None:
+            return Path(f"{self.name}.dead.jsonl")
+        return path_of(self.dead_letters, "dead_letters")
 
     @property
     def topology(self) -> Topology:
@@ -254,7 +260,7 @@ class Pipeline:
         for name in () if isinstance(self.durable, str) else self.durable:
             self._known(name)
         for module, advice in self.requires.items():
-            if find_spec(module) is None:
+            if not _is_installed(module):
                 raise PipelineError(
                     f"pipeline {self.name!r} needs the module {module!r}, which is not installed: "
                     f"{advice}"
@@ -449,6 +455,23 @@ def _check_timing(timing: EventTime) -> None:
         if seconds < 0 or (what == "idle_s" and seconds == 0):
             least = "above 0" if what == "idle_s" else "0 or more"
             raise PipelineError(f"event_time: {what} must be {least}, got {seconds}")
+
+
+def check_requires(pipeline: str, requires: object) -> None:
+    if not isinstance(requires, Mapping) or not all(
+        isinstance(text, str) and text for pair in requires.items() for text in pair
+    ):
+        raise PipelineError(
+            f"pipeline {pipeline!r}: requires must be a dict of modules and what to do where one "
+            f"is missing, such as {{'scipy': 'pip install scipy'}}, got {requires!r}"
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # of a package that is missing, or cannot be imported
+        return False
 
 
 def as_retry(retry: Retry | int) -> Retry:

@@ -7,8 +7,11 @@ a warning (`warnings`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from anabranch.runtime.scale import Scale
 
 if TYPE_CHECKING:
     from anabranch.protocol.ids import OperatorName
@@ -51,8 +54,12 @@ def refusal(operators: Operators) -> str:
     return ""
 
 
-def warnings(operators: Operators) -> list[str]:
-    """What may be meant, but is often a mistake."""
+def warnings(operators: Operators, duplicated: Iterable[str] = ()) -> list[str]:
+    """What may be meant, but is often a mistake. `duplicated`: operators that a scale script gives
+    several instances, whatever their own settings are."""
+    operators = {
+        name: _with_several(one) if name in duplicated else one for name, one in operators.items()
+    }
     found: list[str] = []
     for operator in operators.values():
         found += _without_time(operators, operator)
@@ -61,6 +68,12 @@ def warnings(operators: Operators) -> list[str]:
         found += _sessions_of_mixed(operators, operator)
         found += _perhaps_in_order(operators, operator)
     return found
+
+
+def _with_several(operator: Operator) -> Operator:
+    if _instances_max(operator) > 1:
+        return operator
+    return replace(operator, scale=Scale(max_instances=2))
 
 
 def _without_time(operators: Operators, operator: Operator) -> Iterator[str]:

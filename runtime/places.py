@@ -16,7 +16,7 @@ REPORT_BEGINS = b'"pipeline"'
 def check_places(pipeline: Pipeline) -> None:
     """Raise `PipelineError` if a file is read and written at once, or if dead letters could not
     be written. Opens and makes nothing."""
-    _check_dead_letters(pipeline.dead_letters_path)
+    _check_dead_letters(_possible(pipeline.dead_letters_path))
     check_targets(pipeline)
     _check_programs(pipeline)
     _check_overwriting(pipeline)
@@ -48,6 +48,11 @@ def _is_one_place(a: Path, b: Path) -> bool:
 def check_report(pipeline: Pipeline, report: Path) -> None:
     """Raise `PipelineError` if a report would destroy something: a file that is there and is no
     report, or one that the run writes as well."""
+    if report.resolve().is_fifo():  # not /dev/stdout, which has no name of its own
+        raise PipelineError(
+            f"the report would go to {str(report)!r}, a named pipe, and wait for its reader; "
+            "write it to a file, or use --json and redirect that"
+        )
     for what, target in _written(pipeline):
         if _is_one_place(report, target):
             raise PipelineError(
@@ -95,8 +100,18 @@ def _check_overwriting(pipeline: Pipeline) -> None:
 def _written(pipeline: Pipeline) -> Iterator[tuple[str, Path]]:
     for operator in pipeline.operators.values():
         if operator.sink is not None and (target := operator.sink.writes()) is not None:
-            yield f"sink {_name(operator)}", target
-    yield "the dead letters", pipeline.dead_letters_path
+            yield f"sink {_name(operator)}", _possible(target)
+    yield "the dead letters", _possible(pipeline.dead_letters_path)
+
+
+def _possible(path: Path) -> Path:
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        pass  # told when it is opened
+    except OSError as error:  # such as a name that is too long
+        raise PipelineError(f"nothing can be written to {str(path)!r}: {error.strerror}") from None
+    return path
 
 
 def _name(operator: Operator) -> str:

@@ -7,6 +7,7 @@ sink that writes results to standard output asks for `results_fd`.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,14 @@ def keep_for_results() -> None:
 
 def results_fd() -> int:
     return _results_fd
+
+
+def is_closed(fd: int = STDOUT) -> bool:
+    """Whether nothing can be written there, as `>&-` in a shell has it."""
+    try:
+        return fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY
+    except OSError:
+        return True
 
 
 @contextmanager

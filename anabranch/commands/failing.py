@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import IO, Any, Self
 
 import click
@@ -28,4 +29,6 @@ class OutputLost(Refusal):
 
     @classmethod
     def by(cls, error: OSError, what: str = "standard output") -> Self:
+        if error.errno == errno.EBADF:
+            return cls(f"{what} is closed")
         return cls(f"cannot write to {what}: {error.strerror}")

@@ -72,13 +72,16 @@ def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: boo
         if refused := order.refusal(operators):
             raise WrongUsage(f"pipeline {loaded.pipeline.name!r}: {refused}")
         parsed = None if script is None else load_script(script)
+        duplicated = set[str]()
         if parsed is not None:
-            parsed.decisions(scalable(loaded.pipeline), order.bound(operators))
+            names, alone = scalable(loaded.pipeline), order.bound(operators)
+            parsed.decisions(names, alone)  # raises what is wrong
+            duplicated = parsed.duplicated(names, alone)
     except PipelineError as error:
         raise WrongUsage(f"--set {error}") from None
     except (LoadError, ScriptError) as error:
         raise WrongUsage(str(error)) from None
-    return Plan(loaded, parsed, stdout_sink(loaded.pipeline), order.warnings(operators))
+    return Plan(loaded, parsed, stdout_sink(loaded.pipeline), order.warnings(operators, duplicated))
 
 
 def scalable(pipeline: Pipeline) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -16,7 +17,7 @@ from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, OutputLost, Wr
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say, telling
 from anabranch.runtime.graph import check_dead_max
-from anabranch.runtime.standard_output import kept_apart
+from anabranch.runtime.standard_output import is_closed, kept_apart
 
 if TYPE_CHECKING:
     from anabranch.runtime.options import Options
@@ -141,6 +142,8 @@ def command(
     _check_state(
         state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
     )
+    if as_json and is_closed():
+        raise WrongUsage("standard output is closed, to which --json writes")
     wishes = {
         "report": report,
         "duration_s": duration,
@@ -153,7 +156,7 @@ def command(
         "fresh": fresh,
         "seed": seed,
     }
-    with kept_apart() if as_json else contextlib.nullcontext(sys.stdout) as stdout:
+    with kept_apart() if as_json else _summary_output() as stdout:
         planned = plan(target, settings, scale_script)
         planned.warn()
         if as_json and planned.stdout_sink:
@@ -165,6 +168,16 @@ def command(
             planned.pipeline.dead_max = dead_max
         code = _carry_out(planned, planned.options(**wishes), stdout, as_json)
     context.exit(code)
+
+
+@contextlib.contextmanager
+def _summary_output() -> Iterator[TextIO]:
+    """Standard output; where that is closed, the run is as good without the summary."""
+    if not is_closed():
+        yield sys.stdout
+        return
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        yield nowhere
 
 
 def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -> int:

@@ -19,7 +19,7 @@ import difflib
 import heapq
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
@@ -94,6 +94,13 @@ class Script:
         return heapq.merge(
             *(_expand(s, free if s.action == "duplicate" else known) for s in self.statements)
         )
+
+    def duplicated(self, operators: Iterable[str], bound: Container[str] = ()) -> set[str]:
+        """Those of the operators that get several instances; arguments as of `decisions`."""
+        named = {one.operator for one in self.statements if one.action == "duplicate"}
+        return {
+            name for name in operators if name not in bound and (name in named or EVERY in named)
+        }
 
 
 def load_script(text_or_path: str) -> Script:

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
-from anabranch.runtime.graph import Operator, Retry, Step, step
+from anabranch.runtime.graph import Operator, Retry, Step, as_retry, step
 from anabranch.runtime.operators import make_processor
 from anabranch.runtime.steps import Part
 
@@ -46,7 +46,7 @@ def foreach(
     `PipelineError`) if `fn` is no function.
     """
     one = step("map", fn, None, batch)
-    return Foreach(one, Retry(retry) if isinstance(retry, int) else retry, in_flight, idempotent)
+    return Foreach(one, as_retry(retry), in_flight, idempotent)
 
 
 class ForeachWriter(Writer):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
+from anabranch.runtime.path_names import path_of
 from anabranch.runtime.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.sinks.encoding import json_lines
 
@@ -82,9 +83,9 @@ def jsonl(path: str | Path, *, append: bool = False, durable: bool = False) -> J
     time. `datetime`, `Decimal` and `UUID` are written as strings, bytes as base64, sets and tuples
     as lists, enums by their values, scalars and arrays of NumPy as numbers and lists. NaN and
     infinity, dicts with two keys that are the same text (1 and "1"), and what has no form in JSON
-    are dead letters.
+    are dead letters. Raises `ValueError` (a `PipelineError`) for what can be no path.
     """
-    return JsonLines(Path(path), append, durable)
+    return JsonLines(path_of(path, "jsonl"), append, durable)
 
 
 class JsonLinesWriter(ExactWriter):

@@ -20,6 +20,7 @@ from typing import Any
 
 from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.path_names import path_of
 from anabranch.runtime.shared_file import in_thread, write_whole
 from anabranch.runtime.sidecar import sync_folder
 from anabranch.runtime.sinks.columns import (
@@ -123,7 +124,7 @@ def parquet(
         check_schema(schema)
     except SchemaError as error:
         raise PipelineError(f"parquet: {error}") from None
-    return Parquet(Path(folder), schema, rows, every_s, append)
+    return Parquet(path_of(folder, "parquet"), schema, rows, every_s, append)
 
 
 class ParquetWriter(ExactWriter):

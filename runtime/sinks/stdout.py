@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import fcntl
 import os
 import select
 import stat
@@ -28,7 +27,7 @@ from anabranch.runtime.ends import (
 from anabranch.runtime.patience import Patience
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.stdout_lock import StdoutLock
-from anabranch.runtime.standard_output import STDOUT, results_fd
+from anabranch.runtime.standard_output import STDOUT, is_closed, results_fd
 
 _CERTAIN_BYTES = 4096
 """What a pipe that counts as writable takes without blocking, whole or not at all (PIPE_BUF on
@@ -44,11 +43,7 @@ class Stdout(Sink):
     scalable = False
 
     def prepare(self) -> None:
-        try:
-            usable = fcntl.fcntl(self.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY
-        except OSError:
-            usable = False
-        if not usable:
+        if is_closed(self.fd):
             raise OSError(errno.EBADF, "standard output is closed")
 
     def open(self, context: RunContext) -> Writer:

@@ -10,12 +10,12 @@ or a file server that is away, is waited out.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from anabranch.runtime.ends import Reader, RunContext, Source, Split
+from anabranch.runtime.path_names import path_name
 from anabranch.runtime.sources.file_reader import FileReader
 from anabranch.runtime.sources.groups import GroupReader, files_in, groups_of, split_of
 from anabranch.runtime.sources.lines import Format, checked_encoding, checked_format
@@ -93,9 +93,9 @@ def files(
     """
     if not patterns:
         raise ValueError("files: expected at least one path or pattern, such as 'texts/*.txt'")
-    if split_bytes < 1:
-        raise ValueError(f"files: split_bytes must be 1 or more, got {split_bytes}")
-    names = tuple(os.fspath(p) for p in patterns)
+    if type(split_bytes) is not int or split_bytes < 1:
+        raise ValueError(f"files: split_bytes must be 1 or more, and whole, got {split_bytes!r}")
+    names = tuple(path_name(pattern, "files") for pattern in patterns)
     return Files(names, checked_format(format), checked_encoding(encoding), split_bytes)
 
 

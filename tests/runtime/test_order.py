@@ -105,6 +105,24 @@ def test_a_script_does_not_duplicate_what_must_stay_alone() -> None:
     assert [one.operator for one in everybody] == ["fit", "out"]
 
 
+def test_operators_that_a_script_duplicates_mix_the_order() -> None:
+    stream = lines().event_time(time_of, disorder_s=1).map("work", tuple)
+    windows = stream.key_by(key_of).window(ab.tumbling(10), time=time_of)
+    windows.fold("last", None, lambda _, one: one).sink("out", ab.discard())
+    operators = stream.pipeline.operators
+    assert order.warnings(operators) == []
+    names = ["lines", "work"]
+    for text, expected in (("1 work duplicate", {"work"}), ("1 * duplicate", {"lines", "work"})):
+        duplicated = parse_script(text).duplicated(names)
+        assert duplicated == expected
+        told = " ".join(order.warnings(operators, duplicated))
+        assert "'work' may have 2 instances, which mix it" in told
+        reads = "'lines' may have 2 instances, and event time is read at 'lines'"
+        assert (reads in told) == ("lines" in duplicated)
+    assert parse_script("1 * duplicate; 2 work leave").duplicated(names, {"work"}) == {"lines"}
+    assert parse_script("1 * leave").duplicated(names) == set()
+
+
 def test_windows_that_end_with_the_stream_only_are_a_warning() -> None:
     stream = ab.Pipeline("p").source("rows", ab.generate(lambda i: (i, i)))
     windows = stream.key_by(key_of).window(ab.tumbling(60), time=time_of)

@@ -128,6 +128,21 @@ def test_a_report_destroys_nothing(text: Path, tmp_path: Path) -> None:
         check_report(made, text)
 
 
+def test_a_report_does_not_wait_for_the_reader_of_a_named_pipe(text: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    for report in (tmp_path / "pipe", tmp_path / "link"):
+        with pytest.raises(PipelineError, match="a named pipe"):
+            check_report(pipeline(text, tmp_path / "out", tmp_path / "dead"), report)
+
+
+def test_a_name_that_is_too_long_is_told(text: Path, tmp_path: Path) -> None:
+    long = tmp_path / ("x" * 300)
+    for sink, dead in ((long, tmp_path / "dead"), (tmp_path / "out", long)):
+        with pytest.raises(PipelineError, match=r"nothing can be written to .*File name too long"):
+            check_places(pipeline(text, sink, dead))
+
+
 def test_a_report_replaces_a_report(text: Path, tmp_path: Path) -> None:
     made = pipeline(text, tmp_path / "out", tmp_path / "dead")
     report = tmp_path / "report.json"

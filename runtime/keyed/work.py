@@ -50,6 +50,18 @@ class Marks(NamedTuple):
         return self.exact or self.by_key
 
 
+class Slice(NamedTuple):
+    """Tuples to be worked on, as `Worker.work` gets them."""
+
+    keys: list[Any]
+    tuples: list[Any]
+    side: int
+    watermark: float
+    part: Part
+    original: Original
+    marks: Marks | None
+
+
 class Failed(NamedTuple):
     """A tuple that is to be tried again, after a pause."""
 
@@ -78,24 +90,15 @@ class Worker(Caller):
             if not handler.keeps_state:
                 self._pass(keys, tuples, side, watermark, part)
                 return None
-            todo = keys, tuples, side, watermark, part, original, marks
+            todo = Slice(keys, tuples, side, watermark, part, original, marks)
             if isinstance(handler, ValueHandler):
-                return self._replace(handler, *todo)
+                return self._replace(handler, todo)
             if isinstance(handler, Processing):
-                return self._process(handler, *todo)
-            return self._change(handler, *todo)
+                return self._process(handler, todo)
+            return self._change(handler, todo)
 
-    def _replace(
-        self,
-        handler: ValueHandler,
-        keys: list[Any],
-        tuples: list[Any],
-        side: int,
-        watermark: float,
-        part: Part,
-        original: Original,
-        marks: Marks | None,
-    ) -> Failed | None:
+    def _replace(self, handler: ValueHandler, todo: Slice) -> Failed | None:
+        keys, tuples, side, watermark, part, original, marks = todo
         states, following = self._store.states, handler.following
         value_of, give, undo = states.get, part.results.append, self._undo
         items, before = iter(tuples), len(part.results)
@@ -151,17 +154,8 @@ class Worker(Caller):
                 part.marks += islice(told, done)
         return None
 
-    def _change(
-        self,
-        handler: Handler,
-        keys: list[Any],
-        tuples: list[Any],
-        side: int,
-        watermark: float,
-        part: Part,
-        original: Original,
-        marks: Marks | None,
-    ) -> Failed | None:
+    def _change(self, handler: Handler, todo: Slice) -> Failed | None:
+        keys, tuples, side, watermark, part, original, marks = todo
         states, on_tuple, time = self._store.states, handler.on_tuple, self._time
         state_of, results = states.get, part.results
         time.watermark = time.reached = watermark
@@ -210,17 +204,8 @@ class Worker(Caller):
                 self._shed(key, after)
         return None
 
-    def _process(
-        self,
-        handler: Processing,
-        keys: list[Any],
-        tuples: list[Any],
-        side: int,
-        watermark: float,
-        part: Part,
-        original: Original,
-        marks: Marks | None,
-    ) -> Failed | None:
+    def _process(self, handler: Processing, todo: Slice) -> Failed | None:
+        keys, tuples, side, watermark, part, original, marks = todo
         call, takes_time, time = handler.function, handler.takes_time, self._time
         states, results, undo = self._store.states, part.results, self._undo
         state_of, like_of = states.get, undo.likes.get

@@ -127,8 +127,8 @@ def rows_of_a_join(pipeline: ab.Pipeline, n: int, _: Path) -> None:
 
 SHAPES = (
     Shape("windows that end together", 200_000, windows_together),
-    Shape("open windows of one key", 20_000, windows_of_one_key),
-    Shape("open sessions of one key", 20_000, sessions_of_one_key),
+    Shape("open windows of one key", 100_000, windows_of_one_key),
+    Shape("open sessions of one key", 100_000, sessions_of_one_key),
     Shape("results of one tuple", 1_000_000, results_of_one_tuple),
     Shape("keys", 400_000, keys),
     Shape("input files", 20_000, input_files),

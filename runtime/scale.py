@@ -24,7 +24,8 @@ class Scale:
     `target`: the share of its capacity that an instance should use. `high`, `low`: above
     and below these shares of the capacity instances duplicate or leave. `capacity`: tuples per
     second of one instance; measured while running when None. `period_s`: time between two
-    decisions. `cooldown_s`: no decision for so long after the number of instances changed.
+    decisions. `cooldown_s`: no instance leaves for so long after their number changed; where ranks
+    are not told, the probabilistic policy decides nothing at all meanwhile.
     `actions_per_minute_max`: bound per instance on its own duplications and leaves.
     `placement`: which key groups a keyed operator's newcomers get (De Matteis & Mencagli 2016):
     `balanced`, an even load, or `flux`, as few as bring the load within `imbalance_max` of even.

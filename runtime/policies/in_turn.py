@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
 from anabranch.runtime.policies.load import SATURATED
-from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.memory import Memory, cooling_s
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.turns import (
     COMING_PERIODS,
@@ -110,8 +110,11 @@ def _leave(
     numbers: Explanation,
     reason: Why,
 ) -> tuple[Act, Memory]:
-    """Of the siblings, the `surplus` youngest that do not leave yet."""
+    """Of the siblings, the `surplus` youngest that do not leave yet, when the number has stayed for
+    a while."""
     assert reading.rank is not None
+    if (wait := cooling_s(reading, settings, memory)) > 0:
+        return Hold(replace(numbers, why=Why.COOLING_DOWN, surplus=surplus, wait_s=wait)), memory
     goes = is_among_the_youngest(surplus, reading.rank, reading.instances, leaving(memory.coming))
     memory = under_way(memory, -surplus, reading, settings)
     why = replace(numbers, why=reason, surplus=surplus)

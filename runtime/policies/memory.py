@@ -43,6 +43,13 @@ class Memory:
     motion: Motion | None = None
 
 
+def cooling_s(reading: Reading, settings: Scale, memory: Memory) -> float:
+    """Seconds until the cool-down after the last change, or own action, is over; not above 0 if it
+    is."""
+    last = max(reading.instances_changed_s, *memory.actions[-1:], -math.inf)
+    return last + settings.cooldown_s - reading.now_s
+
+
 def learn(reading: Reading, settings: Scale, memory: Memory, load: Load) -> Memory:
     """Judge the last growth of the operator, whoever began it, by what it brought."""
     n = reading.instances

@@ -38,12 +38,12 @@ it. Then, beside the above,
   seen again;
 * what is missing is rounded to whole instances, and a slight overload, up to halfway between
   `high` and full, must last a few periods first; one that lasts brings an instance at least;
-* part of an instance stays in reserve when some leave, so that the next wave does not need them.
+* part of an instance stays in reserve when some leave, so that the next wave does not need them;
+* the cool-down holds leaves only: what is under way is known, so growth need not wait for it.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -52,7 +52,7 @@ from anabranch.runtime.policies.by_chance import BY_CHANCE
 from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Why
 from anabranch.runtime.policies.in_turn import IN_TURN, net, rested
 from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT, Load, measure
-from anabranch.runtime.policies.memory import Memory, born, heritage, learn
+from anabranch.runtime.policies.memory import Memory, born, cooling_s, heritage, learn
 from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage, Policy
 from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
@@ -90,9 +90,8 @@ def _too_early(reading: Reading, settings: Scale, memory: Memory) -> Hold | None
         return Hold(Explanation(why=Why.NOT_DUE, instances=n, wait_s=wait))
     if reading.busy_with_operation:
         return Hold(Explanation(why=Why.OWN_OPERATION, instances=n))
-    last = max(reading.instances_changed_s, *memory.actions[-1:], -math.inf)
-    wait = last + settings.cooldown_s - reading.now_s
-    if wait > 0:
+    wait = cooling_s(reading, settings, memory)
+    if wait > 0 and reading.rank is None:
         return Hold(Explanation(why=Why.COOLING_DOWN, instances=n, wait_s=wait))
     capacity = settings.capacity or reading.capacity
     window = max(settings.period_s, SERVICE_TIMES / capacity if capacity else 0.0)

@@ -185,6 +185,16 @@ def test_no_decision_until_the_change_of_instances_is_a_cool_down_ago() -> None:
     assert isinstance(decided(replace(seen, instances_changed_s=97.0)), Duplicate)
 
 
+def test_where_ranks_are_told_the_cool_down_holds_leaves_only() -> None:
+    grows = reading(5.0, rank=0, instances_changed_s=97.5, covered_s=2.5)
+    assert isinstance(decided(grows), Duplicate)
+    leaves = reading(0.0, rank=1, instances=2, instances_changed_s=97.5, covered_s=2.5)
+    held = decided(leaves)
+    assert why(held) is Why.COOLING_DOWN
+    assert held.explanation.wait_s == pytest.approx(0.5)
+    assert isinstance(decided(replace(leaves, instances_changed_s=97.0)), Leave)
+
+
 def test_no_decision_on_samples_shorter_than_the_period_or_four_tuples() -> None:
     scale = replace(SCALE, cooldown_s=0.0)
     assert why(decided(reading(5.0, covered_s=0.9), scale)) is Why.FEW_SAMPLES

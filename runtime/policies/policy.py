@@ -19,7 +19,7 @@ import difflib
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import Field, dataclass, field, fields, replace
 from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hint
 from anabranch.runtime.checks import PipelineError, check_number
 
 if TYPE_CHECKING:
-    from dataclasses import Field
     from random import Random
 
     from anabranch.runtime.policies.decision import Decision
@@ -93,6 +92,11 @@ class Policy(ABC, Generic[M]):
         _KNOWN[_plain(cls.name)] = cls
 
     def __post_init__(self) -> None:
+        if any(isinstance(value, Field) for value in vars(type(self)).values()):
+            raise PipelineError(
+                f"policy {self.name}: its class needs @dataclass(frozen=True) above it, by which "
+                "fields become settings"
+            )
         kinds = get_type_hints(type(self))
         for each in fields(self):
             _check(self.name, each, kinds[each.name], getattr(self, each.name))

@@ -189,6 +189,14 @@ def test_whole_numbers_of_other_libraries_and_rules_as_words_are_taken() -> None
     assert decision.text == "resize to 3: overloaded"
 
 
+def test_a_policy_that_is_no_dataclass_is_refused_where_it_is_made() -> None:
+    class Bare(Fixed):
+        wait_s: float = setting(0.3, "seconds of work that may wait", unit="s", above=0)
+
+    with pytest.raises(PipelineError, match=r"policy bare: its class needs @dataclass"):
+        Bare()
+
+
 @pytest.mark.parametrize("number", ["a", None, 2.5, True])
 def test_a_policy_that_begins_with_no_number_is_refused_before_anything_starts(number: Any) -> None:
     @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.commands.experimenting import options, progress, publish, spreading
+from anabranch.commands.experimenting import Found, options, progress, publish, spreading
 from anabranch.commands.failing import WrongUsage
 from anabranch.workloads.experiments.spreading import Spread, over_cores
 
@@ -60,33 +61,32 @@ def wladdimiro2021(
     recording = None if traces is None else _in(traces, "nab_tweets_GOOG_5min.csv.gz")
     if level == "model":
         with spreading():
-            found = evaluate(recording, sweep=not quick, progress=progress, spread=spread)
-        publish(
-            "wladdimiro2021",
-            telling.whole(found),
-            telling.numbers(found),
-            out=out,
-            as_json=as_json,
-            draw=lambda folder: draw_figures(found, folder),
-            runs=None if spread is over_cores else telling.rows(found),
+            model = evaluate(recording, sweep=not quick, progress=progress, spread=spread)
+        found = Found(
+            telling.whole(model),
+            telling.numbers(model),
+            telling.rows(model),
+            partial(draw_figures, model),
         )
-        return
-    with spreading():
-        if level == "live":
-            of_level = levels.evaluate_live(quick=quick, progress=progress)
-        else:
-            of_level = levels.evaluate_simulated(
-                seeds or 1, recording, quick=quick, progress=progress, spread=spread
-            )
-    publish(
-        f"wladdimiro2021-{level}",
-        telling.whole_of_level(of_level),
-        telling.numbers_of_level(of_level),
-        out=out,
-        as_json=as_json,
-        draw=lambda folder: draw_level(of_level, folder),
-        runs=None if spread is over_cores else telling.rows_of_level(of_level),
-    )
+    else:
+        with spreading():
+            if level == "live":
+                of_level = levels.evaluate_live(quick=quick, progress=progress)
+            else:
+                of_level = levels.evaluate_simulated(
+                    seeds or 1, recording, quick=quick, progress=progress, spread=spread
+                )
+        found = Found(
+            telling.whole_of_level(of_level),
+            telling.numbers_of_level(of_level),
+            telling.rows_of_level(of_level),
+            partial(draw_level, of_level),
+        )
+    publish(_named("wladdimiro2021", level), found, out=out, as_json=as_json, spread=spread)
+
+
+def _named(experiment: str, level: str) -> str:
+    return experiment if level == "model" else f"{experiment}-{level}"
 
 
 def _in(traces: Path, name: str) -> Path:
@@ -146,13 +146,16 @@ def dematteis2017(
             else:
                 found = levels.evaluate_live(runs, quotes, steps=steps, progress=progress)
     publish(
-        "dematteis2017" if level == "model" else f"dematteis2017-{level}",
-        telling.whole(found),
-        telling.numbers(found),
+        _named("dematteis2017", level),
+        Found(
+            telling.whole(found),
+            telling.numbers(found),
+            telling.rows(found),
+            partial(draw_figures, found),
+        ),
         out=out,
         as_json=as_json,
-        draw=lambda folder: draw_figures(found, folder),
-        runs=None if spread is over_cores else telling.rows(found),
+        spread=spread,
     )
 
 

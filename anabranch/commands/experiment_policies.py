@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.commands.experimenting import options, progress, publish, spreading
+from anabranch.commands.experimenting import Found, options, progress, publish, spreading
 from anabranch.commands.failing import Refusal, WrongUsage
-from anabranch.workloads.experiments.spreading import Spread, over_cores
+from anabranch.workloads.experiments.spreading import Spread
 
 if TYPE_CHECKING:
     from anabranch.runtime.policies.policy import Policy
@@ -64,12 +65,12 @@ def policies(
         raise Refusal(str(error)) from None
     publish(
         "policies",
-        telling.whole(found),
-        telling.numbers(found),
+        Found(
+            telling.whole(found), telling.numbers(found), telling.rows(found), partial(draw, found)
+        ),
         out=out,
         as_json=as_json,
-        draw=lambda folder: draw(found, folder),
-        runs=None if spread is over_cores else telling.rows(found),
+        spread=spread,
     )
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -74,34 +74,35 @@ def spreading() -> Iterator[None]:
         raise Refusal(str(error)) from None
 
 
-def publish(
-    name: str,
-    text: str,
-    numbers: Mapping[str, object],
-    *,
-    out: Path | None,
-    as_json: bool,
-    draw: Callable[[Path], object],
-    runs: Sequence[Mapping[str, Any]] | None = None,
-) -> None:
-    """Print the table or the numbers, and write both and the figures to `out`. `runs`: rows of
-    figures, written as Parquet."""
+class Found(NamedTuple):
+    """What an experiment has found: as text, as numbers, as rows of figures of each run, and
+    drawn into a folder."""
+
+    text: str
+    numbers: Mapping[str, object]
+    rows: Sequence[Mapping[str, Any]]
+    draw: Callable[[Path], object]
+
+
+def publish(name: str, found: Found, *, out: Path | None, as_json: bool, spread: Spread) -> None:
+    """Print the table or the numbers, and write both and the figures to `out`; of runs on a cluster
+    the rows, too, as Parquet."""
     from anabranch.panels import PictureUnavailable
 
-    plain = json.dumps(numbers, indent=2)
+    plain = json.dumps(found.numbers, indent=2)
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
-        (out / f"{name}.md").write_text(text, encoding="utf-8")
+        (out / f"{name}.md").write_text(found.text, encoding="utf-8")
         (out / f"{name}.json").write_text(plain + "\n", encoding="utf-8")
         try:
-            draw(out)
+            found.draw(out)
         except PictureUnavailable as error:
             click.echo(f"no figures: {error}", err=True)
-        if runs is not None:
+        if spread is not over_cores:
             from anabranch.spark_bridge.spreading import write_rows
 
-            write_rows(runs, out / f"{name}.parquet")
-    say(plain if as_json else text)
+            write_rows(found.rows, out / f"{name}.parquet")
+    say(plain if as_json else found.text)
 
 
 def progress(done: int, of: int) -> None:

@@ -4,6 +4,7 @@ period and forecast nothing, and all instances that there may be.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -22,16 +23,35 @@ if TYPE_CHECKING:
 SOURCE = "De Matteis & Mencagli 2017, a baseline"
 
 
+class OfSlots(ABC):
+    """Goes by the last slot alone; what it remembers is which one that was."""
+
+    in_concert: ClassVar[bool] = True
+
+    @abstractmethod
+    def after(self, slot: Slot, scale: Scale) -> Resize:
+        """What follows from a slot."""
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: int, rng: Random
+    ) -> tuple[Decision, int]:
+        figures = last_slot(reading, scale, memory)
+        if isinstance(figures, str):
+            return Hold(figures), memory
+        return self.after(slot_of(figures, scale), scale), figures.slot
+
+    def begin(self) -> int:
+        return -1
+
+
 @dataclass(frozen=True)
-class Rules(Policy[int]):
+class Rules(OfSlots, Policy[int]):
     """Several instances more above one load or with a backlog, several fewer below another load.
 
-    What it remembers is the last slot that it looked at. Raises `PipelineError` as all policies do,
-    and if `low` is above `high`.
+    Raises `PipelineError` as all policies do, and if `low` is above `high`.
     """
 
     source: ClassVar[str] = SOURCE
-    in_concert: ClassVar[bool] = True
     ascending: ClassVar[tuple[str, ...]] = ("low", "high")
 
     high: float = setting(0.80, "load of an instance above which some are added", above=0)
@@ -41,29 +61,19 @@ class Rules(Policy[int]):
         0.1, "arrivals of so long may wait before some are added", unit="s", least=0
     )
 
-    def decide(
-        self, reading: Reading, scale: Scale, memory: int, rng: Random
-    ) -> tuple[Decision, int]:
-        figures = last_slot(reading, scale, memory)
-        if isinstance(figures, str):
-            return Hold(figures), memory
-        slot = slot_of(figures, scale)
+    def after(self, slot: Slot, scale: Scale) -> Resize:
         rules = ByLoad(scale.max_instances, self.high, self.low, self.step, self.backlog_s)
-        return Resize(rules.target(slot), _told_of_load(slot)), figures.slot
-
-    def begin(self) -> int:
-        return -1
+        return Resize(rules.target(slot), _told_of_load(slot))
 
 
 @dataclass(frozen=True)
-class LatencyRules(Policy[int]):
+class LatencyRules(OfSlots, Policy[int]):
     """One instance more above a multiple of a mean latency, one fewer below another one.
 
     Raises `PipelineError` as all policies do, and if `under` is above `over`.
     """
 
     source: ClassVar[str] = "De Matteis & Mencagli 2016, a baseline"
-    in_concert: ClassVar[bool] = True
     ascending: ClassVar[tuple[str, ...]] = ("under", "over")
 
     latency_ms: float = setting(
@@ -72,18 +82,9 @@ class LatencyRules(Policy[int]):
     over: float = setting(1.1, "multiple above which one is added", above=0)
     under: float = setting(0.7, "multiple below which one is removed", least=0)
 
-    def decide(
-        self, reading: Reading, scale: Scale, memory: int, rng: Random
-    ) -> tuple[Decision, int]:
-        figures = last_slot(reading, scale, memory)
-        if isinstance(figures, str):
-            return Hold(figures), memory
-        slot = slot_of(figures, scale)
+    def after(self, slot: Slot, scale: Scale) -> Resize:
         rules = ByLatency(self.latency_ms, scale.max_instances, self.over, self.under)
-        return Resize(rules.target(slot), self._told(slot)), figures.slot
-
-    def begin(self) -> int:
-        return -1
+        return Resize(rules.target(slot), self._told(slot))
 
     def _told(self, slot: Slot) -> str:
         latency = slot.measured_s

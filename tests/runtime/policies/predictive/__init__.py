@@ -17,6 +17,7 @@ Where each number of the specification is tested; names of tests begin with it w
 | PL14 | estimators | K4, `tests/runtime/test_slot_meter` |
 | PL16, PL17 | moves and when | `test_rebalancing`, `test_rules` |
 | PL18 | moved keys wait in order | `keyed/test_processor_moves`, `test_swarm_moves` |
+| 4 (a), 4 (b) | at the keeper, in concert | `test_keeper`, `test_policy` |
 | C1 to C7 | criteria | `tests/workloads/dematteis2017/test_evaluation` |
 
 PL19 (one host is filled before the next) is about hosts; an agent has one.

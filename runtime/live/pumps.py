@@ -213,7 +213,10 @@ class QueuePump(Pump):
 
     @property
     def drained(self) -> bool:
-        return not self._working and not len(self.instance.intake)
+        """The queue may be empty while calls of its last tuples are open, and hold what is said of
+        event time while there are no tuples."""
+        intake = self.instance.intake
+        return not self._working and not len(intake) and not intake.tuples
 
     @property
     def hears(self) -> bool:

@@ -202,6 +202,35 @@ async def test_a_tuple_that_cannot_be_unpacked_dies_alone(tmp_path: Path) -> Non
     assert sum(f.dead for f in network.final) == 1
 
 
+async def test_an_instance_with_open_calls_does_not_leave_before_they_have_ended(
+    tmp_path: Path,
+) -> None:
+    may_end = asyncio.Event()
+
+    async def slow(n: int) -> int:
+        await may_end.wait()
+        return n
+
+    pipeline, kept = Pipeline("p"), Kept()
+    numbers = pipeline.source("numbers", Numbers(10**9, chunk=1))
+    numbers.map("slow", slow, in_flight=10_000).sink("kept", kept)
+    network = Network(pipeline, tmp_path)
+    await network.start(instances=2)
+    leaver = network.of("slow")[-1]
+    await network.until(lambda: all(i.intake.tuples for i in network.of("slow")))
+    leaver.decide("leave", 1)
+    await network.until(lambda: leaver.awaits_drained)
+    await asyncio.sleep(0.05)
+    assert leaver.awaits_drained
+    may_end.set()
+    await network.until(lambda: leaver not in network.of("slow"))
+    for instance in network.of("numbers"):
+        instance.end_input()
+    await network.finish()
+    assert len(kept.tuples) == len(set(kept.tuples)) > 0
+    assert network.unbalanced() == []
+
+
 async def test_siblings_learn_how_many_they_are_without_any_tuple(tmp_path: Path) -> None:
     pipeline, _ = chain(10**9)
     pipeline.operators[OperatorName("numbers")] = replace(

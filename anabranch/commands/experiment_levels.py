@@ -122,9 +122,9 @@ def dematteis2017(
 
     \b
     model      tuple by tuple, without protocol; six minutes of processor time for 20 seeds
-    simulated  the runtime in virtual time; half an hour of processor time, with --quick four
-               minutes
-    live       processes of this machine; with load b a quarter of an hour, with --quick two minutes
+    simulated  the runtime in virtual time; with load b forty minutes of processor time, with
+               --quick four
+    live       processes of this machine; with load b 17 minutes, with --quick two
     """
     from anabranch.dematteis_pictures import draw_figures
     from anabranch.workloads.dematteis2017 import levels, telling

@@ -19,6 +19,8 @@ def in_words(value: Any) -> str:
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         inner = ", ".join(map(in_words, value))
         return f"[{inner}]" if type(value) is list else f"({inner}{',' * (len(value) == 1)})"
+    if type(value) is dict:
+        return f"{{{', '.join(f'{in_words(k)}: {in_words(v)}' for k, v in value.items())}}}"
     if is_dataclass(value) and not isinstance(value, type) and _has_fields(value):
         told = (
             f"{f.name}={in_words(getattr(value, f.name))}" for f in fields(value) if _says(f, value)

@@ -300,7 +300,7 @@ class LineCutter:
             bad = f"byte 0x{row[error.start]:02x} at position {error.start}: {error.reason}"
             dead.append(DeadLetter(f"not {self._name} text: {bad}", row, self._where(position)))
         except (ValueError, RecursionError) as error:
-            dead.append(DeadLetter(f"not JSON: {error}", row, self._where(position)))
+            dead.append(DeadLetter(f"not JSON: {error}", text, self._where(position)))
 
     @property
     def _name(self) -> str:

@@ -146,7 +146,15 @@ class RecordCutter(LineCutter):
         if is_sound or len(row) > self._limit:
             reason = f"a record of more than {self._limit:,} bytes is above the limit"
             row = row[:HEAD_BYTES]
-        dead.append(DeadLetter(reason, row.rstrip(b"\r\n"), self._where(self.offset + at)))
+        shown = self._readable(row.rstrip(b"\r\n"))
+        dead.append(DeadLetter(reason, shown, self._where(self.offset + at)))
+
+    def _readable(self, row: bytes) -> str | bytes:
+        """Text, if it is some: the file of dead letters shows bytes as base64."""
+        try:
+            return row.decode(self._encoding)
+        except UnicodeDecodeError:
+            return row
 
     def _take_record(self, bare: bytes, at: int, tuples: list[Any], dead: list[DeadLetter]) -> None:
         """`at`: its place in what is fed."""
@@ -158,7 +166,7 @@ class RecordCutter(LineCutter):
             reason = f"not {self._name} text: {bad}"
             dead.append(DeadLetter(reason, bare, self._where(self.offset + at)))
         except (ValueError, csv.Error) as error:
-            dead.append(DeadLetter(str(error), bare, self._where(self.offset + at)))
+            dead.append(DeadLetter(str(error), text, self._where(self.offset + at)))
         else:
             if fields is not None:
                 tuples.append(fields)
@@ -178,7 +186,8 @@ class RecordCutter(LineCutter):
                 )
             return None
         if len(fields) != len(self._names):
-            raise ValueError(f"{len(fields)} fields, but there are {len(self._names)} names")
+            there = f"{len(fields)} field{'s' * (len(fields) != 1)}"
+            raise ValueError(f"{there}, but the number of names is {len(self._names)}")
         return dict(zip(self._names, fields, strict=True))
 
     def _keep(self, rest: bytes, at: int) -> None:

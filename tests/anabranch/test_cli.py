@@ -147,6 +147,7 @@ class Writer:
         (ab.generate(born, count=5), "Generate(fn=born, count=5)"),
         (ab.files(Path("a.txt")), "Files(patterns=('a.txt',))"),
         (ab.discard(), "Discard()"),
+        ({"a": str, "b": [int]}, "{'a': str, 'b': [int]}"),
         (Writer("rows"), "Writer"),
         (partial(born, 3), "functools.partial(<function born>, 3)"),
         ([Path("a"), len, str], "['a', len, str]"),

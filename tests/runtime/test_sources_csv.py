@@ -101,9 +101,10 @@ async def test_a_remainder_keeps_the_header(tmp_path: Path, reads: int) -> None:
 def test_a_record_that_does_not_fit_its_header_is_a_dead_letter() -> None:
     tuples, dead = fed(b"a,b\n1,2\n1\n1,2,3\n\xff,2\n3,4\n", 100, form=CsvForm())
     assert tuples == [{"a": "1", "b": "2"}, {"a": "3", "b": "4"}]
+    assert [letter.tuple for letter in dead] == ["1", "1,2,3", b"\xff,2"]
     assert [(letter.where, letter.reason) for letter in dead] == [
-        ("f:3", "1 fields, but there are 2 names"),
-        ("f:4", "3 fields, but there are 2 names"),
+        ("f:3", "1 field, but the number of names is 2"),
+        ("f:4", "3 fields, but the number of names is 2"),
         ("f:5", "not utf-8 text: byte 0xff at position 0: invalid start byte"),
     ]
 
@@ -113,7 +114,7 @@ def test_a_quote_that_is_not_closed_costs_its_line(size: int) -> None:
     tuples, dead = fed(b'1,"a\n2,b\n3,c', size)
     assert tuples == ["2,b", "3,c"]
     assert [(letter.where, letter.tuple, letter.reason) for letter in dead] == [
-        ("f:1", b'1,"a', "a quote is not closed")
+        ("f:1", '1,"a', "a quote is not closed")
     ]
 
 

@@ -144,7 +144,7 @@ async def test_json_lines_are_values_and_broken_ones_dead_letters(tmp_path: Path
     path = write(tmp_path / "f.jsonl", "\r\n".join([*rows, "", "{broken", "[1]"]))
     reading = await Reading(files(path, format="jsonl", split_bytes=100)).all()
     assert reading.tuples == [*map(json.loads, rows), [1]]
-    assert [letter.tuple for letter in reading.dead] == [b"{broken\r"]
+    assert [letter.tuple for letter in reading.dead] == ["{broken\r"]
     assert reading.dead[0].reason.startswith("not JSON")
 
 

@@ -190,7 +190,9 @@ class Chain:
                     result = made.close() if hasattr(made, "close") else None
                 if inspect.isawaitable(result):
                     await result
-            except Exception as error:
+            except (KeyboardInterrupt, asyncio.CancelledError):
+                raise
+            except BaseException as error:  # such as SystemExit
                 problems.append(f"step {step.name!r}: close() raised {describe(error)}")
         self._made.clear()
         if problems:
@@ -204,7 +206,9 @@ class Chain:
         try:
             with NoLoop():
                 made = fn()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise StepError(
                 f"operator {self.operator.name!r}, step {step.name!r}: "
                 f"{fn.__name__}() raised {describe(error)}{_at(error)}"

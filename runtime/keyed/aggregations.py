@@ -49,7 +49,9 @@ class Aggregation(ABC):
         result of a new accumulator, or None where that raises an error."""
         try:
             return self.result(self.new())
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # such as SystemExit
             return None
 
     def copy(self, accumulator: Any) -> Any:

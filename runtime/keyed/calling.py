@@ -212,7 +212,9 @@ def _made(operator: Operator) -> Handler:
     try:
         with NoLoop():
             return operator.keyed.make()
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # such as SystemExit
         raise StepError(
             f"operator {operator.name!r}: what it does cannot be made: {describe(error)}"
         ) from error

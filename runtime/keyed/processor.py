@@ -141,7 +141,9 @@ class KeyedProcessor(Keeping):
         try:
             with NoLoop():
                 self._worker.handler.close()
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # such as SystemExit
             name = self.operator.name
             raise StepError(f"operator {name!r}: close() raised {describe(error)}") from error
 

@@ -66,10 +66,13 @@ async def test_an_async_class_is_awaited_and_closed() -> None:
     assert closed == [1]
 
 
-def test_a_class_that_cannot_be_made_names_operator_step_and_line() -> None:
+@pytest.mark.parametrize("error", [OSError, SystemExit, GeneratorExit])
+def test_a_class_that_cannot_be_made_names_operator_step_and_line(
+    error: type[BaseException],
+) -> None:
     class Bad:
         def __init__(self) -> None:
-            raise OSError("no model file")
+            raise error("no model file")
 
         def __call__(self, n: int) -> int:
             return n
@@ -80,10 +83,11 @@ def test_a_class_that_cannot_be_made_names_operator_step_and_line() -> None:
         Run(mapping(Bad))
 
 
-async def test_every_object_is_closed_even_if_one_close_raises() -> None:
+@pytest.mark.parametrize("error", [OSError, SystemExit, GeneratorExit])
+async def test_every_object_is_closed_even_if_one_close_raises(error: type[BaseException]) -> None:
     class Bad(Numbering):
         def close(self) -> None:
-            raise OSError("still busy")
+            raise error("still busy")
 
     Numbering.closed = 0
     run = await Run(mapping(Bad, name="x"), mapping(Numbering)).over([1])

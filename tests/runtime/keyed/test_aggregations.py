@@ -267,3 +267,26 @@ def test_one_that_lacks_something_cannot_be_made() -> None:
 
     with pytest.raises(TypeError, match="abstract"):
         Half()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_an_aggregation_that_has_no_result_of_no_tuples_gives_none(
+    error: type[BaseException],
+) -> None:
+    class Latest(Aggregation):
+        def new(self) -> Any:
+            return []
+
+        def add(self, accumulator: Any, item: Any) -> Any:
+            return [item]
+
+        def merge(self, first: Any, second: Any) -> Any:
+            return second
+
+        def result(self, accumulator: Any) -> Any:
+            if not accumulator:
+                raise error
+            return accumulator[0]
+
+    assert Latest().empty() is None
+    assert Latest().result([3]) == 3

@@ -267,29 +267,36 @@ async def test_a_process_that_returns_no_iterable_is_told_so() -> None:
 
 class Closing:
     closed = 0
+    error: type[BaseException] = OSError
 
     def on_tuple(self, key: str, state: Any, item: Any, time: KeyTime) -> None: ...
 
     def close(self) -> None:
         Closing.closed += 1
-        raise OSError("still open")
+        raise self.error("still open")
 
 
-async def test_an_object_is_closed_and_its_failure_named() -> None:
+@pytest.mark.parametrize("error", [OSError, SystemExit])
+async def test_an_object_is_closed_and_its_failure_named(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Closing, "error", error)
+    monkeypatch.setattr(Closing, "closed", 0)
     bench = Bench(lambda keyed: keyed.process("work", Closing, state=list))
-    with pytest.raises(StepError, match=r"operator 'work': close.. raised OSError: still open"):
+    with pytest.raises(StepError, match=rf"'work': close.. raised {error.__name__}: still open"):
         await bench.one.close()
     assert Closing.closed == 1
 
 
-def test_an_object_that_cannot_be_made_is_named() -> None:
+@pytest.mark.parametrize("error", [OSError, SystemExit])
+def test_an_object_that_cannot_be_made_is_named(error: type[BaseException]) -> None:
     class Broken:
         def __init__(self) -> None:
-            raise OSError("no model")
+            raise error("no model")
 
         def on_tuple(self, key: str, state: Any, item: Any, time: KeyTime) -> None: ...
 
-    with pytest.raises(StepError, match=r"operator 'work': .* cannot be made: OSError: no model"):
+    with pytest.raises(StepError, match=rf"'work': .* cannot be made: {error.__name__}: no model"):
         Bench(lambda keyed: keyed.process("work", Broken, state=list))
 
 

@@ -51,7 +51,7 @@ def wladdimiro2021(
     model      steps of a second, without protocol; half a minute
     simulated  the runtime in virtual time, tenfold faster; a quarter of an hour of processor
                time, with --quick three minutes
-    live       processes of this machine, pool against redeployment; six minutes, with --quick two
+    live       processes of this machine, pool against redeployment; five minutes, with --quick two
     """
     from anabranch.wladdimiro_pictures import draw_figures, draw_level
     from anabranch.workloads.wladdimiro2021 import levels, telling

@@ -21,10 +21,15 @@ from anabranch.commands.run import command
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.graph import DELIVERIES
 from anabranch.runtime.live import deaths, lives, suspicion, wary
+from anabranch.runtime.report import Report
+from tests.anabranch.fakes import operator_report, report
 from tests.runtime.agent_runs import until
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 BY_KEY, BREAKS = "State by key", "When things break"
+FORETELL = "Foretell a pipeline: `anabranch simulate`"
+HEADLINES = README.read_text().partition("save this as `headlines.py`:\n\n```python\n")[2]
+HEADLINES = HEADLINES.partition("```")[0]
 COMMAND = [sys.executable, "-m", "anabranch.cli"]
 TIMEOUT_S = 60
 CALLS = 400_000
@@ -43,6 +48,41 @@ def run(number: int, title: str = BY_KEY) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(examples(title)[number], f"README example {number}", "exec"), names)
     return names
+
+
+KILLS, BILL = 0, 1
+
+
+@pytest.mark.slow
+def test_the_forecast_is_what_the_command_prints(tmp_path: Path) -> None:
+    """With the costs that the block shows as measured."""
+    block = re.search(r"```console\n(.*?)```", section(FORETELL), re.DOTALL)
+    assert block is not None
+    shown = re.sub(r" *#.*", "", block[1]).replace("\\\n", "").partition("$ anabranch simulate")[2]
+    arguments, _, told = shown.partition("\n")
+    (tmp_path / "headlines.py").write_text(HEADLINES)
+    (tmp_path / "report.json").write_bytes(measured().to_json())
+    done = subprocess.run(
+        [*COMMAND, "simulate", *arguments.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.stdout == told, "the README shows what was printed before"
+
+
+def measured() -> Report:
+    return report(
+        operators=[
+            operator_report("lines", "source", tuples_in=572_601, tuples_out=572_601),
+            operator_report("split", tuples_in=572_601, tuples_out=3_275_050, capacity=811e3),
+            operator_report("long", tuples_in=3_275_050, tuples_out=1_998_050, capacity=6.91e6),
+            operator_report(
+                "out", "sink", tuples_in=1_998_050, tuples_out=1_998_050, capacity=1.85e6
+            ),
+        ]
+    )
 
 
 def test_there_are_three_examples() -> None:
@@ -89,9 +129,9 @@ def bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ab.Pipeline:
     """The pipeline of the README, beside its input."""
     pytest.importorskip("pyarrow", reason="the example writes Parquet files")
     monkeypatch.chdir(tmp_path)
-    Path("bill.py").write_text(examples(BREAKS)[0])
+    Path("bill.py").write_text(examples(BREAKS)[BILL])
     Path("calls.jsonl").write_text("".join(f"{json.dumps(call(n))}\n" for n in range(CALLS)))
-    pipeline: ab.Pipeline = run(0, BREAKS)["pipeline"]
+    pipeline: ab.Pipeline = run(BILL, BREAKS)["pipeline"]
     return pipeline
 
 
@@ -110,6 +150,22 @@ def expected_rows() -> Counter[tuple[str, int]]:
         totals[user] += call(n)["cents"]
         found[user, totals[user]] += 1
     return found
+
+
+def test_the_program_that_kills_an_instance_loses_nothing(tmp_path: Path) -> None:
+    (tmp_path / "headlines.py").write_text(HEADLINES)
+    (tmp_path / "killing.py").write_text(examples(BREAKS)[KILLS])
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "topics.txt").write_text("so much depends upon a red wheel\n" * 100_000)
+    done = subprocess.run(
+        [sys.executable, "killing.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    (told,) = re.findall(r"while it works, and prints `(.*?)`\.", section(BREAKS))
+    assert done.stdout == f"{told}\n", done.stderr
 
 
 def test_the_bill_is_right_although_every_process_of_it_dies(bill: ab.Pipeline) -> None:

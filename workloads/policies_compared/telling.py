@@ -66,10 +66,19 @@ def _cell(figure: str, value: float) -> str:
 def _verdict(found: Evaluation) -> Iterator[str]:
     if DEFAULT in found.contestants:
         by, cheaper = found.dominating(), found.cheaper()
-        yield f"The default, {DEFAULT}, is dominated in all figures by: {_listed(by)}."
-        yield f"No more violations for no more instances than it: {_listed(cheaper)}."
+        yield (
+            f"At least as good as the default ({DEFAULT}) in all figures, and better in one or "
+            f"more: {_listed(by)}."
+        )
+        yield (
+            "At least as good as the default in violations and instance-seconds, and better in one "
+            f"or both: {_listed(cheaper)}."
+        )
     best = [name for name in found.contestants if name != KNOWN and not found.cheaper(name)]
-    yield f"Beaten in these two by none: {_listed(best)}."
+    yield (
+        "No policy is better than these in violations or instance-seconds without being worse in "
+        f"the other: {_listed(best)}."
+    )
 
 
 def _listed(names: list[str]) -> str:

@@ -89,7 +89,10 @@ def test_dominated_is_what_another_beats_in_one_figure_and_equals_in_the_other()
     )
     assert found.dominating() == found.cheaper() == ["cheaper"]
     assert found.dominating("cheaper") == []
-    assert "is dominated in all figures by: cheaper." in telling.whole(found)
+    assert (
+        "the default (probabilistic) in all figures, and better in one or more: cheaper."
+        in telling.whole(found)
+    )
     assert telling.numbers(found)["dominated_by"] == ["cheaper"]
 
 

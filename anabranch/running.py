@@ -13,6 +13,7 @@ from anabranch.runtime.graph import Pipeline, PipelineError
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.launch import Run
+    from anabranch.runtime.policies.script import Script
     from anabranch.runtime.report import Report
 
 log = logging.getLogger("anabranch.running")
@@ -43,9 +44,17 @@ def start(pipeline: Pipeline, **options: Any) -> Run:
             raise PipelineError(f"a run has no option {name!r}; {hint}")
     chosen = Options(**options)
     pipeline.validate()
-    for warning in order.warnings(pipeline.operators):
-        log.warning("anabranch: pipeline %r: %s", pipeline.name, warning)
+    _warn(pipeline, chosen.script)
     return launch.start(pipeline, chosen)
+
+
+def _warn(pipeline: Pipeline, script: Script | None) -> None:
+    operators, duplicated = pipeline.operators, set[str]()
+    if script is not None:
+        names = [o.name for o in operators.values() if o.can_scale]
+        duplicated = script.duplicated(names, order.bound(operators))
+    for warning in order.warnings(operators, duplicated):
+        log.warning("anabranch: pipeline %r: %s", pipeline.name, warning)
 
 
 def run(pipeline: Pipeline, **options: Any) -> Report:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
+from anabranch.runtime.policies.script import load_script
 from tests.anabranch.files import write
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 
@@ -65,6 +66,19 @@ def test_a_program_is_warned_as_the_command_is(tmp_path: Path) -> None:
     assert "operator 'last' (fold <lambda>): results may depend on the order" in told
     warning = told.removeprefix("warning: ")
     assert in_program == f"anabranch: pipeline 'ordered': {warning}\n"
+
+
+def test_a_program_is_warned_of_what_its_script_duplicates(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    made = ab.Pipeline("ordered")
+    numbers = made.source("numbers", ab.items(range(9)))
+    evens = numbers.filter("even", lambda n: n % 2 == 0)
+    evens.key_by(bool).fold("last", 0, lambda _, n: n).sink("out", ab.discard())
+    script = load_script("0.1 even duplicate")
+    assert ab.run(made, warm=0, script=script).ok
+    (told,) = caplog.messages
+    assert "'even' may have" in told
 
 
 def test_a_program_runs_its_pipeline_and_gets_the_report(tmp_path: Path) -> None:

@@ -299,6 +299,10 @@ class LineCutter:
         except UnicodeDecodeError as error:
             bad = f"byte 0x{row[error.start]:02x} at position {error.start}: {error.reason}"
             dead.append(DeadLetter(f"not {self._name} text: {bad}", row, self._where(position)))
+        except json.JSONDecodeError as error:
+            # Its own words name line 1, which is this line alone.
+            reason = f"not JSON: {error.msg} at character {error.colno}"
+            dead.append(DeadLetter(reason, text, self._where(position)))
         except (ValueError, RecursionError) as error:
             dead.append(DeadLetter(f"not JSON: {error}", text, self._where(position)))
 

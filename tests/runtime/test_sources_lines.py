@@ -181,6 +181,7 @@ def test_a_dead_letter_names_the_line_and_what_is_wrong_with_it() -> None:
     _, dead = feed(cutter("jsonl"), b"1\n\n{]\n", 100)
     assert dead[0].where == "f:3"
     assert dead[0].reason.startswith("not JSON: Expecting property name")
+    assert dead[0].reason.endswith(" at character 2")
     assert dead[0].tuple == "{]"
 
 

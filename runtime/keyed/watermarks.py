@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 import pickle
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import count, islice, takewhile
 from typing import Any, NamedTuple
 
@@ -116,13 +116,47 @@ class Stamper:
         """Look at results. `now`: a clock that only goes on; `wall`: seconds since the epoch.
 
         Each gets as its mark the watermark after those before it."""
-        mark, slowest = self.watermark(now), self._slowest()
-        spec, latest, heard = self._spec, self._latest, self._heard
-        time_of, device_of, disorder_s = spec.fn, spec.device, spec.disorder_s
-        most = math.inf if spec.ahead_s is None else wall + spec.ahead_s
-        notes, isfinite, marks = self._notes, math.isfinite, list[float]()
+        most = math.inf if self._spec.ahead_s is None else wall + self._spec.ahead_s
+        if self._spec.device is None:
+            return self._note_stream(tuples, now, most)
+        return self._note_devices(self._spec.device, tuples, now, most)
+
+    def _note_stream(self, tuples: list[Any], now: float, most: float) -> Stamped:
+        """The same without devices: its latest time is that of the stream."""
+        mark, latest = self.watermark(now), self._latest.get(None, -math.inf)
+        time_of, disorder_s, isfinite = self._spec.fn, self._spec.disorder_s, math.isfinite
+        ahead, reached, marks = self.ahead, latest, list[float]()
         letters: dict[int, DeadLetter] = {}
-        device: Any = None
+        for number, one in enumerate(tuples):
+            try:
+                if not isfinite(at := float(time_of(one))):
+                    raise ValueError(f"expected a finite number of seconds, got {at}")
+            except BaseException as error:
+                letters[number] = _letter("has no event time", error, one)
+                continue
+            marks.append(mark)
+            if at > most:
+                self.ahead += 1
+            elif at > reached:
+                reached = at
+                if at - disorder_s > mark:
+                    mark = at - disorder_s
+        if len(marks) > self.ahead - ahead:
+            self._hear(None, now)
+        if reached > latest:
+            self._latest[None] = reached
+            if latest == -math.inf:
+                self._by_time.add(reached, None)
+        self._floor = mark
+        return Stamped.of(tuples, marks, letters)
+
+    def _note_devices(
+        self, device_of: Callable[[Any], Any], tuples: list[Any], now: float, most: float
+    ) -> Stamped:
+        mark, slowest = self.watermark(now), self._slowest()
+        latest, heard, notes, marks = self._latest, self._heard, self._notes, list[float]()
+        time_of, disorder_s, isfinite = self._spec.fn, self._spec.disorder_s, math.isfinite
+        letters: dict[int, DeadLetter] = {}
         for number, one in enumerate(tuples):
             try:
                 if not isfinite(at := float(time_of(one))):
@@ -131,10 +165,9 @@ class Stamper:
                 letters[number] = _letter("has no event time", error, one)
                 continue
             try:
-                if device_of is not None:
-                    device = device_of(one)
+                device = device_of(one)
                 before = latest.get(device)
-                if before is None and device_of is not None:
+                if before is None:
                     check_device(device)
             except BaseException as error:
                 letters[number] = _letter("has no device", error, one)
@@ -144,10 +177,7 @@ class Stamper:
                 self.ahead += 1
                 continue
             if heard.get(device) != now:
-                heard.pop(device, None)
-                heard[device] = self._heard_last = now
-                if notes is not None:
-                    notes.add(device)
+                self._hear(device, now)
             if before is None or at > before:
                 latest[device] = at
                 if notes is not None:
@@ -159,6 +189,12 @@ class Stamper:
                     mark = max(mark, slowest - disorder_s)
         self._floor = mark
         return Stamped.of(tuples, marks, letters)
+
+    def _hear(self, device: Any, now: float) -> None:
+        self._heard.pop(device, None)
+        self._heard[device] = self._heard_last = now
+        if self._notes is not None:
+            self._notes.add(device)
 
     def _slowest(self) -> float:
         return self._by_time.least(self._latest)

@@ -80,6 +80,36 @@ def test_marks_do_not_depend_on_how_many_results_are_stamped_at_once(
         mark = max(mark, min(latest.values()))
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(st.one_of(st.floats(-50, 50), st.just("no time"))),
+            st.sampled_from([0.0, 1.0, 4.0]),
+        ),
+        max_size=6,
+    ),
+    st.sampled_from([None, 3.0]),
+    st.sampled_from([None, 20.0]),
+)
+def test_a_stream_without_devices_is_one_of_a_single_device(
+    rounds: list[tuple[list[Any], float]], idle_s: float | None, ahead_s: float | None
+) -> None:
+    options: dict[str, Any] = {"disorder_s": 2.0, "idle_s": idle_s, "ahead_s": ahead_s}
+    alone, single = (
+        Stamper(EventTime(float, device=device, **options), journaled=True)
+        for device in (None, lambda _: "d")
+    )
+    now = 0.0
+    for tuples, passes_s in rounds:
+        now += passes_s
+        stamped, expected = (one.note(tuples, now, wall=now) for one in (alone, single))
+        assert (stamped.tuples, stamped.marks) == (expected.tuples, expected.marks)
+        assert len(stamped.letters) == len(expected.letters)
+        assert alone.ahead == single.ahead
+        assert alone.watermark(now) == single.watermark(now)
+        assert alone.idle(now) == single.idle(now)
+
+
 def test_an_idle_device_is_not_waited_for_and_counts_again_when_it_is_back() -> None:
     stamper = by_device(idle_s=60.0)
     stamper.note([("a", 1.0), ("b", 50.0)], 0.0, 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import threading
 from asyncio import events, tasks
@@ -46,6 +47,8 @@ class NoLoop:
         """It is seen again, if it was hidden here."""
         if (loop := self._loop) is not None:
             self._loop = None
+            if _copied:
+                _end_copy()
             _set_running(loop)
             if _swap_task is not None:
                 _swap_task(loop, self._task)
@@ -82,6 +85,25 @@ class _Signals:
 
 
 _signals = _Signals()
+
+_copied = False
+_COPY = (
+    "a child that a function made with os.fork() has come back from that function and is ended "
+    "here; end it with os._exit() in the function\n"
+)
+
+
+def note_copy() -> None:
+    """This process is a child that a function has forked, with a copy of all that the runtime has.
+    If it comes back from the function, it must not go on with any of it."""
+    global _copied
+    _copied = True
+
+
+def _end_copy() -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, _COPY.encode())
+    os._exit(1)
 
 
 def forget_loops() -> None:

@@ -35,7 +35,7 @@ from anabranch.runtime.live.last_words import detail_of, reason_of
 from anabranch.runtime.live.link import Link
 from anabranch.runtime.live.messages import Assign, Decide, Failed, Order, Ready, Spawned
 from anabranch.runtime.live.orphans import ORPHAN_EXIT_CODE
-from anabranch.runtime.plain_calls import forget_loops
+from anabranch.runtime.plain_calls import forget_loops, note_copy
 from anabranch.runtime.shared_file import SharedFileError
 from anabranch.runtime.sidecar import SidecarError
 from anabranch.runtime.status import id_from_wire
@@ -61,7 +61,7 @@ def run_instance(
     """Be the assigned instance until it has left or finished. Ends the process."""
     gc.set_threshold(GC_THRESHOLD)
     logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
-    os.register_at_fork(after_in_child=_leave_sigterm_alone)
+    os.register_at_fork(after_in_child=_be_a_child)
     keep_files_from_children()
     task = msgspec.convert(assign, Assign)
     if task.life > 1:  # the first one may be refused
@@ -115,9 +115,10 @@ def _run(main: Any) -> int:
             os._exit(1)
 
 
-def _leave_sigterm_alone() -> None:
+def _be_a_child() -> None:
     """In processes that functions fork, such as those of a `multiprocessing.Pool`: it ends them
     with SIGTERM and waits, for ever if they take it as we do."""
+    note_copy()
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

@@ -396,3 +396,33 @@ def test_processes_that_a_function_forks_end_on_sigterm_as_usual(tmp_path: Path)
     """
     assert run(write(tmp_path, text)).returncode == 0
     assert (tmp_path / "out.jsonl").read_text() == f"{int(signal.SIGTERM)}\n"
+
+
+@pytest.mark.parametrize("comes_back", ["return -1", "raise ValueError", "raise SystemExit(0)"])
+@pytest.mark.parametrize(
+    "operator",
+    ['map("fork", fork)', 'key_by(lambda n: n % 7).fold("fork", 0, lambda _, n: fork(n))'],
+)
+def test_a_child_that_comes_back_from_its_function_changes_nothing(
+    tmp_path: Path, comes_back: str, operator: str
+) -> None:
+    text = f"""
+        import os
+        import anabranch as ab
+
+        def fork(n):
+            if n == 10:
+                if not (child := os.fork()):
+                    {comes_back}
+                os.waitpid(child, 0)
+            return n
+
+        pipeline = ab.Pipeline("forks")
+        numbers = pipeline.source("n", ab.generate(int, count=100))
+        numbers.{operator}.sink("out", ab.jsonl("out.jsonl"))
+    """
+    done = run(write(tmp_path, text))
+    assert done.returncode == 0
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(row if type(row) is int else row[1] for row in rows) == [*range(100)]
+    assert (done.stdout + done.stderr).count("made with os.fork() has come back") == 1

@@ -20,8 +20,11 @@ def exceeded(
     a run fails at its end that has delivered nothing since all that it read died."""
     if dead_max is None:
         if ended and dead and not delivered and dead >= read:
+            what = f"all {read:,} tuples became dead letters"
+            if not read:
+                what = f"no tuple could be read, and {dead:,} dead letters of the input say why"
             return (
-                f"nothing was delivered: all {read:,} tuples became dead letters; "
+                f"nothing was delivered: {what}; "
                 "if that may happen, say so with Pipeline(..., dead_max=1.0)"
             )
         return ""

@@ -28,11 +28,17 @@ def check_targets(pipeline: Pipeline) -> None:
     targets = list(_written(pipeline))
     for at, (what, path) in enumerate(targets):
         for other, theirs in targets[:at]:
-            if _is_one_place(path, theirs):
+            if not _is_one_place(path, theirs):
+                continue
+            if os.path.realpath(path) != os.path.realpath(theirs) and not _same(path, theirs):
                 raise PipelineError(
-                    f"{other} and {what} would both write to {str(path)!r}; name another place for "
-                    "one of them, or merge the streams before one sink"
+                    f"{other} would write to {str(theirs)!r} and {what} to {str(path)!r}, and one "
+                    "of these is a folder that the other is in; name another place for one of them"
                 )
+            raise PipelineError(
+                f"{other} and {what} would both write to {str(path)!r}; name another place for "
+                "one of them, or merge the streams before one sink"
+            )
 
 
 def _is_one_place(a: Path, b: Path) -> bool:

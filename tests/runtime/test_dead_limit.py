@@ -19,6 +19,7 @@ def test_without_a_limit_only_a_run_that_delivers_nothing_since_all_died_fails()
     assert not told(None, 10, 10, delivered=1)
     assert not told(None, 9, 10)  # the tenth may have been filtered
     assert not told(None, 0, 0)
+    assert "no tuple could be read" in told(None, 1, 0)
     assert not told(None, 10, 10, ended=False)  # the eleventh may be good
 
 

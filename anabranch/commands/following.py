@@ -73,7 +73,8 @@ def interrupts(*, keeps: bool = False) -> Iterator[Interrupts]:
     """Ctrl-C, SIGTERM and a closed terminal are noted while this is open.
 
     What the command that starts this one has it ignore stays ignored: a closed terminal under
-    `nohup`, Ctrl-C in the background of a script.
+    `nohup`, Ctrl-C in the background of a script. What it has blocked, as programs do that start
+    others from a thread without signals, is heard.
     """
     noted = Interrupts(keeps)
     signals = [signal.SIGTERM]
@@ -81,9 +82,11 @@ def interrupts(*, keeps: bool = False) -> Iterator[Interrupts]:
         if signal.getsignal(optional) is not signal.SIG_IGN:
             signals.append(optional)
     before = [(s, signal.signal(s, noted.note)) for s in signals]
+    blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     try:
         yield noted
     finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         for signum, handler in before:
             signal.signal(signum, handler)
 

@@ -232,8 +232,15 @@ def test_an_operator_that_fails_for_good_is_code_1(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_one_interrupt_finishes_what_was_read(tmp_path: Path, number: signal.Signals) -> None:
-    process = start(write(tmp_path, ENDLESS), "--report", "report.json")
+@pytest.mark.parametrize("blocked", [False, True])
+def test_one_interrupt_finishes_what_was_read(
+    tmp_path: Path, number: signal.Signals, blocked: bool
+) -> None:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [number] * blocked)
+    try:
+        process = start(write(tmp_path, ENDLESS), "--report", "report.json")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     with process:
         read_until(process, "endless: running")
         if number is signal.SIGINT:  # a terminal's Ctrl-C reaches the whole group

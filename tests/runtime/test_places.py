@@ -87,17 +87,19 @@ def test_two_sinks_do_not_write_to_one_file_whatever_it_is_called(
 
 
 def test_a_sink_does_not_write_into_the_folder_of_another(tmp_path: Path) -> None:
-    for one, other in (
+    same: list[tuple[Sink, Sink]] = [
         (parquet(tmp_path / "a"), parquet(tmp_path / "a")),
         (parquet(tmp_path / "a"), jsonl(tmp_path / "a")),
-    ):
+    ]
+    for one, other in same:
         with pytest.raises(PipelineError, match="would both write"):
             check_targets(two_sinks(one, other))
-    for one, other in (
+    inside: list[tuple[Sink, Sink]] = [
         (parquet(tmp_path / "a"), parquet(tmp_path / "a" / "b")),
         (parquet(tmp_path / "a" / "b"), parquet(tmp_path / "a")),
         (jsonl(tmp_path / "a" / "b.jsonl"), parquet(tmp_path / "a")),
-    ):
+    ]
+    for one, other in inside:
         with pytest.raises(PipelineError, match="one of these is a folder that the other is in"):
             check_targets(two_sinks(one, other))
     check_targets(two_sinks(parquet(tmp_path / "a"), parquet(tmp_path / "ab")))

@@ -155,7 +155,8 @@ class Sidecar:
         """Nothing is known of a piece that has been put."""
         what = (
             f"what the run notes beside it, in {str(self._path)!r}, is not as it was left: it "
-            f"lacks {piece}; put it back as it was and resume the run, or begin a new run"
+            f"lacks {piece}; put it back as it was and resume the run in the folder where it was "
+            "begun, or begin a new run"
         )
         return SidecarError(None, what)
 

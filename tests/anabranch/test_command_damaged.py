@@ -51,12 +51,6 @@ def killed_in(folder: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """To be copied."""
-    return killed_in(tmp_path_factory.mktemp("killed"))
-
-
 def resumed(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return run(path, "--state", "kept", "--resume", "--duration", "0.1", *options)
 
@@ -64,18 +58,26 @@ def resumed(path: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("damage", [cut, emptied, flipped, os.unlink])
 @pytest.mark.parametrize("name", ["agent.journal", SOURCE, SINK])
 def test_a_damaged_journal_is_refused_in_one_line(
-    killed: Path, tmp_path: Path, damage: Damage, name: str
+    tmp_path: Path, damage: Damage, name: str
 ) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(killed.parent, folder)
-    damage(folder / "kept" / name)
-    done = resumed(folder / killed.name, "--json", "--report", "report.json")
+    path = killed_in(tmp_path)
+    damage(tmp_path / "kept" / name)
+    done = resumed(path, "--json", "--report", "report.json")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("anabranch: ")
     assert name.removesuffix(".1") in done.stderr
     assert "put it back" in done.stderr
-    assert not (folder / "report.json").exists()
+    assert not (tmp_path / "report.json").exists()
+
+
+def test_a_run_that_was_copied_elsewhere_is_told_where_it_can_go_on(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    path = killed_in(tmp_path / "first")
+    shutil.copytree(path.parent, tmp_path / "copy")
+    done = resumed(tmp_path / "copy" / path.name)
+    assert done.returncode in (1, 2)
+    assert "resume the run in the folder where it was begun" in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("damage", [cut, emptied])

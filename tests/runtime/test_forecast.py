@@ -110,11 +110,12 @@ def test_without_load_nothing_happens() -> None:
 
 
 def test_instances_share_the_processors_that_there_are() -> None:
-    scale = Scale(max_instances=30)
+    scale = Scale(max_instances=60)
     found = foretold(pipeline(scale), steady(1000, 30), 30, cores=2)
     assert median(after(found, 20, "work", "rate_in")) == pytest.approx(200, rel=0.1)
-    # Who waits for a processor half of the time does not duplicate.
-    assert max(found.courses["work"].instances) < 15
+    # As many as the load asks for at first, and no more: instances that wait for a processor most
+    # of the time do not duplicate.
+    assert max(found.courses["work"].instances) < 20
 
 
 def test_results_per_tuple_reach_the_next_operator() -> None:

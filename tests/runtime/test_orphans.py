@@ -197,7 +197,7 @@ def test_ctrl_c_ends_the_input_and_the_stream_is_finished(tmp_path: Path) -> Non
     with program(tmp_path, IN_MAIN_THREAD.format(before="")) as (popen, pids):
         os.killpg(popen.pid, signal.SIGINT)  # what a terminal does: the whole group gets it
         output, errors = popen.communicate(timeout=PATIENCE_S)
-        assert (output.strip(), errors, popen.returncode) == ("completed", "", 0)
+        assert (output.strip(), errors, popen.returncode) == ("ended early", "", 0)
         assert not any(alive(pid) for pid in pids)
 
 

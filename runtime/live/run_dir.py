@@ -27,6 +27,8 @@ PATH_BYTES_MAX = 60
 ABANDONED_AFTER_S = 60.0
 REMOVED_WITHIN_S = 2.0
 """How long it may take to remove what a killed run has left."""
+EMPTIED_WITHIN_S = 0.5
+"""How long the rest of it may be there after its mark."""
 
 
 class RunDir:
@@ -156,7 +158,7 @@ def _locked_again(folder: Path) -> int:
     deadline = time.monotonic() + REMOVED_WITHIN_S
     while True:
         with suppress(FileNotFoundError):  # removed in this moment
-            _make_again(folder)
+            _make_again_unless_kept(folder)
             _mark(folder)
             lock = _open_lock(folder)
             if _is_free(lock) and _is_lock_of(folder, lock):
@@ -178,6 +180,22 @@ def _is_lock_of(folder: Path, lock: int) -> bool:
         return False
 
 
+class _NotOurs(OSError):
+    """A folder of that name holds something, and is not marked."""
+
+
+def _make_again_unless_kept(path: Path) -> None:
+    """As `_make_again`; what has lost its mark may be on its way to be removed."""
+    deadline = time.monotonic() + EMPTIED_WITHIN_S
+    while True:
+        try:
+            return _make_again(path)
+        except _NotOurs:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 def _make_again(path: Path) -> None:
     """Raises `OSError` if it cannot be had, or belongs to somebody else."""
     try:
@@ -191,7 +209,7 @@ def _make_again(path: Path) -> None:
                 "remove it"
             ) from None
         if not is_marked(path) and any(path.iterdir()):
-            raise OSError(
+            raise _NotOurs(
                 f"the run to be resumed had its sockets in {str(path)!r}, which holds something "
                 "else now; move that away"
             ) from None

@@ -72,11 +72,25 @@ async def test_a_run_goes_on_as_soon_as_what_the_last_one_left_is_removed(
     making = asyncio.create_task(asyncio.to_thread(RunDir, folder))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(asyncio.shield(making), 0.1)
-    shutil.rmtree(folder)
+    folder.rename(base / "removed")  # at once: whoever waits would make the mark again
     os.close(removing)
     again = await making
     assert again.is_there
     assert {path.name for path in folder.iterdir()} == {"lock", run_dir.MARK}
+    again.remove()
+
+
+async def test_what_is_removed_mark_first_is_not_taken_for_the_folder_of_somebody_else(
+    base: Path,
+) -> None:
+    folder = left(base)
+    (folder / run_dir.MARK).unlink()
+    making = asyncio.create_task(asyncio.to_thread(RunDir, folder))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(making), 0.1)
+    shutil.rmtree(folder)
+    again = await making
+    assert again.is_there
     again.remove()
 
 

@@ -124,16 +124,10 @@ class Stamper:
     def _note_stream(self, tuples: list[Any], now: float, most: float) -> Stamped:
         """The same without devices: its latest time is that of the stream."""
         mark, latest = self.watermark(now), self._latest.get(None, -math.inf)
-        time_of, disorder_s, isfinite = self._spec.fn, self._spec.disorder_s, math.isfinite
+        disorder_s = self._spec.disorder_s
         ahead, reached, marks = self.ahead, latest, list[float]()
         letters: dict[int, DeadLetter] = {}
-        for number, one in enumerate(tuples):
-            try:
-                if not isfinite(at := float(time_of(one))):
-                    raise ValueError(f"expected a finite number of seconds, got {at}")
-            except BaseException as error:
-                letters[number] = _letter("has no event time", error, one)
-                continue
+        for _, _, at in self._read(tuples, letters):
             marks.append(mark)
             if at > most:
                 self.ahead += 1
@@ -155,15 +149,9 @@ class Stamper:
     ) -> Stamped:
         mark, slowest = self.watermark(now), self._slowest()
         latest, heard, notes, marks = self._latest, self._heard, self._notes, list[float]()
-        time_of, disorder_s, isfinite = self._spec.fn, self._spec.disorder_s, math.isfinite
+        disorder_s = self._spec.disorder_s
         letters: dict[int, DeadLetter] = {}
-        for number, one in enumerate(tuples):
-            try:
-                if not isfinite(at := float(time_of(one))):
-                    raise ValueError(f"expected a finite number of seconds, got {at}")
-            except BaseException as error:
-                letters[number] = _letter("has no event time", error, one)
-                continue
+        for number, one, at in self._read(tuples, letters):
             try:
                 device = device_of(one)
                 before = latest.get(device)
@@ -189,6 +177,20 @@ class Stamper:
                     mark = max(mark, slowest - disorder_s)
         self._floor = mark
         return Stamped.of(tuples, marks, letters)
+
+    def _read(
+        self, tuples: list[Any], letters: dict[int, DeadLetter]
+    ) -> Iterator[tuple[int, Any, float]]:
+        """Those that have an event time, with their places and times; of others the letters."""
+        time_of, isfinite = self._spec.fn, math.isfinite
+        for number, one in enumerate(tuples):
+            try:
+                if not isfinite(at := float(time_of(one))):
+                    raise ValueError(f"expected a finite number of seconds, got {at}")
+            except BaseException as error:
+                letters[number] = _letter("has no event time", error, one)
+                continue
+            yield number, one, at
 
     def _hear(self, device: Any, now: float) -> None:
         self._heard.pop(device, None)

@@ -8,8 +8,8 @@ The life of an instance (`protocol.md` 2.3, completion 2.8):
 A death of the process is no edge here: the next life begins in the state of the last one
 (`rules.restart`).
 
-Views are immutable sets; a change makes a new one. Sets of awaited ids, never counters: an
-answer from somebody who was not asked is an error, not a step nearer to the end.
+Views are immutable sets; a change makes a new one. Sets of awaited ids, never counters (PE6, PE7):
+an answer from an instance that was not asked is an error, not a step nearer to the end.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ Examples:
   anabranch replay 4711
   anabranch replay 4711 --control --last 40
   anabranch replay 4711 --json | jq .scene
-  anabranch replay 1764 --break F11
+  anabranch replay 8 --break F11
   anabranch replay 8 --crashes all --control
 
 \b

@@ -186,7 +186,7 @@ def only_acknowledge_join(ctx: Context, state: State, event: MessageReceived) ->
 
 
 def accept_join_when_finished(ctx: Context, state: Finished, event: MessageReceived) -> Step:
-    """E3: children which I do not know yet get the end of the stream too; once only (F11)."""
+    """E3: children which I do not know yet get the end of the stream too; once only (F14)."""
     require(event.sender in state.succs, f"JOIN from {event.sender}, unknown to me (I9)")
     new = _new(event)
     later = replace(state, succs=state.succs | new)

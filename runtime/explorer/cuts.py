@@ -7,9 +7,9 @@ way, any prefix in either direction still arrives. The handshake is that of the 
 HELLO with the number of the connection, WELCOME with the next frame expected and the credit,
 RESUME with the next frame expected.
 
-Properties. F1 frames are delivered once each, in order. F2 no frame is freed before it has been
-delivered. F3 no more tuples than the window allows are at the listener. F4 in the end everything
-is delivered. F5 in the end nothing is kept.
+Properties. N1 frames are delivered once each, in order. N2 no frame is freed before it has been
+delivered. N3 no more tuples than the window allows are at the listener. N4 in the end everything
+is delivered. N5 in the end nothing is kept.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Channel:
             after = state._replace(dialer=sender, lines=_written(state, sender.wire, frame, True))
             outstanding = sender.sent - listener.done
             if outstanding > self.scope.window:
-                yield "send", f"F3: {outstanding} tuples for a window of {self.scope.window}"
+                yield "send", f"N3: {outstanding} tuples for a window of {self.scope.window}"
             yield f"dialer sends batch {sender.sent}", after
         if listener.sent < self.scope.messages:
             sender, frame = _send(listener)
@@ -155,7 +155,7 @@ class Channel:
         try:
             after = reader(state, line, frame)  # type: ignore[operator]
         except AnabranchProtocolError as error:
-            return f"F1: {error.what}"
+            return f"N1: {error.what}"
         assert isinstance(after, State | str)
         return after
 
@@ -233,7 +233,7 @@ class Channel:
             me = me._replace(owes=True)
         me = me._replace(expected=session.expected)
         if me.got != tuple(range(1, len(me.got) + 1)):
-            return f"F1: {'dialer' if dialer else 'listener'} delivers {me.got}"
+            return f"N1: {'dialer' if dialer else 'listener'} delivers {me.got}"
         return state._replace(dialer=me) if dialer else state._replace(listener=me)
 
     def _acknowledged(
@@ -246,7 +246,7 @@ class Channel:
         session.acknowledge(expected)
         me = me._replace(kept_from=session.first_kept)
         if me.kept_from > len(peer.got) + 1:
-            return f"F2: frame {me.kept_from - 1} is freed before it has been delivered"
+            return f"N2: frame {me.kept_from - 1} is freed before it has been delivered"
         if dialer:
             return state._replace(dialer=self._allowed(me, allowed, new_connection=False))
         return state._replace(listener=me)
@@ -297,10 +297,10 @@ class Channel:
         dialer, listener = state.dialer, state.listener
         if len(listener.got) < self.scope.batches or len(dialer.got) < self.scope.messages:
             got = f"{len(listener.got)} batches and {len(dialer.got)} messages"
-            return f"F4: only {got} have been delivered"
+            return f"N4: only {got} have been delivered"
         for name, end in (("dialer", dialer), ("listener", listener)):
             if end.kept_from <= end.sent:
-                return f"F5: the {name} still keeps frames from {end.kept_from}"
+                return f"N5: the {name} still keeps frames from {end.kept_from}"
         return ""
 
 

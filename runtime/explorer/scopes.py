@@ -265,19 +265,19 @@ _UNGUARDED = Reading(serial=False)
 PUBLISHED = tuple(
     Counterexample(name, Scope.parse(scope), steps, code, *more)
     for name, scope, steps, code, *more in (
-        ("P1", "1,1 joins=1 tuples=1", 4, "S1", Reading(buffers=False)),
-        ("P2", "1,2,2 leaves=2 tuples=1", 10, "S1"),
-        ("P3", "1,2 joins=1 leaves=2", 14, "L1"),
-        ("P3b", "1,1 joins=2 leaves=2", 16, "L1"),
-        ("P3c", "1,1,2 joins=1 leaves=2", 18, "L1"),
-        ("P3d", "1,2,1 joins=1 leaves=2 tuples=1", 16, "S1"),
-        ("P4", "1,1 joins=2", 10, "S4", _LITERAL),
-        ("P5", "1,2 joins=1 leaves=1 tuples=1", 14, "S1", _LITERAL),
-        ("P6", "1,1 joins=2", 7, "L1", _UNGUARDED),
-        ("P6b", "1,1 joins=2 tuples=1", 9, "L2", _UNGUARDED),
-        ("P7", "1,2 joins=1 leaves=1", 7, "L1", _UNGUARDED, False, "deletion acks"),
-        ("P8", "1,2 joins=1 leaves=1", 7, "S3", _UNGUARDED, True),
-        ("P9", "1,2,1 joins=1 leaves=1 tuples=1", 9, "S1", _UNGUARDED),
+        ("PF1", "1,1 joins=1 tuples=1", 4, "S1", Reading(buffers=False)),
+        ("PF2", "1,2,2 leaves=2 tuples=1", 10, "S1"),
+        ("PF3", "1,2 joins=1 leaves=2", 14, "L1"),
+        ("PF3b", "1,1 joins=2 leaves=2", 16, "L1"),
+        ("PF3c", "1,1,2 joins=1 leaves=2", 18, "L1"),
+        ("PF3d", "1,2,1 joins=1 leaves=2 tuples=1", 16, "S1"),
+        ("PF4", "1,1 joins=2", 10, "S4", _LITERAL),
+        ("PF5", "1,2 joins=1 leaves=1 tuples=1", 14, "S1", _LITERAL),
+        ("PF6", "1,1 joins=2", 7, "L1", _UNGUARDED),
+        ("PF6b", "1,1 joins=2 tuples=1", 9, "L2", _UNGUARDED),
+        ("PF7", "1,2 joins=1 leaves=1", 7, "L1", _UNGUARDED, False, "deletion acks"),
+        ("PF8", "1,2 joins=1 leaves=1", 7, "S3", _UNGUARDED, True),
+        ("PF9", "1,2,1 joins=1 leaves=1 tuples=1", 9, "S1", _UNGUARDED),
     )
 )
 

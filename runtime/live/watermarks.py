@@ -1,9 +1,9 @@
 """What an instance knows of event time from its predecessors, and tells its successors.
 
 A watermark w says: no tuple with an event time before w follows, but late ones. It travels in the
-order of the tuples: behind all results made before it, and through the intake in its turn. The
-gate holds what each predecessor has said last; its value is the least of them. While the graph
-changes, these rules keep it true:
+order of the tuples: behind all results made before it (W8), and through the intake in its turn.
+The gate holds what each predecessor has said last; its value is the least of them. While the graph
+changes, these rules keep it true (`docs/protocol.md` 8):
 
 W1  Who learns a new predecessor begins with what its creator has said (the newcomer's inputs are
     routed to it after that).

@@ -156,7 +156,7 @@ class Duplicate:
     explanation: Explanation = field(compare=False)
 
     def __init__(self, n: int, explanation: Explanation | str) -> None:
-        # A duplication of nothing is a Hold (erratum E1).
+        # A duplication of nothing is a Hold (erratum PE1).
         object.__setattr__(self, "n", whole("the n of a Duplicate", n, 1))
         object.__setattr__(self, "explanation", explained("a Duplicate", explanation))
 

@@ -4,10 +4,10 @@ Every instance compares its own load with the target and acts alone. With load r
 L = demand / capacity, target share r and p = L / r - 1:
 
 * L > high: floor(p) duplicates, and one more with probability p - floor(p). Over all n
-  instances that is n*p newcomers in expectation, which is what is missing (errata E1, E2).
-* L < low: n*|p| instances are superfluous. Truncated toward zero (E4), so that nobody leaves
+  instances that is n*p newcomers in expectation, which is what is missing (errata PE1, PE2).
+* L < low: n*|p| instances are superfluous. Truncated toward zero (PE4), so that nobody leaves
   unless the others stay at or below the target without it; shared among the n - 1 instances
-  that may leave (E3, E5), each leaves with probability min(1, trunc(n*|p|) / (n - 1)).
+  that may leave (PE3, PE5), each leaves with probability min(1, trunc(n*|p|) / (n - 1)).
 
 Truncation is what makes a steady load rest: an operator which needs 1.4 instances stays at 2
 instead of wandering between 1, overloaded, and 2, underloaded.

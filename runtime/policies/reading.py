@@ -44,22 +44,22 @@ class Planned:
 class Reading:
     """One instance's measurements at `now_s` (seconds on a monotonic clock).
 
-    `instances` counts active instances of the operator, this one included, as its neighbours tell
-    it; who has not started yet is not in it (P14). `rank` is this one's place among them in the
-    order of ids, from 0, None where neighbours do not tell it. `covered_s` is how long the samples
-    reach back. `capacity` is tuples per busy second, None while unknown. `queued` are tuples
-    received and not yet processed. `held_upstream` is this instance's share of what predecessors
-    hold for its operator for lack of credit; of a paced source, of what is due and not read.
-    `arrears` is its share of what waits further up, before predecessors that it holds up (MM13).
-    `busy`, `starved` and `blocked` are shares of the
-    time and add up to 1; `blocked_by` names the successor that blocked longest (P40). `cpu_wait`
-    is the share of the time in which it was ready to work but the host had no processor for it.
-    `keyed`: the operator's state is by key.
-    `demand_per_s` replaces arrivals where there are none: what this instance of a paced source
-    should read to keep its pace, None for a source that reads as fast as it can. `own`: figures of
-    this instance in the last slot that has ended; `operator`: those of all its siblings together in
-    the last slot of which they were told, None where the policy is not `in_concert`. `planned`: the
-    last plan of the keeper that this instance was told, None where the policy is not `at_keeper`.
+    `instances` counts active instances of the operator, this one included, as its neighbours
+    tell it (a hint, PE8); one that has not started yet is not in it (P14). `rank` is this one's
+    place among them in the order of ids, from 0, None where neighbours do not tell it.
+    `covered_s` is how long the samples reach back. `capacity` is tuples per busy second, None
+    while unknown. `queued` are tuples received and not yet processed. `held_upstream` is this
+    instance's share of what predecessors hold for its operator for lack of credit; of a paced
+    source, of what is due and not read. `arrears` is its share of what waits further up, before
+    predecessors that it holds up (MM13). `busy`, `starved` and `blocked` are shares of the time
+    and add up to 1; `blocked_by` names the successor that blocked longest (P40). `cpu_wait` is
+    the share of the time in which it was ready to work but the host had no processor for it.
+    `keyed`: the operator's state is by key. `demand_per_s` replaces arrivals where there are
+    none: what this instance of a paced source should read to keep its pace, None for a source
+    that reads as fast as it can. `own`: figures of this instance in the last slot that has
+    ended; `operator`: those of all its siblings together in the last slot of which they were
+    told, None where the policy is not `in_concert`. `planned`: the last plan of the keeper that
+    this instance was told, None where the policy is not `at_keeper`.
 
     Totals since it began are exact, never fade and are never reset: compare two readings.
     `received_total`, `processed_total`, `results_total`: tuples; `received_from`, `sent_to`: by the

@@ -58,7 +58,7 @@ class SlotSums:
 
     @property
     def demand(self) -> float:
-        """Tuples per second that want to be processed (erratum G7)."""
+        """Tuples per second that want to be processed (erratum PL-G7)."""
         return (self.arrived + self.backlog) / self.seconds if self.seconds > 0 else 0.0
 
     @property

@@ -10,7 +10,7 @@ W3  Who expects state holds back what it says until the state and all that was k
 W4  An heir says how far it is when it accepts; the giver freezes nothing before it is as far. A
     newcomer that has said nothing yet is as far as it began: successors count it by W1.
 W5  From freezing groups to announcing their new owners the giver holds back what it says.
-W6  What an instance says follows all results that it held before.
+W8  What an instance says follows all results that it held before it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Progress:
         self.when_sent(self.out)
 
     def when_sent(self, watermark: float) -> None:
-        """W6."""
+        """W8."""
         self.me.outbox.when_sent(lambda: self._state(watermark))
 
     def _state(self, watermark: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +12,9 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from anabranch.breaking import variant_named
 from anabranch.cli import main
+from anabranch.commands import replay
 from anabranch.forecasting import (
     ForecastError,
     band_of,
@@ -28,6 +31,8 @@ from anabranch.runtime.ledger import Ledger
 from anabranch.runtime.report import OperatorReport, Report, write_report
 from anabranch.workloads.curves import Steady, Step
 from tests.anabranch.files import GOOD, clean_imports, write
+
+SWARM = Path(__file__).resolve().parents[2] / "scripts" / "swarm.py"
 
 QUICK = ("--duration", "20", "--seeds", "2", "--jobs", "1")
 
@@ -292,7 +297,7 @@ def test_an_unknown_or_unclear_broken_rule_is_refused() -> None:
     unclear = called("replay", "1", "--break", "R14")
     assert unclear.exit_code == 2
     assert "'R14' names 5 broken variants of:" in unclear.output
-    assert called("replay", "1", "--break", "R99").exit_code == 2
+    assert called("replay", "1", "--break", "no rule").exit_code == 2
 
 
 def test_reports_of_older_runs_without_capacities_can_be_read(tmp_path: Path) -> None:
@@ -302,3 +307,12 @@ def test_reports_of_older_runs_without_capacities_can_be_read(tmp_path: Path) ->
         del row["capacity"]
     old = msgspec.json.decode(json.dumps(plain), type=Report)
     assert old.operator("split").capacity is None
+
+
+def test_broken_rules_in_examples_are_broken_variants() -> None:
+    texts = [replay.EXAMPLES, SWARM.read_text().split('"""')[1]]
+    shown = [re.findall(r"--break (\w+)", text) for text in texts]
+    assert all(shown)
+    for names in shown:
+        for name in names:
+            assert variant_named(name).patch

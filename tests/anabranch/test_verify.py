@@ -63,10 +63,10 @@ def test_a_search_that_was_cut_short_is_no_success() -> None:
 def test_the_published_protocols_faults_are_told_and_drawn(tmp_path: Path) -> None:
     done = verify("--published", "--svg", str(tmp_path))
     assert done.exit_code == 0
-    assert "P3: published protocol, charitable reading" in done.output
+    assert "PF3: published protocol, charitable reading" in done.output
     assert "14 steps, 14 in protocol.md" in done.output
     assert "NOT FOUND" not in done.output
-    assert len(list(tmp_path.glob("P*.svg"))) == 13
+    assert len(list(tmp_path.glob("PF*.svg"))) == 13
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_e3_children_announced_after_the_end_are_told_it_once() -> None:
     )
 
 
-def test_e3_f11_children_known_from_start_are_not_told_again() -> None:
+def test_e3_f14_children_known_from_start_are_not_told_again() -> None:
     state = Finished(ids(C0, C1), ids(A0))
     assert hear(state, C0, Join(ids(C1))) == (
         state,

@@ -27,7 +27,7 @@ def test_one_habit_alone_is_not_missed_for_the_others_stand_in(habit: str) -> No
 
 def test_repeating_everything_and_taking_any_number_doubles_frames() -> None:
     found = explore_cuts(CutScope(2, 0, 1), replace(SOUND, only_next=False, resumes=False))
-    assert found.fault == "F1: listener delivers (1, 1)"
+    assert found.fault == "N1: listener delivers (1, 1)"
     assert "connection 1 is cut" in " ".join(found.story)
 
 

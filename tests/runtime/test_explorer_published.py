@@ -1,7 +1,7 @@
 """The published protocol, as printed: each counter-example of `protocol.md` 1.3 is found again.
 
-These are the reasons for our rules: two-phase leave (P2), `told` and `late_*` (P3), operators in
-ids (P4, P5), one own operation and sets of awaited ids (P6 to P9), buffering newcomers (P1).
+These are the reasons for our rules: two-phase leave (PF2), `told` and `late_*` (PF3), operators in
+ids (PF4, PF5), one own operation and sets of awaited ids (PF6 to PF9), buffering newcomers (PF1).
 """
 
 from __future__ import annotations
@@ -48,23 +48,25 @@ def test_the_charitable_reading_holds_where_at_most_one_deletion_meets_joins(nam
 
 
 @pytest.mark.parametrize("reading", READINGS, ids=str)
-@pytest.mark.parametrize("name", ["P2", "P3"])
-def test_p2_and_p3_are_there_in_every_reading(name: str, reading: Reading) -> None:
+@pytest.mark.parametrize("name", ["PF2", "PF3"])
+def test_pf2_and_pf3_are_there_in_every_reading(name: str, reading: Reading) -> None:
     (case,) = (c for c in PUBLISHED if c.name == name)
     found = explore(Published(reading, strict=False), case.scope, wanted=case.is_it)
     assert case.is_it(found.fault)
     assert len(found.path) <= case.steps
 
 
-def test_p3_control_that_reaches_the_dead_is_seen_a_step_before_its_sender_waits_for_ever() -> None:
-    (case,) = (c for c in PUBLISHED if c.name == "P3")
+def test_pf3_control_that_reaches_the_dead_is_seen_a_step_before_its_sender_waits_for_ever() -> (
+    None
+):
+    (case,) = (c for c in PUBLISHED if c.name == "PF3")
     found = explore(Published(strict=True), case.scope)
     assert found.fault.startswith("S3: O0.1: Deletion from O1.1")
     assert len(found.path) == case.steps - 1
 
 
-def test_p2_a_leaver_flushes_to_one_that_has_left() -> None:
-    (case,) = (c for c in PUBLISHED if c.name == "P2")
+def test_pf2_a_leaver_flushes_to_one_that_has_left() -> None:
+    (case,) = (c for c in PUBLISHED if c.name == "PF2")
     found = find(case)
     assert found.sites is not None
     texts = [str(row) for row in rows(found.sites, found.path)]

@@ -29,8 +29,8 @@ def finding(name: str) -> Verdict:
     return explore(case.machine(), case.scope, wanted=case.is_it)
 
 
-def test_p1_reads_as_the_design_tells_it() -> None:
-    found = finding("P1")
+def test_pf1_reads_as_the_design_tells_it() -> None:
+    found = finding("PF1")
     assert found.sites is not None
     news = "DUPLICATION(new={O1.1})"
     assert told(found.sites, found.path, found.fault).splitlines() == [
@@ -96,7 +96,7 @@ def test_decisions_about_key_groups_name_the_neighbour_that_is_asked() -> None:
     assert any(text.startswith("has sent the state of key groups to O1.0") for text in texts)
 
 
-@pytest.mark.parametrize("name", ["P2", "P3", "P9"])
+@pytest.mark.parametrize("name", ["PF2", "PF3", "PF9"])
 def test_a_chart_has_a_line_for_everybody_and_an_arrow_for_every_message(name: str) -> None:
     found = finding(name)
     assert found.sites is not None

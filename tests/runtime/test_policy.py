@@ -79,7 +79,7 @@ def test_the_certain_part_of_p_is_always_made_and_at_most_one_more() -> None:
 
 
 def test_a_fractional_p_can_make_one_duplicate() -> None:
-    """Erratum E1: with `n > 1` a single duplication would never happen."""
+    """Erratum PE1: with `n > 1` a single duplication would never happen."""
     rng = random.Random(3)
     made = [decide(reading(0.9), SCALE, Memory(), rng)[0] for _ in range(200)]
     assert {d.n for d in made if isinstance(d, Duplicate)} == {1}
@@ -93,7 +93,7 @@ def test_a_fractional_p_can_make_one_duplicate() -> None:
 def test_the_surplus_is_shared_by_those_that_may_leave(
     load: float, instances: int, surplus: int
 ) -> None:
-    """Errata E3 and E5: the absolute value, over the n - 1 instances without the keeper."""
+    """Errata PE3 and PE5: the absolute value, over the n - 1 instances without the keeper."""
     scale = replace(SCALE, min_instances=1)
     expected = min(1.0, min(surplus, instances - 1) / (instances - 1))
     share = share_leaving(reading(load, instances=instances), scale)
@@ -102,7 +102,7 @@ def test_the_surplus_is_shared_by_those_that_may_leave(
 
 @pytest.mark.parametrize(("load", "instances"), [(0.5, 2), (0.4, 2), (0.55, 4), (0.48, 3)])
 def test_less_than_a_whole_superfluous_instance_stays(load: float, instances: int) -> None:
-    """Erratum E4: rounding away from zero would leave the others overloaded."""
+    """Erratum PE4: rounding away from zero would leave the others overloaded."""
     decision = decided(reading(load, instances=instances))
     assert why(decision) is Why.NO_SURPLUS
     assert share_leaving(reading(load, instances=instances), draws=500) == 0

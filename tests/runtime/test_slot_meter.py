@@ -31,7 +31,7 @@ def test_a_slot_holds_what_was_counted_between_its_borders() -> None:
 
 
 def test_known_slices_and_counts_give_the_known_variances() -> None:
-    """PL, K4."""
+    """PL-K4."""
     meter = SlotMeter(1.0, 0.0)
     for tuples, busy_s in [(4, 0.044), (5, 0.046), (5, 0.055), (6, 0.055)]:
         meter.processed(tuples, busy_s)

@@ -145,7 +145,7 @@ NEGLECTS: list[Neglect] = [
      _hold_while_freezing_only, ("W",)),
     ("W4: the giver does not catch up with the heir", KeyedWork, "is_as_far_as",
      _freeze_at_once, ("W",)),
-    ("W6: a watermark overtakes held results", Progress, "when_sent",
+    ("W8: a watermark overtakes held results", Progress, "when_sent",
      _state_before_all_is_sent, ("W",)),
     ("a tuple is judged by the watermark that has come", GroupState, "is_late",
      _judge_by_the_watermark_that_has_come, ("K1",)),

@@ -76,8 +76,8 @@ def test_wrong_usage_is_refused(arguments: list[str]) -> None:
 
 
 def test_an_unknown_rule_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert swarm.main(["--seeds", "5", "--break", "R99"]) == 2
-    assert "'R99' names no broken variants of:" in capsys.readouterr().err
+    assert swarm.main(["--seeds", "5", "--break", "no rule"]) == 2
+    assert "'no rule' names no broken variants of:" in capsys.readouterr().err
 
 
 def test_a_duty_of_another_driver_is_not_taken_for_a_broken_rule(

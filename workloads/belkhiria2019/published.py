@@ -1,9 +1,9 @@
 """The policy as published: Algorithms 1 to 4 and 8, and its errata in two readings.
 
-To the letter, erratum E1 (`if n > 1`) makes a single duplication impossible and E3 (a negative
+To the letter, erratum PE1 (`if n > 1`) makes a single duplication impossible and PE3 (a negative
 number as a probability) forbids every leave. The paper's figures show both, so its simulation
 cannot have been that; `as_meant` reads `n >= 1` and the absolute value and leaves the rest as
-printed: E2 (floor(p) + 1 whenever p >= 1), E4 (floor of a negative difference), E5 (the keeper's
+printed: PE2 (floor(p) + 1 whenever p >= 1), PE4 (floor of a negative difference), PE5 (the keeper's
 share of the leaves is lost).
 
 Siblings share their load evenly and differ in nothing but the phase of their decisions, so runs

@@ -29,7 +29,7 @@ JUMP_S, JUMP_AT_S, JUMP_FROM, JUMP_TO = 120, 60, 0.3, 0.6
 @dataclass(frozen=True, slots=True)
 class Scene:
     """What is offered and what is demanded. `shares`: of each bin of `bin_s` seconds. The weight
-    and the filter are those that the authors' earlier program has for such a load (G3, G4)."""
+    and the filter are those of the authors' earlier program for such a load (PL-G3, PL-G4)."""
 
     name: str
     shares: FloatArray

@@ -45,7 +45,7 @@ class Results:
         return fmean(self._each(contestant, figure))
 
     def spread(self, contestant: str, figure: str) -> float:
-        """Standard deviation over seeds; 0 for a single one (erratum G15)."""
+        """Standard deviation over seeds; 0 for a single one (erratum PL-G15)."""
         each = self._each(contestant, figure)
         return stdev(each) if len(each) > 1 else 0.0
 

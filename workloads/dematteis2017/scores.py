@@ -63,7 +63,7 @@ def step_latencies(course: Course) -> FloatArray:
 
 def settling(latencies: FloatArray, at: int, bound_s: float) -> int | None:
     """Steps from step `at` until the mean latency is within the bound for good; None if it never
-    is (erratum G14)."""
+    is (erratum PL-G14)."""
     late = np.flatnonzero(latencies[at:] > bound_s)
     found = int(late[-1]) + 1 if len(late) else 0
     return found if at + found < len(latencies) else None

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 TARGET = 0.7
-"""The share of its capacity for which `r_over`, the static contestant, is sized (X11)."""
+"""The share of its capacity for which `r_over`, the static contestant, is sized (MM-X11)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Application:
         return tuple(name for name in self.operators if name not in above)
 
     def enough_for(self, peak: float, work_s: float) -> dict[str, int]:
-        """Instances by operator that bear `peak` tuples/s of `work_s` at `TARGET` (X11)."""
+        """Instances by operator that bear `peak` tuples/s of `work_s` at `TARGET` (MM-X11)."""
         return {
             name: math.ceil(round(peak * share * work_s / TARGET, 9))
             for name, share in self.shares().items()

@@ -37,7 +37,7 @@ Published = tuple[float, float, float, float]
 @dataclass(frozen=True, slots=True)
 class Case:
     """`by`: reading P or R, L the letter, or static. `published`: of the paper, None where it has
-    none. `degradation`: which reading of it the paper's table fits (X10)."""
+    none. `degradation`: which reading of it the paper's table fits (MM-X10)."""
 
     table: str
     metric: str

@@ -13,7 +13,7 @@ from anabranch.workloads.wladdimiro2021.model import SAMPLE_S, Course
 @dataclass(frozen=True, slots=True)
 class Scores:
     """`saved`: of the replicas that always suffice. `t1` to `t3`: the three readings of throughput
-    degradation (X10). `processed`: delivered over due. `latency_s`: mean, of delivered tuples."""
+    degradation (MM-X10). `processed`: delivered over due. `latency_s`: mean of delivered tuples."""
 
     saved: float
     t1: float

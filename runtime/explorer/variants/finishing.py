@@ -126,7 +126,7 @@ VARIANTS = [
         Scope((1, 2), joins=2, finish=True),
         ("S3",),
         {(Finished, Join): _fin_to_all_children},
-        also="F11",
+        also="F14",
     ),
     Variant(
         "E3",

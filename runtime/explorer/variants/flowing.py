@@ -29,7 +29,7 @@ VARIANTS = [
         Scope((1, 1), joins=1, tuples=1),
         ("S1",),
         {(Idle, BatchReceived): _drop},
-        also="P1",
+        also="PF1",
     ),
     Variant(
         "D1",

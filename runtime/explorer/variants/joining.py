@@ -120,7 +120,7 @@ VARIANTS = [
         Scope((1, 1), joins=2),
         ("L1", "I4", "I6"),
         {(Active, DuplicateDecided): _duplicate_at_any_time},
-        also="P6",
+        also="PF6",
     ),
     Variant(
         "R2",

@@ -106,7 +106,7 @@ VARIANTS = [
         Scope((1, 2, 1), joins=1, leaves=1),
         ("ILLEGAL", "S4", "I4"),
         {(Active, LeaveDecided): _leave_at_any_time},
-        also="F6, P7",
+        also="F6, PF7",
     ),
     Variant(
         "R6",
@@ -114,7 +114,7 @@ VARIANTS = [
         Scope((1, 2), joins=1, leaves=2),
         ("S3", "I9"),
         {(Active, LeaveDecided): _leave_tells_nothing},
-        also="F1, P3",
+        also="F1, PF3",
     ),
     Variant(
         "R6",
@@ -122,7 +122,7 @@ VARIANTS = [
         Scope((1, 2, 1), leaves=1, tuples=1),
         ("I8", "ILLEGAL", "I6"),
         {(Active, LeaveDecided): _leave_in_one_phase},
-        also="P2",
+        also="PF2",
     ),
     Variant(
         "R7",

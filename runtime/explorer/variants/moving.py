@@ -235,7 +235,7 @@ VARIANTS = [
         ONE_MOVE,
         ("K1", "K2"),
         {(Active, AdoptResponse): _heir_without_freezing},
-        also="keyed 2",
+        also="F16",
     ),
     Variant(
         "M4",
@@ -243,7 +243,7 @@ VARIANTS = [
         ONE_JOIN,
         ("K1", "K2"),
         {(Active, ChildrenReady): _children_without_freezing},
-        also="keyed 2",
+        also="F16",
     ),
     Variant(
         "M5",
@@ -251,7 +251,7 @@ VARIANTS = [
         ONE_MOVE,
         ("K2",),
         {(Active, GroupsFrozen): _await_preds_only, (Active, JoinAck): _count_if_awaited},
-        also="keyed 1, keyed 4",
+        also="F15, F18",
     ),
     Variant(
         "M5",
@@ -297,7 +297,7 @@ VARIANTS = [
         Scope((1, 2), joins=1, moves=1, keyed=(1,)),
         ("K7", "K3"),
         {(Idle, Start): _believe_start},
-        also="keyed 5",
+        also="F19",
     ),
     Variant(
         "M6",
@@ -382,7 +382,7 @@ VARIANTS = [
         ONE_JOIN,
         ("L2", "K1"),
         broken_duty="10",
-        also="keyed 3",
+        also="F17",
     ),
     Variant(
         "duty 11",

@@ -20,7 +20,7 @@ class Window:
     """Of an operator with so many `instances`, over `span_s` seconds (MM2).
 
     `processed`: tuples; `busy_s`: seconds that all instances worked on them; `waiting`: tuples that
-    have come and are not processed at its end, older ones included (erratum X3).
+    have come and are not processed at its end, older ones included (erratum MM-X3).
     """
 
     span_s: float
@@ -31,7 +31,7 @@ class Window:
 
     @property
     def work_s(self) -> float | None:
-        """Seconds per tuple: all work by all tuples, not the mean of instances (erratum X5)."""
+        """Seconds per tuple: all work by all tuples, not the mean of instances (erratum MM-X5)."""
         return self.busy_s / self.processed if self.processed > 0 else None
 
 
@@ -47,7 +47,7 @@ class Thresholds:
     of_queue: float = 0.45
     of_slowdown: float = 0.1
     gated: bool = True
-    """Whether `slow` holds; the authors' program has no gate where slowdown has no weight (X9)."""
+    """Whether `slow` holds; the authors' program has none where slowdown has no weight (MM-X9)."""
 
 
 UTILISATION_ALONE = Thresholds(of_utilisation=1.0, of_queue=0.0, of_slowdown=0.0, gated=False)
@@ -79,7 +79,7 @@ def utilisation(window: Window) -> float:
 
 
 def queue(window: Window) -> float:
-    """How much more waits than a window gets done (MM5; erratum X4)."""
+    """How much more waits than a window gets done (MM5; erratum MM-X4)."""
     if window.waiting <= 0:
         return 0.0
     return max(0.0, 1 - window.processed / window.waiting)

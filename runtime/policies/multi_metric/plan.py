@@ -2,7 +2,8 @@
 
 P follows the text: whole windows, and a state must hold for two of them (MM8). R follows what the
 authors' program does: samples of a fifth of a window, without those far from their mean, and no
-second window (erratum X6). L is the letter of Algorithm 1 with its thresholds exchanged (X1, X2).
+second window (erratum MM-X6). L is the letter of Algorithm 1 with its thresholds exchanged
+(MM-X1, MM-X2).
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def change(
 def change_by_samples(
     samples: Sequence[Figures], instances: int, bounds: Bounds, thresholds: Thresholds
 ) -> int:
-    """The same after a window of several samples, at least one (R, X6)."""
+    """The same after a window of several samples, at least one (R, MM-X6)."""
     delta = mean_without_strays([sample.delta for sample in samples])
     if delta >= thresholds.over - EQUAL:
         state = State.OVERLOADED
@@ -77,7 +78,7 @@ def mean_without_strays(values: Sequence[float]) -> float:
 
 def state_by_letter(delta: float, thresholds: Thresholds) -> State:
     """Lines 3 to 9 of Algorithm 1 as printed: with its thresholds exchanged, hardly anything is
-    stable (X1)."""
+    stable (MM-X1)."""
     if delta > thresholds.under:
         return State.OVERLOADED
     return State.UNDERLOADED if delta < thresholds.over else State.STABLE
@@ -91,7 +92,7 @@ def change_by_letter(
     bounds: Bounds,
     thresholds: Thresholds,
 ) -> int:
-    """Lines 10 to 18 as printed: an instance is added only where tuples take longer (X2)."""
+    """Lines 10 to 18 as printed: an instance is added only where tuples take longer (MM-X2)."""
     if state is not before:
         return 0
     if state is State.OVERLOADED:
@@ -123,5 +124,5 @@ class Course:
 
 
 def rests_at(demand: float) -> int:
-    """Instances at which a steady demand, in busy instances, rests (C3); 0 if it never does."""
+    """Instances at which a steady demand, in busy instances, rests (MM-C3); 0 if it never does."""
     return 0 if 1 < demand < 4 / 3 else max(1, math.ceil(demand))

@@ -2,10 +2,10 @@
 
 Windows are the same for all siblings. Where ranks are known, one of them adds an instance when its
 state has held for two windows, and the youngest leaves; where not, each does so with its share of
-the probability (MM, section 5: D2 and D1).
+the probability (MM-D2 and MM-D1).
 
 Credit bounds queues, so little waits at an instance, and full instances alone are no overload
-(C1: 0.45 + 0.1 < 0.7). Therefore what waits further up and will come counts as well (MM13,
+(MM-C1: 0.45 + 0.1 < 0.7). Therefore what waits further up and will come counts as well (MM13,
 `runtime.arrears`); what waits before an instance that its successors hold up is theirs, and it is
 stable. `of_utilisation=1, of_queue=0, of_slowdown=0` is the rule by load, gated.
 """

@@ -1,8 +1,8 @@
-"""The multi-metric rule by the sums of all siblings, which a neighbour tells each of them (D3).
+"""The multi-metric rule by the sums of all siblings, which a neighbour tells each of them (MM-D3).
 
-Where tuples go by key, siblings are not equally busy, and what each finds of its own windows (D2)
-contradicts what others find. Of the sums all find the same, as the central planner does, and no
-planner is needed.
+Where tuples go by key, siblings are not equally busy, and what each finds of its own windows
+(MM-D2) contradicts what others find. Of the sums all find the same, as the central planner does,
+and no planner is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Holt's linear filter: a level and a trend, forecast some steps ahead (PL7).
 
 The paper names Holt-Winters filters without parameters; those here are the ones that its authors'
-earlier program gives for real data (erratum G3).
+earlier program gives for real data (erratum PL-G3).
 """
 
 from __future__ import annotations

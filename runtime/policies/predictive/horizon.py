@@ -22,7 +22,7 @@ STEEP_MAX = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Weights of PL8 (erratum G4), the bound of the mean latency in seconds, the most instances,
+    """Weights of PL8 (erratum PL-G4), the bound of the mean latency in seconds, the most instances,
     and the load above which a number of instances is not considered."""
 
     bound_s: float

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 LOAD_MAX = 0.95
-"""Above this load of an instance its wait is not predicted (erratum G5)."""
+"""Above this load of an instance its wait is not predicted (erratum PL-G5)."""
 FACTORS = 3
 """So many of the last errors of the model are averaged (PL6)."""
 FACTOR_MIN, FACTOR_MAX = 0.1, 1000.0
@@ -37,7 +37,7 @@ Wait = Callable[[Load, int], float]
 
 
 def wait_as_one(load: Load, instances: int) -> float:
-    """One server, so many times as fast: the paper's reading (PL4; erratum G1)."""
+    """One server, so many times as fast: the paper's reading (PL4; erratum PL-G1)."""
     return _kingman(load, instances, load.work_s / instances, load.arrivals_cv2)
 
 

@@ -18,7 +18,7 @@ BUSY_MAX = 1.1
 @dataclass(frozen=True, slots=True)
 class ByLoad:
     """`by` more instances above a load of `high` or with more than `backlog_s` seconds of arrivals
-    waiting, `by` fewer below `low`; loads are of an instance, per second of its time (erratum G6).
+    waiting, `by` fewer below `low`; loads are of an instance, per second of its time (PL-G6).
     """
 
     instances_max: int

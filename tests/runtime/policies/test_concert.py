@@ -46,7 +46,7 @@ def acts(n: int, target: int, scale: Scale = SCALE, **changes: Any) -> list[Act]
 def test_the_parts_of_all_ranks_add_up_and_the_keeper_stays(
     n: int, target: int, now_s: float
 ) -> None:
-    """PL, P9."""
+    """PL-P9."""
     done = acts(n, target, now_s=now_s)
     change = sum(a.n for a in done if isinstance(a, Duplicate))
     change -= sum(isinstance(a, Leave) for a in done)

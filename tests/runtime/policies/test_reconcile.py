@@ -45,7 +45,7 @@ def test_orders_add_up_to_the_difference_and_the_keeper_stays(n: int, wanted: in
 def test_a_controller_and_siblings_in_concert_do_the_same(
     n: int, wanted: int, now_s: float
 ) -> None:
-    """MM, section 5: D2 acts as (a)."""
+    """MM-D2 acts as (a)."""
     acts: list[tuple[str, Act]] = []
     for rank in range(n):
         one = seen(rank, now_s=now_s, instances=n, rank=rank)

@@ -45,7 +45,7 @@ def test_the_limit_has_the_exact_count_as_soon_as_the_delays_allow() -> None:
 
 
 def test_to_the_letter_nobody_leaves_and_nobody_duplicates_once() -> None:
-    """Errata E1 and E3."""
+    """Errata PE1 and PE3."""
     out = published(SETUP, steps(7, 1, runs=20), 0, as_meant=False)
     assert out.leaves.sum() == 0
     slightly = published(SETUP, steps(7, 9.5, runs=20), 0, as_meant=False)

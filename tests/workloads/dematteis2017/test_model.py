@@ -1,4 +1,4 @@
-"""The model of an operator, its loads, and what a course was worth (PL13, K8)."""
+"""The model of an operator, its loads, and what a course was worth (PL13, PL-K8)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_no_tuple_is_lost_while_instances_come_and_go() -> None:
 
 
 def test_waits_are_those_of_a_queue_at_each_instance() -> None:
-    """Erratum G1: PL4b, not one fast server."""
+    """Erratum PL-G1: PL4b, not one fast server."""
     course = simulate(steady(0.6, 60), 1, lambda slot: 20, start=20, instances_max=20)
     load = Load(0.6 * 20 / WORK_S, WORK_S, 1.0, WORK_CV2)
     wait = float(course.latencies.mean()) - WORK_S

@@ -37,6 +37,6 @@ def test_mm13_published_weights_grow_behind_backpressure() -> None:
 def test_mm_property_without_arrears_it_stays_at_one_instance_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The trap: credit bounds queues, so Q = 0, and U alone is no overload (C1)."""
+    """The trap: credit bounds queues, so Q = 0, and U alone is no overload (MM-C1)."""
     monkeypatch.setattr(concerted, "passed_on", lambda reading: ("", 0.0))
     assert max(instances(50.0)) == 1

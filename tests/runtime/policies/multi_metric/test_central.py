@@ -25,7 +25,7 @@ RNG = random.Random(1)
 def test_on_even_loads_it_plans_what_instances_say_by_themselves(
     n: int, windows: list[tuple[int, float, int]]
 ) -> None:
-    """MM, section 5: D2 acts as (a) on even loads."""
+    """MM-D2 acts as (a) on even loads."""
     central, alone = MultiMetricCentral(window_s=5), MultiMetric(window_s=5)
     planner, memory = central.begin(), alone.begin()
     processed, busy_s = 0.0, 0.0

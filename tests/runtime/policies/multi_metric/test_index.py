@@ -23,16 +23,19 @@ SHOWN = {
         "test_mm_answer_6_all_that_waits_at_the_source_is_in_the_end_b_s",
     ),
     "answer 7": (MODEL / "test_model.py", "test_answer_7_three_readings_of_degradation"),
-    "answer 7, X12": (
+    "answer 7, MM-X12": (
         MODEL / "test_properties.py",
         "test_answer_7_x12_points_of_replicas_are_not_shares_of_savings",
     ),
-    "answer 7, C6": (FIGURES, "test_c6_thresholds_of_single_metrics"),
-    "C1": (FIGURES, "test_c1_without_a_backlog_nothing_is_overloaded"),
-    "C2": (PROPERTIES, "test_c2_without_queue_and_slowdown_two_thirds_of_the_time_are_stable"),
-    "C3": (MODEL / "test_properties.py", "test_c3_a_steady_demand_rests_at_its_ceiling_or_never"),
-    "C4": (PROPERTIES, "test_c4_a_backlog_of_two_and_a_quarter_windows_may_stand_for_ever"),
-    "C5": (
+    "answer 7, MM-C6": (FIGURES, "test_c6_thresholds_of_single_metrics"),
+    "MM-C1": (FIGURES, "test_c1_without_a_backlog_nothing_is_overloaded"),
+    "MM-C2": (PROPERTIES, "test_c2_without_queue_and_slowdown_two_thirds_of_the_time_are_stable"),
+    "MM-C3": (
+        MODEL / "test_properties.py",
+        "test_c3_a_steady_demand_rests_at_its_ceiling_or_never",
+    ),
+    "MM-C4": (PROPERTIES, "test_c4_a_backlog_of_two_and_a_quarter_windows_may_stand_for_ever"),
+    "MM-C5": (
         MODEL / "test_properties.py",
         "test_c5_a_ramp_above_one_instance_per_window_outruns_it",
     ),
@@ -44,11 +47,17 @@ SHOWN = {
     ),
     "MM12": (MODEL / "test_model.py", "test_the_figures_of_table_iii"),
     "MM13": (HERE / "test_arrears.py", "test_mm13_published_weights_grow_behind_backpressure"),
-    "X1": (FIGURES, "test_the_letter_knows_nothing_stable"),
-    "X2": (FIGURES, "test_the_letter_never_grows_while_tuples_take_no_longer"),
-    "X4": (FIGURES, "test_nothing_processed_is_no_utilisation_and_a_full_queue_if_anything_waits"),
-    "X5": (FIGURES, "test_work_is_the_mean_over_tuples_not_over_instances"),
-    "X11": (MODEL / "test_model.py", "test_the_static_contestants_are_sized_as_the_paper_has_them"),
+    "MM-X1": (FIGURES, "test_the_letter_knows_nothing_stable"),
+    "MM-X2": (FIGURES, "test_the_letter_never_grows_while_tuples_take_no_longer"),
+    "MM-X4": (
+        FIGURES,
+        "test_nothing_processed_is_no_utilisation_and_a_full_queue_if_anything_waits",
+    ),
+    "MM-X5": (FIGURES, "test_work_is_the_mean_over_tuples_not_over_instances"),
+    "MM-X11": (
+        MODEL / "test_model.py",
+        "test_the_static_contestants_are_sized_as_the_paper_has_them",
+    ),
     "U, Q, E in 0 to 1; delta and q": (
         FIGURES,
         "test_figures_are_shares_and_more_waiting_never_lowers_them",
@@ -84,15 +93,15 @@ SHOWN = {
         "test_mm_property_all_that_waits_in_a_chain_is_counted_by_its_bottleneck",
     ),
     "shares": (PROPERTIES, "test_shares_of_all_ranks_add_up_to_what_is_missing"),
-    "D1": (
+    "MM-D1": (
         HERE.parent / "test_concert.py",
         "test_without_ranks_siblings_draw_with_the_same_expectation",
     ),
-    "D2 = (a) on even loads": (
+    "MM-D2 = (a) on even loads": (
         HERE / "test_central.py",
         "test_on_even_loads_it_plans_what_instances_say_by_themselves",
     ),
-    "D3": (
+    "MM-D3": (
         HERE / "test_summed.py",
         "test_d3_on_uneven_loads_each_sibling_says_what_the_planner_plans",
     ),

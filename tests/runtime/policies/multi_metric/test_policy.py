@@ -48,7 +48,7 @@ def test_it_acts_when_a_state_has_held_for_two_windows() -> None:
 
 
 def test_full_without_a_backlog_is_stable_and_idle_is_underloaded() -> None:
-    """MM, C1 and C2."""
+    """MM-C1 and MM-C2."""
     full = course(POLICY, windows(*[(2500.0 * i, 25.0 * i, 0) for i in range(4)]))
     assert {type(d) for d in full} == {Hold}
     idle = course(POLICY, windows(*[(10.0 * i, 0.1 * i, 0) for i in range(4)]))
@@ -56,7 +56,7 @@ def test_full_without_a_backlog_is_stable_and_idle_is_underloaded() -> None:
 
 
 def test_the_gate_closes_where_hosts_slow_the_work_down() -> None:
-    """MM, C6: at 3.33 times the work without load."""
+    """MM-C6: at 3.33 times the work without load."""
     alone = MultiMetric(window_s=25.0, of_utilisation=1.0, of_queue=0.0, of_slowdown=0.0)
     slow = windows(*[(600.0 * i, 25.0 * i, 0) for i in range(4)])
     assert {type(d) for d in course(alone, slow)} == {Hold}

@@ -1,4 +1,4 @@
-"""The multi-metric rule by told sums (D3): all siblings say what one planner would."""
+"""The multi-metric rule by told sums (MM-D3): all siblings say what one planner would."""
 
 from __future__ import annotations
 

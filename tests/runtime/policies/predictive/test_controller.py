@@ -1,4 +1,4 @@
-"""The controller of one operator: PL1, PL6, PL7 and PL9 together, with K3, K5 and P7."""
+"""The controller of one operator: PL1, PL6, PL7 and PL9 together, with PL-K3, PL-K5 and PL-P7."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_p4_more_than_all_can_bear_gets_all() -> None:
 
 
 def test_what_waits_is_demand() -> None:
-    """A saturated operator takes in no more than it serves (G7)."""
+    """A saturated operator takes in no more than it serves (PL-G7)."""
     slot = Slot(sums(570, backlog=900), 6, 100 * MS)
     memory, decision = after(settings(0.0), slot)
     assert memory.demand.level == 870

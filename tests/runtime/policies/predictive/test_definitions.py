@@ -123,6 +123,6 @@ def test_pl16_shrinking_gives_heavy_keys_first_to_the_least_loaded() -> None:
 
 
 def test_pl16_ends_where_no_key_helps() -> None:
-    """Erratum G8: the published program goes on for ever."""
+    """Erratum PL-G8: the published program goes on for ever."""
     owners = {"a": 0, "b": 1}
     assert flux({"a": 9.0, "b": 1.0}, owners, 2, 0.1) == owners

@@ -1,4 +1,4 @@
-"""Known answers of the specification of predictive control: K1 to K8, worked out by hand."""
+"""Known answers of the specification of predictive control: PL-K1 to PL-K8, worked out by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""P9: what siblings tell each other of their work is advice, and may be lost."""
+"""PL-P9: what siblings tell each other of their work is advice, and may be lost."""
 
 from __future__ import annotations
 

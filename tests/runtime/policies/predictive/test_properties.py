@@ -1,4 +1,4 @@
-"""Properties of the specification of predictive control: P1 to P8, P10."""
+"""Properties of the specification of predictive control: PL-P1 to PL-P8, PL-P10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the README shows of state by key, and of what outlives its processes, does what is said."""
+"""What documents show runs, and does what they say: every example in Python, the costs and bounds
+that they tell, and what their commands are called with (`test_document_commands`)."""
 
 from __future__ import annotations
 
@@ -25,38 +26,68 @@ from anabranch.runtime.report import Report
 from tests.anabranch.fakes import operator_report, report
 from tests.runtime.agent_runs import until
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-BY_KEY, BREAKS = "State by key", "When things break"
-FORETELL = "Foretell a pipeline: `anabranch simulate`"
-HEADLINES = README.read_text().partition("save this as `headlines.py`:\n\n```python\n")[2]
-HEADLINES = HEADLINES.partition("```")[0]
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMAND = [sys.executable, "-m", "anabranch.cli"]
 TIMEOUT_S = 60
 CALLS = 400_000
 
 
-def section(title: str) -> str:
-    return README.read_text().partition(f"## {title}\n")[2].partition("\n## ")[0]
+def text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
-def examples(title: str = BY_KEY) -> list[str]:
-    """The Python blocks of a section, in their order."""
-    return re.findall(r"```python\n(.*?)```", section(title), re.DOTALL)
+def examples(page: str) -> list[str]:
+    """The Python blocks of a page, in their order."""
+    return re.findall(r"```python\n(.*?)```", text(page), re.DOTALL)
 
 
-def run(number: int, title: str = BY_KEY) -> dict[str, Any]:
+def run(page: str, number: int = 0) -> dict[str, Any]:
     names: dict[str, Any] = {"__name__": "example"}
-    exec(compile(examples(title)[number], f"README example {number}", "exec"), names)
+    exec(compile(examples(page)[number], f"{page}, example {number}", "exec"), names)
     return names
 
 
-KILLS, BILL = 0, 1
+BY_KEY, FAILURES, DELIVERY = "docs/state-by-key.md", "docs/failures.md", "docs/delivery.md"
+HEADLINES = examples("README.md")[0]
+RUN_HERE = {"README.md": 1, "docs/scaling.md": 1, BY_KEY: 3, FAILURES: 1, DELIVERY: 1}
+RUN_ELSEWHERE = {
+    "docs/policies.md": ("test_policies_page.py", 4),
+    "docs/spark.md": ("../spark_bridge/test_spark_page.py", 2),
+}
+
+
+def test_every_example_in_python_runs_in_a_test() -> None:
+    """Whoever adds one adds its test, and counts it here."""
+    found = {p.relative_to(ROOT).as_posix(): len(examples(str(p))) for p in PAGES}
+    counted = RUN_HERE | {page: number for page, (_, number) in RUN_ELSEWHERE.items()}
+    assert {page: number for page, number in found.items() if number} == counted
+    for page, (file, _) in RUN_ELSEWHERE.items():
+        assert Path(page).name in (Path(__file__).parent / file).read_text()
+
+
+def test_the_first_pipeline_writes_its_long_words(tmp_path: Path) -> None:
+    (tmp_path / "headlines.py").write_text(HEADLINES)
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_text("so much depends\nupon a red wheel\n")
+    done = subprocess.run(
+        [*COMMAND, "run", "headlines.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert "balanced: every tuple is accounted for" in done.stdout, done.stderr
+    words = (tmp_path / "words.jsonl").read_text().splitlines()
+    assert sorted(map(json.loads, words)) == ["depends", "much", "upon", "wheel"]
+
+
+def test_the_pipeline_that_scales_splits_lines() -> None:
+    outcome = testing.run(run("docs/scaling.md")["pipeline"], {"lines": ["a b", "c"]})
+    assert sorted(outcome["out"]) == ["a", "b", "c"]
 
 
 @pytest.mark.slow
 def test_the_forecast_is_what_the_command_prints(tmp_path: Path) -> None:
     """With the costs that the block shows as measured."""
-    block = re.search(r"```console\n(.*?)```", section(FORETELL), re.DOTALL)
+    block = re.search(r"```console\n(.*?)```", text("docs/simulate.md"), re.DOTALL)
     assert block is not None
     shown = re.sub(r" *#.*", "", block[1]).replace("\\\n", "").partition("$ anabranch simulate")[2]
     arguments, _, told = shown.partition("\n")
@@ -69,7 +100,7 @@ def test_the_forecast_is_what_the_command_prints(tmp_path: Path) -> None:
         text=True,
         timeout=300,
     )
-    assert done.stdout == told, "the README shows what was printed before"
+    assert done.stdout == told, "the page shows what was printed before"
 
 
 def measured() -> Report:
@@ -85,13 +116,9 @@ def measured() -> Report:
     )
 
 
-def test_there_are_three_examples() -> None:
-    assert len(examples()) == 3
-
-
 def test_clicks_are_counted_by_user_quiet_time_and_minute() -> None:
     pipeline = ab.Pipeline("clicks")
-    run(0)["build"](pipeline.source("clicks", ab.items([])))
+    run(BY_KEY)["build"](pipeline.source("clicks", ab.items([])))
     said = [(1, "u", "/"), (5, "u", "/a"), (50, "v", "/"), (70, "u", "/"), (72, "u", "/b")]
     clicks = [{"user": u, "phone": "p", "at": float(at), "page": page} for at, u, page in said]
     outcome = testing.run(pipeline, {"clicks": clicks})
@@ -102,7 +129,7 @@ def test_clicks_are_counted_by_user_quiet_time_and_minute() -> None:
 
 
 def test_the_examples_for_pytest_pass() -> None:
-    names = run(1)
+    names = run(BY_KEY, 1)
     tests = [name for name in names if name.startswith("test_")]
     assert len(tests) == 2
     for name in tests:
@@ -112,7 +139,7 @@ def test_the_examples_for_pytest_pass() -> None:
 def test_the_ready_pipelines_can_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("scipy", reason="the pipeline quotes fits with SciPy")
     monkeypatch.chdir(tmp_path)
-    names = run(2)
+    names = run(BY_KEY, 2)
     for name in ("words", "tops", "fits", "means"):
         names[name].validate()
 
@@ -126,12 +153,12 @@ def call(n: int) -> dict[str, Any]:
 
 @pytest.fixture
 def bill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ab.Pipeline:
-    """The pipeline of the README, beside its input."""
+    """The pipeline of the page, beside its input."""
     pytest.importorskip("pyarrow", reason="the example writes Parquet files")
     monkeypatch.chdir(tmp_path)
-    Path("bill.py").write_text(examples(BREAKS)[BILL])
+    Path("bill.py").write_text(examples(DELIVERY)[0])
     Path("calls.jsonl").write_text("".join(f"{json.dumps(call(n))}\n" for n in range(CALLS)))
-    pipeline: ab.Pipeline = run(BILL, BREAKS)["pipeline"]
+    pipeline: ab.Pipeline = run(DELIVERY)["pipeline"]
     return pipeline
 
 
@@ -154,7 +181,7 @@ def expected_rows() -> Counter[tuple[str, int]]:
 
 def test_the_program_that_kills_an_instance_loses_nothing(tmp_path: Path) -> None:
     (tmp_path / "headlines.py").write_text(HEADLINES)
-    (tmp_path / "killing.py").write_text(examples(BREAKS)[KILLS])
+    (tmp_path / "killing.py").write_text(examples(FAILURES)[0])
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "topics.txt").write_text("so much depends upon a red wheel\n" * 100_000)
     done = subprocess.run(
@@ -164,7 +191,7 @@ def test_the_program_that_kills_an_instance_loses_nothing(tmp_path: Path) -> Non
         text=True,
         timeout=TIMEOUT_S,
     )
-    (told,) = re.findall(r"while it works, and prints `(.*?)`\.", section(BREAKS))
+    (told,) = re.findall(r"while it works, and prints `(.*?)`\.", text(FAILURES))
     assert done.stdout == f"{told}\n", done.stderr
 
 
@@ -180,7 +207,7 @@ def test_the_bill_is_right_although_every_process_of_it_dies(bill: ab.Pipeline) 
 
 
 def test_the_bill_is_right_although_all_its_processes_die_at_once(bill: ab.Pipeline) -> None:
-    kept, resumed = re.findall(r"anabranch (run bill\.py .*?) +# (?:keep|all)", section(BREAKS))
+    kept, resumed = re.findall(r"anabranch (run bill\.py .*?) +# (?:keep|all)", text(DELIVERY))
     with subprocess.Popen([*COMMAND, *kept.split()], stdout=subprocess.DEVNULL) as first:
         until(lambda: [*Path("totals").glob("*.parquet")])
         first.kill()
@@ -194,7 +221,7 @@ def test_the_bill_is_right_although_all_its_processes_die_at_once(bill: ab.Pipel
 
 
 def test_the_unit_for_systemd_knows_options_and_exit_codes() -> None:
-    unit = dict(re.findall(r"^    (\w+)=(.*)$", section(BREAKS), re.MULTILINE))
+    unit = dict(re.findall(r"^    (\w+)=(.*)$", text("docs/service.md"), re.MULTILINE))
     _, _, arguments = unit["ExecStart"].partition(" run ")
     values = command.make_context("run", arguments.split()).params
     assert values["resume_or_begin"]
@@ -204,15 +231,15 @@ def test_the_unit_for_systemd_knows_options_and_exit_codes() -> None:
 
 
 def test_every_kind_of_delivery_is_told() -> None:
-    told = re.findall(r'^\| `"(\S+)"`', section(BREAKS), re.MULTILINE)
+    told = re.findall(r'^\| `"(\S+)"`', text(DELIVERY), re.MULTILINE)
     assert told == [*DELIVERIES]
 
 
 def test_bounds_that_are_told_are_those_of_the_code() -> None:
-    told = section(BREAKS)
+    told = text(FAILURES)
     first_s, last_s = DEFAULT_LIMITS.reconnect_first_s, DEFAULT_LIMITS.reconnect_max_s
     assert f"dies {deaths.RESUMES_MAX + 1} times within {deaths.RESUMES_WINDOW_S:g} s" in told
     assert f"More than {wary.IN_A_ROW_MAX} in a row fail the run" in told
-    assert f"a next life is tried for {lives.START_TRIES_S:g} s" in told
+    assert f"a resumption is tried for {lives.START_TRIES_S:g} s" in told
     assert f"told after {suspicion.HANG_S:g} s" in told
     assert f"dialled again, {first_s:g} to {last_s:g} s later" in told

@@ -146,3 +146,11 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
 @pytest.mark.parametrize("page", SIZES)
 def test_what_is_read_first_is_short(page: str) -> None:
     assert len(text(page).encode()) <= SIZES[page]
+
+
+def test_a_source_distribution_has_every_page_that_the_readme_links_to() -> None:
+    """The README is the long description of the package."""
+    statements = [line.split() for line in text("MANIFEST.in").splitlines() if line[0] != "#"]
+    had = {p for verb, what in statements if verb == "include" for p in ROOT.glob(what)}
+    had |= {p for verb, what in statements if verb == "graft" for p in (ROOT / what).rglob("*.*")}
+    assert set(PAGES) <= had

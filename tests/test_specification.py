@@ -16,7 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.explorer.scopes import CUTS_DEEP, CUTS_SMALL, DEEP, DEEPEST, SMALL
 from anabranch.runtime.explorer.variants import VARIANTS
+from anabranch.runtime.simulation.lapses import LAPSES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -132,6 +134,30 @@ def test_the_scopes_of_a_rule_are_those_of_its_broken_variants() -> None:
     rows = re.findall(r"^\| ([RDEMZ]\d+'?) \|.*\| ([^|]*) \|$", page, re.MULTILINE)
     told = {rule: set(re.findall(r"`(\d[^`]*)`", checks)) for rule, checks in rows}
     assert told == of_variants
+
+
+def test_numbers_of_scopes_and_variants_are_those_of_the_code() -> None:
+    protocol, verification = (
+        (DOCS / page).read_text() for page in ("protocol.md", "verification.md")
+    )
+    small, deep = len(SMALL) + len(CUTS_SMALL), len(DEEP) + len(CUTS_DEEP)
+    deadly = [sum(scope.crashes > 0 for scope in scopes.values()) for scopes in (SMALL, DEEP)]
+    of_deaths = sum(v.rule[0] == "Z" or v.rule == "duty 12" for v in VARIANTS)
+    for told in (
+        f"goes through {small} small scopes, three of them about connections",
+        f"`--scope deep` through {deep} larger ones",
+        f"`--scope deepest` through {len(DEEPEST)} that are larger still",
+        f"{deadly[0]} of the small scopes and {deadly[1]} of the deep ones have deaths",
+    ):
+        assert told in protocol
+    for told in (
+        f"goes through {small} small scopes",
+        f"`--scope deep` goes through {deep} larger ones",
+        f"{deadly[0]} of the {small} small scopes and {deadly[1]} of the {deep} deep ones have",
+        f"{of_deaths} of its variants break Z1 to Z5",
+        f"the same of {len(LAPSES)} drivers",
+    ):
+        assert told in verification
 
 
 def test_every_file_and_test_that_a_document_names_is_there() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +18,7 @@ from anabranch.loading import load_pipeline
 from tests.anabranch.files import clean_imports, write
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policies.md").read_text()
-FILE, TEST, CENTRAL, CENTRAL_TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CHOSEN, FILE, TEST, CENTRAL, CENTRAL_TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 
 @pytest.fixture
@@ -30,6 +31,12 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def central(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return write(tmp_path, CENTRAL, "shared_page.py")
+
+
+def test_the_policy_of_a_scale_is_the_one_that_was_chosen() -> None:
+    names: dict[str, Any] = {}
+    exec(CHOSEN, names)
+    assert names["scale"].policy == ab.policies.Predictive(latency_ms=250, horizon=2)
 
 
 @pytest.mark.parametrize("file", [FILE, CENTRAL])

@@ -1,4 +1,4 @@
-"""The invariants of `protocol.md` 2.7 by their numbers.
+"""The invariants of `docs/protocol.md` 2.7 by their numbers.
 
 I1  Nobody in succs (until Draining) or in preds (Active) has terminated.
 I2  succs has a member of each downstream operator until EOS is sent.

@@ -1,4 +1,4 @@
-"""Control statements between two cores (`protocol.md` 2.2 and 2.8). Data is not among them.
+"""Control statements between two cores (`docs/protocol.md` 2.2 and 2.8). Data is not among them.
 
 Every message is a value without addresses: the codec of a driver adds and keeps those. A round
 needs no number of its own: a join is known by its first child, a leave by its leaver, and ids

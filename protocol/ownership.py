@@ -4,8 +4,8 @@ The keys of a keyed operator fall into a fixed number of groups. Every group has
 instance that keeps the state of its keys and processes its tuples. Whoever sends to the operator
 routes by what it knows of the owners. Statements about one group are told apart by their version,
 which only the owner raises, when it gives the group away; so the higher version is the newer
-truth, in whatever order statements arrive (`protocol.md` 5; without versions an instance that was
-just started routes to one that has left).
+truth, in whatever order statements arrive (`docs/protocol.md` 5; without versions an instance that
+was just started routes to one that has left).
 """
 
 from __future__ import annotations

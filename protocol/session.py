@@ -1,4 +1,4 @@
-"""A FIFO channel that outlives its connections (`protocol.md` 7; I12).
+"""A FIFO channel that outlives its connections (`docs/protocol.md` 7; I12).
 
 There is one session per pair of instances, over all their lives, in both directions over one
 connection at a time. Frames are numbered from 1. A sender keeps each frame until the receiver has

@@ -1,6 +1,6 @@
 """The conditions an instance can be in. Each holds exactly what is true in it.
 
-The life of an instance (`protocol.md` 2.3, completion 2.8):
+The life of an instance (`docs/protocol.md` 2.3, completion 2.8):
 
     Idle ──START──▶ Active ──leave──▶ ClosingIn ──acks──▶ Draining ──▶ ClosingOut ──▶ Gone
                        └──── FIN of every predecessor, drained ────▶ Finished ───────▶ Gone

@@ -20,7 +20,7 @@ Five ideas carry the table:
   event; what is missing here is any event for the others.
 
 The published protocol (Belkhiria & Tedeschi 2019) lacks the second phase of leaving and the
-memory of who was told; `protocol.md` 1.3 shows what is lost then.
+memory of who was told; `docs/protocol.md` 1.3 shows what is lost then.
 """
 
 from __future__ import annotations

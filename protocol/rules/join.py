@@ -1,10 +1,10 @@
 """Duplication: R1 to R4. A join is one round trip with all neighbours, then START.
 
-Why nobody is missed (`protocol.md` 2.4): when the last JOIN_ACK is in, every neighbour knows the
-children. A neighbour y created meanwhile was learnt from its creator's JOIN; both joins crossed,
-each initiator waits for the other's acknowledgement, and by FIFO that follows the other's JOIN,
-so each START names the other child. A neighbour that left meanwhile and told the children stays
-in START (`late_*`), for it waits for their answer.
+Why no neighbour is missed (`docs/protocol.md` 2.4): when the last JOIN_ACK is in, every neighbour
+knows the children. A neighbour y created meanwhile was learnt from its creator's JOIN; both joins
+crossed, each initiator waits for the other's acknowledgement, and by FIFO that follows the other's
+JOIN, so each START names the other child. A neighbour that left meanwhile and told the children
+stays in START (`late_*`), for it waits for their answer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Key groups change their owner: to children, to an heir, or to balance the load.
 
-One way for all three (`protocol.md` 5). The owner brings the groups to rest, tells all neighbours
-the new owners in a round of JOIN, and sends the state when all have answered:
+One way for all three (`docs/protocol.md` 5). The owner brings the groups to rest, tells all
+neighbours the new owners in a round of JOIN, and sends the state when all have answered:
 
     FreezeGroups ─▶ GroupsFrozen ─▶ JOIN(new, moved) ─▶ all JOIN_ACKs ─▶ [START] ─▶ state
 

@@ -1,5 +1,5 @@
 """One channel over connections that break: every interleaving of the shipped `Session`, `Allowance`
-and `Grant` (`protocol.md` 7 and 4).
+and `Grant` (`docs/protocol.md` 7 and 4).
 
 Two ends. The dialer sends `batches` of one tuple each, for which it needs credit, the listener
 sends `messages`, for which it needs none. A connection may be cut `cuts` times; of what was under

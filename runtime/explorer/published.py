@@ -1,7 +1,7 @@
 """THE PAPER'S PROTOCOL, not ours: Belkhiria & Tedeschi 2019, Algorithms 4 to 11, as printed.
 
 Nothing runs this but the explorer. It is here because each of our rules answers one of its
-counter-examples (PF1 to PF9 of `protocol.md` 1.3), which the tests find again on this model.
+counter-examples (PF1 to PF9 of `docs/protocol.md` 1.3), which the tests find again on this model.
 
 The paper leaves some things open; a `Reading` settles them. The charitable one buffers data at an
 idle instance, tells by the operator on which side a sender stands, and allows one operation at a

@@ -1,7 +1,7 @@
 """L3: a number that every transition makes smaller, so that every execution ends.
 
 Rank = what may still be decided + what is under way + what each instance has yet to do, all in
-units of transitions; `protocol.md` 2.4. It is a sum over the parts of a state, so one look at
+units of transitions; `docs/protocol.md` 2.4. It is a sum over the parts of a state, so one look at
 each move shows it for all states in which the move is possible.
 """
 

@@ -164,7 +164,7 @@ SMALL = _scopes(
 """Seconds in all."""
 
 DEEP = _scopes(
-    # Those of `protocol.md` 3, in its order.
+    # Most of those that the first models searched (`docs/protocol.md` 3).
     "1,1 joins=2 leaves=2 tuples=2 batch=2",
     "1,1,1 joins=3 leaves=3 tuples=1",
     "1,1,1 joins=3 leaves=3",
@@ -231,7 +231,7 @@ DEEPEST = _scopes(
     "1,1,1 joins=3 leaves=2 tuples=2 groups=3 scalable=1 keyed=1",
     "2,2,2 joins=1 leaves=2 moves=1 tuples=1 keyed=1",
 )
-"""The largest of `protocol.md` 3 and 5: many minutes and gigabytes each."""
+"""The largest of `docs/protocol.md` 3 and 5: many minutes and gigabytes each."""
 
 SETS = {"small": SMALL, "deep": DEEP, "deepest": DEEPEST}
 
@@ -241,7 +241,7 @@ CUTS_DEEP = (*CUTS_SMALL, CutScope(2, 1, 2), CutScope(3, 1, 2), CutScope(4, 0, 2
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """A fault of the published protocol: `protocol.md` 1.3. `steps`: of the shortest story."""
+    """A fault of the published protocol: `docs/protocol.md` 1.3. `steps`: of the shortest story."""
 
     name: str
     scope: Scope

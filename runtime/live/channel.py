@@ -116,7 +116,7 @@ class Channel:
         self.tuples_received = 0
         self.messages_sent = 0
         self.siblings_told = 0
-        """How many instances of my operator the peer counts (`protocol.md` 2.5)."""
+        """How many instances of my operator the peer counts (`docs/protocol.md` 2.5)."""
         self.rank_told: int | None = None
         """My place among them, in the order of ids."""
         self.held_told = 0

@@ -99,7 +99,7 @@ class Scaling:
 
     def heard(self, channel: Channel) -> None:
         """A neighbour has said how many instances of my operator it counts; the newest word
-        holds (`protocol.md` 2.5)."""
+        holds (`docs/protocol.md` 2.5)."""
         if channel.rank_told is not None:
             self._rank = channel.rank_told
         if channel.siblings_told and channel.siblings_told != self._instances:

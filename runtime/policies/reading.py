@@ -2,7 +2,7 @@
 
 A reading is a value: the meter makes it, a policy judges it, the status shows it. All rates are
 of this one instance and are taken after the last change of the number of instances, since what
-was measured before says nothing about the load now (`protocol.md` 2.5).
+was measured before says nothing about the load now (`docs/protocol.md` 2.5).
 """
 
 from __future__ import annotations

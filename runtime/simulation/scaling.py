@@ -78,7 +78,7 @@ class Scaling:
             self._cpu_wait_s += busy_s * (1 - 1 / share)
 
     def heard(self, channel: Channel) -> None:
-        """The newest word about the number of siblings holds (`protocol.md` 2.5)."""
+        """The newest word about the number of siblings holds (`docs/protocol.md` 2.5)."""
         if channel.rank_told is not None:
             self._rank = channel.rank_told
         told = channel.siblings_told

@@ -1,4 +1,4 @@
-"""Section 4: nobody blocks, nothing overflows, and nobody is left waiting."""
+"""`docs/protocol.md` 4: no send blocks, nothing overflows, and no sender is left waiting."""
 
 from __future__ import annotations
 

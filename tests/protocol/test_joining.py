@@ -234,7 +234,9 @@ def test_r4_nobody_is_started_twice() -> None:
 
 
 def test_crossing_joins_name_each_others_children() -> None:
-    """`protocol.md` 2.4: b.1 has announced a child when c.0 announces one; b.1's START names it."""
+    """`docs/protocol.md` 2.4: b.1 has announced a child when c.0 announces one.
+
+    The START of b.1 names it."""
     state: State = active(own=Joining(ids(CHILD), awaiting=ids(A0, C0)))
     state, _ = hear(state, C0, Join(ids(C1)))
     state, _ = hear(state, C0, JoinAck())

@@ -225,7 +225,7 @@ def test_r11_an_acknowledgement_that_was_not_awaited_is_refused() -> None:
 
 
 def test_a_whole_leave_costs_one_message_to_each_neighbour_and_one_back() -> None:
-    """`protocol.md` 2.6: 2(S+P)."""
+    """`docs/protocol.md` 2.6: 2(S+P)."""
     sent: list[object] = []
     state: State = active((C0, C1), (A0, A1))
 

@@ -1,4 +1,4 @@
-"""Section 7: frames arrive once each and in order, whatever happens to connections (I12)."""
+"""`docs/protocol.md` 7: frames arrive once each and in order, whatever connections do (I12)."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def test_frames_arrive_once_in_order_and_nothing_is_kept(scope: CutScope) -> Non
 
 @pytest.mark.parametrize("habit", ["only_next", "resumes", "acknowledges_repeated"])
 def test_one_habit_alone_is_not_missed_for_the_others_stand_in(habit: str) -> None:
-    """`protocol.md` 7: sequence check and resume each suffice while the old connection is
+    """`docs/protocol.md` 7: sequence check and resume each suffice while the old connection is
     abandoned; keep all of them."""
     assert explore_cuts(CutScope(2, 0, 1), replace(SOUND, **{habit: False})).fault == ""
 

@@ -1,4 +1,4 @@
-"""The published protocol, as printed: each counter-example of `protocol.md` 1.3 is found again.
+"""The published protocol, as printed: each fault of `docs/protocol.md` 1.3 is found again.
 
 These are the reasons for our rules: two-phase leave (PF2), `told` and `late_*` (PF3), operators in
 ids (PF4, PF5), one own operation and sets of awaited ids (PF6 to PF9), buffering newcomers (PF1).

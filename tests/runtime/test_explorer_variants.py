@@ -32,7 +32,7 @@ RULES = {
 }
 
 CONSEQUENCES = {
-    # `protocol.md` 3.1 and `traces/mutations.txt`: what follows if nobody asserts anything.
+    # `docs/protocol.md` 3.1: what follows if no invariant is asserted.
     "R3': START leaves out a successor whose LEAVE has told the children": ("S3", 12),
     "R11: a leaver ends without waiting for EOS_ACK": ("S3", 5),
     "R7: an idle newcomer acknowledges LEAVE, but does not remember it": ("S4", 12),
@@ -46,7 +46,7 @@ CONSEQUENCES = {
     "R8: draining begins before the predecessors have acknowledged": ("S1", 3),
     "D1: an idle newcomer drops tuples": ("S1", 4),
     "E3: children that know the end already are told again": ("S3", 20),
-    # Section 5 and `traces/mutations_keyed.txt`. There the numbers are other ones where moving a
+    # F14 to F19. The page has the numbers of the first models, which are others where moving a
     # group takes more messages than a join, or fewer, and where a fault is found at other places.
     "M4: groups that go to children are not brought to rest": ("K2", 15),
     "M5: the state goes out before the successors have answered": ("K2", 15),
@@ -119,8 +119,8 @@ def test_a_channel_with_good_habits_passes_the_same_scope(broken: BrokenHabits) 
 
 @pytest.mark.slow
 def test_blocking_sends_deadlock_the_scaling_protocol() -> None:
-    """`protocol.md` 4. It takes two predecessors, two siblings and full channels; credits, which
-    let an instance do something else, pass the same scope."""
+    """`docs/protocol.md` 4. It takes two predecessors, two siblings and full channels; credits,
+    which let an instance do something else, pass the same scope."""
     found = explore(Shipped(), BLOCKING)
     assert found.fault.startswith("L2:")
     assert len(found.path) == 14

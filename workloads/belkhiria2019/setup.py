@@ -70,7 +70,7 @@ class Outcome:
 
     @property
     def messages(self) -> Counts:
-        """`protocol.md` 2.6: 2(S + P) + k for a batch of k newcomers, 2(S + P) for a leave."""
+        """`docs/protocol.md` 2.6: 2(S + P) + k for a batch of k newcomers, 2(S + P) for a leave."""
         return np.asarray(2 * (self.batches + self.leaves) * self.neighbours + self.joins)
 
 

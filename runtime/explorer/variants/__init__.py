@@ -1,4 +1,4 @@
-"""For every rule of `protocol.md` 2.3, 2.8 and 5, and of restarts, at least one way to break it."""
+"""At least one way to break each rule of `docs/protocol.md` 2.3, 2.8, 5 and 6."""
 
 from anabranch.runtime.explorer.variants import (
     adopting,

@@ -16,8 +16,8 @@ Patch = Mapping[tuple[type[State], type], Cell]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """`rule`: which rule of `protocol.md` is broken, and `what` it does instead. `scope`: a small
-    one in which that is found out. `finding`: codes of which the fault has one."""
+    """`rule`: which rule of `docs/protocol.md` is broken, and `what` it does instead. `scope`: a
+    small one in which that is found out. `finding`: codes of which the fault has one."""
 
     rule: str
     what: str

@@ -125,15 +125,20 @@ def in_the_whole_list(page: Path) -> set[str]:
     return whole if page.name in ("properties.md", "protocol.md") else set()
 
 
-def test_the_scopes_of_a_rule_are_those_of_its_broken_variants() -> None:
-    of_variants: dict[str, set[str]] = defaultdict(set)
+def test_scopes_and_consequences_of_a_rule_are_those_of_its_broken_variants() -> None:
+    scopes: dict[str, set[str]] = defaultdict(set)
+    findings: dict[str, set[str]] = defaultdict(set)
     for variant in VARIANTS:
         if not variant.rule.startswith("duty"):
-            of_variants[variant.rule].add(str(variant.scope))
+            scopes[variant.rule].add(str(variant.scope))
+            findings[variant.rule].update(variant.finding)
     page = (DOCS / "protocol.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([RDEMZ]\d+'?) \|.*\| ([^|]*) \|$", page, re.MULTILINE)
-    told = {rule: set(re.findall(r"`(\d[^`]*)`", checks)) for rule, checks in rows}
-    assert told == of_variants
+    rows = re.findall(r"^\| ([RDEMZ]\d+'?) \|.*\| ([^|]*); ([^|`]*) \|$", page, re.MULTILINE)
+    assert {rule: set(re.findall(r"`(\d[^`]*)`", checks)) for rule, checks, _ in rows} == scopes
+    told = {
+        rule: set(codes.replace("illegal input", "ILLEGAL").split(", ")) for rule, _, codes in rows
+    }
+    assert told == findings
 
 
 def test_numbers_of_scopes_and_variants_are_those_of_the_code() -> None:

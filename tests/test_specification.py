@@ -39,6 +39,7 @@ BY_THE_PAGE = {f"C{n}": "papers.md" for n in range(1, 8)}
 """Criteria that stand in one sentence, not in rows."""
 
 
+@cache
 def python_files() -> list[Path]:
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py", "scripts/*"],
@@ -209,3 +210,24 @@ def test_every_section_of_the_specification_that_is_cited_is_there() -> None:
 )
 def test_a_citation_is_told_from_other_words(text: str, numbers: set[str]) -> None:
     assert set(cited_in(text)) == numbers
+
+
+def test_words_that_the_glossary_gives_to_the_code_are_in_the_code() -> None:
+    page = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    columns = re.findall(r"^\| [^|]+ \| ([^|]+) \| [^|]+ \|$", page, re.MULTILINE)
+    words = {word for column in columns for word in re.findall(r"`([^`]+)`", column)}
+    tests = ROOT / "tests"
+    code = "\n".join(
+        f.read_text(encoding="utf-8") for f in python_files() if not f.is_relative_to(tests)
+    )
+    names = {word: word.split()[-1].strip("-") for word in words}
+    strange = {w for w, name in names.items() if re.search(rf"\b{re.escape(name)}\b", code) is None}
+    assert words
+    assert strange == set()
+
+
+def test_the_glossary_has_each_word_once() -> None:
+    page = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+?) \|[^|]*\| [^|]+ \|$", page, re.MULTILINE)
+    words = [w for row in rows if row != "word" for w in row.split(", ")]
+    assert sorted(words) == sorted(set(words))

@@ -1,7 +1,8 @@
-"""Spark at the ends of a pipeline: `ab.spark.feed(...)`, `ab.spark.collect(...)`.
+"""Spark at the ends of a pipeline: `ab.spark.feed(...)`, `ab.spark.collect(...)`; and a whole
+pipeline as a Spark job: `ab.spark.run(pipeline, session)`.
 
-The names are those of `anabranch.spark_bridge`, which is imported when one is used, so that
-pipelines without Spark need neither PySpark nor its start-up time.
+The names are those of `anabranch.spark_bridge` and `anabranch.spark_engine`, which are imported
+when one is used, so that pipelines without Spark need neither PySpark nor its start-up time.
 """
 
 from __future__ import annotations
@@ -21,8 +22,14 @@ if TYPE_CHECKING:
     from anabranch.spark_bridge import session as session
     from anabranch.spark_bridge import wait as wait
     from anabranch.spark_bridge import write as write
+    from anabranch.spark_engine import JobFailed as JobFailed
+    from anabranch.spark_engine import run as run
+    from anabranch.spark_engine import source as source
+    from anabranch.spark_engine import table as table
 
 _EXTRA = {"py4j", "pyarrow", "pyspark"}
+_BRIDGE = "anabranch.spark_bridge"
+_ENGINE = "anabranch.spark_engine"
 
 if not TYPE_CHECKING:  # so that type checkers know which names there are
 
@@ -30,7 +37,8 @@ if not TYPE_CHECKING:  # so that type checkers know which names there are
         if name.startswith("_"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
         try:
-            return getattr(import_module("anabranch.spark_bridge"), name)
+            engine = import_module(_ENGINE)
+            return getattr(engine if name in engine.__all__ else import_module(_BRIDGE), name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise
@@ -41,4 +49,4 @@ if not TYPE_CHECKING:  # so that type checkers know which names there are
 
 
 def __dir__() -> list[str]:
-    return sorted(import_module("anabranch.spark_bridge").__all__)
+    return sorted([*import_module(_BRIDGE).__all__, *import_module(_ENGINE).__all__])

@@ -35,6 +35,7 @@ Examples:
   cat lines.txt | anabranch run count.py --json | jq .ledger
   anabranch run headlines.py --state headlines.state            # after a power cut:
   anabranch run headlines.py --state headlines.state --resume
+  anabranch run headlines.py --on spark=local[4]
 
 \b
 Ctrl-C ends the input and lets everything read so far come out; a second one stops at once.
@@ -118,6 +119,12 @@ class DeadMax(click.ParamType[int | float]):
     metavar="N|SHARE",
     help="Fail with more dead letters: a number, or a share as 0.01; instead of the pipeline's.",
 )
+@click.option(
+    "--on",
+    "engine",
+    metavar="spark[=MASTER]",
+    help="Run it as a job of Spark, on this host or on a cluster: docs/spark-engine.md.",
+)
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
 def command(
@@ -136,9 +143,16 @@ def command(
     resume_or_begin: bool,
     fresh: bool,
     dead_max: int | float | None,
+    engine: str | None,
     seed: int | None,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
+    if engine is not None:
+        from anabranch.commands.on_spark import carry_out, master_of, refuse_others
+
+        master = master_of(engine)
+        refuse_others(context, {"target", "engine", "report", "as_json", "settings", "dead_max"})
+        context.exit(carry_out(target, settings, master, report, as_json, dead_max))
     _check_state(
         state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
     )

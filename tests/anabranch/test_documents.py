@@ -54,6 +54,7 @@ RUN_HERE = {"README.md": 1, "docs/scaling.md": 1, BY_KEY: 3, FAILURES: 1, DELIVE
 RUN_ELSEWHERE = {
     "docs/policies.md": ("test_policies_page.py", 5),
     "docs/spark.md": ("../spark_bridge/test_spark_page.py", 2),
+    "docs/spark-engine.md": ("../spark_engine/test_spark_ends.py", 1),
 }
 
 

@@ -1,0 +1,33 @@
+"""A job that fails, told in the words of what failed in it."""
+
+from __future__ import annotations
+
+import re
+
+from anabranch.spark_engine.report import SparkReport
+
+_ERROR = re.compile(r"^(?:\w+\.)*\w+: .+")
+_LONG = 2_000
+
+
+class JobFailed(RuntimeError):
+    """`report`: what was counted until then."""
+
+    def __init__(self, message: str, report: SparkReport) -> None:
+        super().__init__(message)
+        self.report = report
+
+
+def told(error: BaseException) -> str:
+    """What the worker's Python said last, without Spark's own stacks; else the whole error."""
+    text = str(error)
+    last = ""
+    in_trace = False
+    for line in text.splitlines():
+        if line.startswith("Traceback (most recent call last)"):
+            in_trace = True
+        elif in_trace and line.startswith(("\tat ", "Driver stacktrace")):
+            break
+        elif in_trace and _ERROR.match(line):
+            last = line
+    return last or text[:_LONG]

@@ -1,0 +1,103 @@
+"""`--on spark` as people use it: real commands over unchanged files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.spark_bridge.errors import SparkUnavailable
+from anabranch.spark_bridge.java import find_java
+from tests.anabranch.files import write
+
+COMMAND = [sys.executable, "-m", "anabranch.cli"]
+TIMEOUT_S = 200
+
+WORDS = """
+    from dataclasses import dataclass
+
+    import anabranch as ab
+
+    @dataclass
+    class Word:
+        text: str
+
+    def words_in(line):
+        return [Word(text) for text in line.split()]
+
+    pipeline = ab.Pipeline("words", dead_letters="words.dead.jsonl")
+    lines = pipeline.source("lines", ab.items([f"{n % 9} b c" for n in range(5000)]))
+    words = lines.flat_map("split", words_in, scale=ab.Scale(max_instances=4))
+    counts = words.key_by(lambda word: word.text).fold("count", 0, lambda n, _: n + 1)
+    counts.sink("out", ab.jsonl("words.jsonl"))
+"""
+TYPED = """
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("typed")
+    pipeline.source("lines", ab.stdin()).sink("out", ab.jsonl("out.jsonl"))
+"""
+
+
+def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+
+
+@pytest.mark.spark
+def test_an_unchanged_file_runs_on_spark(tmp_path: Path) -> None:
+    try:
+        find_java()
+    except SparkUnavailable as missing:
+        pytest.skip(str(missing))
+    write(tmp_path, WORDS)
+    done = command(
+        tmp_path, "run", "headlines.py", "--on", "spark=local[2]", "--report", "report.json"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "words: done on Spark as one batch" in done.stdout
+    last = dict(map(json.loads, (tmp_path / "words.jsonl").read_text().splitlines()))
+    assert last == {"b": 5000, "c": 5000} | {str(n): 556 - (n > 4) for n in range(9)}
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["operators"]["out"] == {"received": 15_000, "delivered": 15_000}
+
+
+def test_validate_shows_the_sections_of_the_job(tmp_path: Path) -> None:
+    write(tmp_path, WORDS)
+    done = command(tmp_path, "validate", "headlines.py", "--on", "spark")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("but the first:\n  lines, split\n  count, out\n")
+
+
+@pytest.mark.parametrize("verb", ["run", "validate"])
+def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path: Path) -> None:
+    write(tmp_path, TYPED)
+    (tmp_path / "out.jsonl").write_text("what was there\n")
+    done = command(tmp_path, verb, "headlines.py", "--on", "spark")
+    assert done.returncode == 2
+    assert "operator 'lines': standard input" in done.stderr
+    assert "use ab.files" in done.stderr
+    assert (tmp_path / "out.jsonl").read_text() == "what was there\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--on", "spork"], "expected spark, or spark=MASTER"),
+        (["--on", "spark="], "expected spark, or spark=MASTER"),
+        (["--on", "spark=yarrn"], "the address of a master"),
+        (["--on", "spark=local[0]"], "expected one core or more"),
+        (["--on", "spark", "--warm", "1"], "--warm is about instances"),
+        (["--on", "spark", "--state", "there"], "--state is about instances"),
+    ],
+)
+def test_mistakes_are_told(arguments: list[str], said: str, tmp_path: Path) -> None:
+    write(tmp_path, WORDS)
+    done = command(tmp_path, "run", "headlines.py", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr

@@ -244,3 +244,18 @@ def test_bounds_that_are_told_are_those_of_the_code() -> None:
     assert f"a resumption is tried for {lives.START_TRIES_S:g} s" in told
     assert f"told after {suspicion.HANG_S:g} s" in told
     assert f"dialled again, {first_s:g} to {last_s:g} s later" in told
+
+
+def test_mistakes_are_told_as_the_page_of_the_command_line_shows(tmp_path: Path) -> None:
+    block = text("docs/cli.md").partition("Mistakes point at your line:\n\n")[2]
+    shown = re.findall(r"^    \$ anabranch (.*)\n((?:    (?!\$).*\n)+)", block, re.MULTILINE)
+    wrong = [HEADLINES.replace("flat_map", "flat_mpa"), HEADLINES]
+    assert len(shown) == len(wrong)
+    for (arguments, told), content in zip(shown, wrong, strict=True):
+        (tmp_path / "headlines.py").write_text(content)
+        done = subprocess.run(
+            [*COMMAND, *arguments.split()],
+            cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S,
+        )  # fmt: skip
+        assert done.returncode == WRONG_USAGE
+        assert done.stderr == "".join(f"{line[4:]}\n" for line in told.splitlines())

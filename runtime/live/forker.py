@@ -118,10 +118,15 @@ class Forker:
         return list(self._alive.values())
 
     async def start(self, timeout_s: float) -> None:
-        """Wait until the parent has read the pipeline. Raises `ForkError`."""
+        """Wait until the parent, or one that follows it, has read the pipeline. Raises `ForkError`.
+
+        `timeout_s`: for each of them."""
         self._load_timeout_s = timeout_s
         self._link.listen()
-        await self._until_loaded(self._link)
+        try:
+            await self._until_loaded(self._link)
+        except _Orphaned:  # those that follow are looked after by `_see_in`
+            await self.ready()
 
     def guard(self, folder: Path) -> None:
         """Have `folder` removed if this process is killed."""
@@ -288,13 +293,13 @@ class Forker:
             self._follow(next_one)
             return
         self._lost.set_result(None)
-        _fail(self._link.loaded, ForkError(PARENT_ENDED))
+        _fail(self._link.loaded, ForkError(f"{PARENT_ENDED}{why}"))
         if self._began and not self._stopping:
             self._on_parent_lost(f"{PARENT_LOST}{why}")
 
     def _next_link(self) -> tuple[ParentLink | None, str]:
         """To the next parent; with the reason if there is none."""
-        if self._stopping or not self._began:
+        if self._stopping:
             return None, ""
         if self._link.loaded.done() and (error := self._link.loaded.exception()):
             return None, f", and no other could follow it: {error}"

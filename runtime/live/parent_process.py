@@ -158,12 +158,8 @@ def import_parent(pipeline: Pipeline, origin: Origin, entry: str) -> ParentProce
         with _interrupts_blocked():
             popen = subprocess.Popen([*command, str(origin)], pass_fds=tuple(fds.values()))
         theirs.close()
-        try:
+        with suppress(BrokenPipeError, ConnectionResetError):  # killed already, as is told later
             control.sendall(request)
-        except OSError:
-            popen.kill()
-            popen.wait()
-            raise
         return ParentProcess(popen.pid, control, lifeline, popen)
 
 

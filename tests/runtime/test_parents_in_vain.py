@@ -1,17 +1,28 @@
-"""The next parent may be killed too, while it reads the user's file: yet another one follows."""
+"""A parent may be killed while it reads the user's file, the first one too: another one follows."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+import subprocess
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from anabranch.runtime.live.forker import FORKS_IN_FLIGHT_MAX, PARENTS_IN_VAIN_MAX, ForkError
+from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.live.forker import (
+    FORKS_IN_FLIGHT_MAX,
+    PARENTS_IN_VAIN_MAX,
+    Forker,
+    ForkError,
+)
 from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.origin import find_origin
+from anabranch.runtime.live.parent_process import import_parent
+from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, start, until
 from tests.runtime.following_parents import MODULE, SLEEPS, lives, made
 from tests.runtime.processes import (
@@ -146,3 +157,92 @@ def test_a_run_ends_when_all_that_follow_are_killed(module: ModuleType) -> None:
     assert "all others are forked from is gone, and 5 in a row ended before they could" in told
     assert "was killed by SIGKILL" in told
     assert still_alive_after(seen) == []
+
+
+def killing_its_readers(folder: Path, first: int) -> str:
+    """The module, as one that kills so many of the processes that read it."""
+    return f"""{MODULE}
+import os, pathlib, signal
+
+pathlib.Path({str(folder)!r}, str(os.getpid())).touch()
+if len(os.listdir({str(folder)!r})) <= {first}:
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def rewrite(module: ModuleType, text: str) -> None:
+    Path(module.__file__ or "").write_text(text)
+
+
+def readers(module: ModuleType, folder: Path, first: int) -> Path:
+    """Where those that read the module, of which the first so many are killed, note themselves."""
+    noted = folder / "readers"
+    noted.mkdir()
+    rewrite(module, killing_its_readers(noted, first))
+    return noted
+
+
+def test_a_run_begins_although_the_first_parents_were_killed(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    noted = readers(module, tmp_path, PARENTS_IN_VAIN_MAX - 1)
+    run = start(module.here, preload="import")
+    run.end_input()
+    assert finish(run).ok
+    assert len(list(noted.iterdir())) == PARENTS_IN_VAIN_MAX
+    assert still_alive_after(int(path.name) for path in noted.iterdir()) == []
+
+
+def test_a_run_does_not_begin_when_all_first_parents_are_killed(
+    module: ModuleType, tmp_path: Path
+) -> None:
+    noted = readers(module, tmp_path, PARENTS_IN_VAIN_MAX)
+    with pytest.raises(RunFailed) as failed:
+        start(module.here, preload="import")
+    assert "did not start: the preloaded parent has ended, and 5 in a row" in str(failed.value)
+    assert "was killed by SIGKILL" in str(failed.value)
+    assert len(list(noted.iterdir())) == PARENTS_IN_VAIN_MAX
+    assert still_alive_after(int(path.name) for path in noted.iterdir()) == []
+
+
+async def test_what_the_next_one_finds_wrong_in_the_file_is_told(module: ModuleType) -> None:
+    """By the first parent it would be told, too."""
+    origin = find_origin(module.here)
+    assert origin is not None
+    rewrite(module, SLEEPS)
+    first = import_parent(module.here, origin, fake.ENTRY)
+    forker = Forker(
+        first, print, print, another=lambda: import_parent(module.here, origin, fake.ENTRY)
+    )
+    starting = asyncio.create_task(forker.start(PATIENCE_S))
+    await asyncio.sleep(0)
+    rewrite(module, "here = 1 / 0\n")
+    os.kill(first.pid, signal.SIGKILL)
+    with pytest.raises(ForkError, match="ZeroDivisionError"):
+        await asyncio.wait_for(starting, PATIENCE_S)
+    await forker.stop()
+    assert not alive(first.pid)
+
+
+async def test_a_parent_that_was_killed_before_it_was_asked_is_followed(
+    module: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origin = find_origin(module.here)
+    assert origin is not None
+    begin = subprocess.Popen
+
+    def killed_at_once(*args: Any, **extra: Any) -> subprocess.Popen[bytes]:
+        made = begin(*args, **extra)
+        os.kill(made.pid, signal.SIGKILL)
+        made.wait()
+        return made
+
+    monkeypatch.setattr(subprocess, "Popen", killed_at_once)
+    first = import_parent(module.here, origin, fake.ENTRY)
+    monkeypatch.undo()
+    forker = Forker(
+        first, print, print, another=lambda: import_parent(module.here, origin, fake.ENTRY)
+    )
+    await forker.start(PATIENCE_S)
+    assert alive((await forker.fork()).pid)
+    await forker.stop()

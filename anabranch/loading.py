@@ -23,6 +23,7 @@ from anabranch.runtime.begun_threads import BegunThreads, noting_threads, refusa
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.runtime.places import check_targets
 from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.working_folder import check_working_folder
 
 _NEEDED = {
     "click",
@@ -113,6 +114,10 @@ def _is_own_policy(value: object, module: ModuleType) -> bool:
 
 def split_target(target: str) -> tuple[Path, str | None]:
     """Raises `LoadError` unless the file is there and is one of Python."""
+    try:
+        check_working_folder()
+    except PipelineError as error:
+        raise LoadError(str(error)) from None
     file, colon, name = target.rpartition(":")
     if not (colon and name.isidentifier() and file.endswith(".py")):
         file, name = target, ""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anabranch.runtime.graph import Operator, Pipeline, PipelineError
 from anabranch.runtime.programs import programs
+from anabranch.runtime.working_folder import check_working_folder
 
 REPORT_BEGINS = b'"pipeline"'
 """The first words of a report behind its bracket."""
@@ -25,6 +26,7 @@ def check_places(pipeline: Pipeline) -> None:
 def check_targets(pipeline: Pipeline) -> None:
     """Raise `PipelineError` if two things are written to one file, by whatever names or links, or
     one into the folder that is the other's. Opens and makes nothing."""
+    check_working_folder()  # reading the pipeline's file may have changed it
     targets = list(_written(pipeline))
     for at, (what, path) in enumerate(targets):
         for other, theirs in targets[:at]:

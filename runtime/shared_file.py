@@ -40,6 +40,7 @@ from anabranch.runtime.sidecar import (
     SidecarError,
     sync_folder,
 )
+from anabranch.runtime.working_folder import absolute
 
 _APPEND = os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 _PAUSE_S_MAX = 0.005
@@ -49,7 +50,7 @@ Fate = Literal["absent", "torn", "whole"]
 
 def sidecar_path(lasting_dir: Path, target: Path) -> Path:
     """Where the sidecar of a file lies: the same for all who write to it in a run."""
-    whole = os.fsencode(target.resolve())
+    whole = os.fsencode(absolute(target).resolve())
     return lasting_dir / "files" / f"{target.name[:100]}.{zlib.crc32(whole):08x}"
 
 
@@ -78,8 +79,8 @@ class SharedFile:
         free: bool = False,
     ) -> None:
         self.path = path
-        self._target = path.absolute()  # functions may change the working directory
-        self._side = None if sidecar is None else Sidecar(sidecar.absolute(), owner, durable)
+        self._target = absolute(path)
+        self._side = None if sidecar is None else Sidecar(absolute(sidecar), owner, durable)
         self._kind = kind
         self._durable = durable
         self._free = free

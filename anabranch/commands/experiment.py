@@ -13,6 +13,7 @@ from anabranch.commands.experiment_levels import dematteis2017, wladdimiro2021
 from anabranch.commands.experiment_policies import policies
 from anabranch.commands.experimenting import progress
 from anabranch.commands.failing import WrongUsage
+from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def command() -> None:
 
 @command.command(epilog=EXAMPLES)
 @click.option("--seeds", type=click.IntRange(1), default=100, show_default=True)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="For the results.")
+@click.option("--out", type=OutFolder(), help="For the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
 @click.option(
     "--load",
@@ -84,7 +85,7 @@ def belkhiria2019(
 
 
 @command.command(epilog=EXAMPLES)
-@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="For the results.")
+@click.option("--out", type=OutFolder(), help="For the results.")
 @click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON.")
 @click.option("--quick", is_flag=True, help="Up to 1,000 instances.")
 def scale(out: Path | None, as_json: bool, quick: bool) -> None:

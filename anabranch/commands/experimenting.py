@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from anabranch.commands.failing import Refusal, WrongUsage
+from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
 from anabranch.workloads.experiments.spreading import Spread, over_cores
 
@@ -49,9 +50,7 @@ def options(quick: str) -> Callable[[F], F]:
             ),
             click.option("--quick", is_flag=True, help=quick),
             click.option("--json", "as_json", is_flag=True, help="Print the numbers as JSON."),
-            click.option(
-                "--out", type=click.Path(path_type=Path, file_okay=False), help="For the results."
-            ),
+            click.option("--out", type=OutFolder(), help="For the results."),
         ):
             function = option(function)
         return function

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.commands.failing import FAILED, WrongUsage
+from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ Examples:
 @click.option("--published", is_flag=True, help="Find the faults of the published protocol again.")
 @click.option("--coverage", "covering", is_flag=True, help="Tell what the searches go through.")
 @click.option("--json", "as_json", is_flag=True, help="Print the coverage as JSON, nothing else.")
-@click.option("--svg", type=click.Path(path_type=Path), help="Folder for charts of what is found.")
+@click.option("--svg", type=OutFolder(), help="Folder for charts of what is found.")
 @click.option("--states-max", type=click.IntRange(1), default=100_000_000, show_default=True)
 @click.option("--jobs", type=click.IntRange(1), default=2, show_default=True, help="Processes.")
 @click.option("--quiet", is_flag=True, help="No progress.")

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import msgspec
@@ -31,6 +31,7 @@ from anabranch.runtime.order import bound
 from anabranch.runtime.places import check_places, check_report
 from anabranch.runtime.report import CTRL_C, Report, check_writable, write_report
 from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.working_folder import check_working_folder
 
 STOP_TIMEOUT_S = 15.0
 """More than everything that ends a run may take."""
@@ -278,9 +279,12 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
             'call under `if __name__ == "__main__":`'
         )
     pipeline.validate()
+    check_working_folder()
     if options.report is not None:
         check_writable(options.report)
         check_report(pipeline, options.report)
+        # The program may change the working directory, or remove it, before the run has ended.
+        options = replace(options, report=options.report.absolute())
     if options.script is not None:
         operators = pipeline.operators
         scalable = [o.name for o in operators.values() if o.can_scale]

@@ -30,6 +30,7 @@ from anabranch.runtime.sinks.columns import (
     check_schema,
     table_of,
 )
+from anabranch.runtime.working_folder import absolute
 
 SUFFIX = ".parquet"
 WITHOUT_PYARROW = (
@@ -130,7 +131,7 @@ def parquet(
 class ParquetWriter(ExactWriter):
     def __init__(self, sink: Parquet, context: RunContext) -> None:
         self.gather = (sink.rows, sink.every_s)
-        self._folder = sink.folder.absolute()
+        self._folder = absolute(sink.folder)
         self._shown = str(sink.folder)
         self._schema = arrow_schema(sink.schema)
         self._stem = f"{_run_tag(context.lasting_dir)}-{context.instance}-"

@@ -48,11 +48,13 @@ class ExtentFile:
             os.pwrite(self._fd, bytes(SLOTS_BYTES), 0)
         found = read_slots(self._fd)
         self._sequence = 0 if found is None else found[0]
+        self.noted = _unpacked(found)
         not_for_children(self)
 
     def note(self, part: int, size: int) -> None:
         write_slot(self._fd, self._sequence + 1, _EXTENT.pack(part, size))
         self._sequence += 1
+        self.noted = Extent(part, size)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -80,6 +82,10 @@ def read_extent(journal: Path, *, power: bool) -> Extent:
         raise ExtentError(f"its extent {str(path)!r} is damaged") from None
     finally:
         os.close(fd)
+    return _unpacked(found)
+
+
+def _unpacked(found: tuple[int, bytes] | None) -> Extent:
     return Extent() if found is None else Extent(*_EXTENT.unpack(found[1]))
 
 

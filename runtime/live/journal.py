@@ -15,7 +15,8 @@ which no other one has to better.
 
 The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
 written, segments and last records that are missing included, is damage, and no life can go on from
-that. How long the journal was at least is told by its extent (`anabranch.runtime.live.extent`).
+that. How long the journal was at least is told by its extent (`anabranch.runtime.live.extent`),
+and how long a segment before the last one was by the first record behind it.
 
 **Unpickling runs code**: a journal lies in a folder of the run, which only its owner may write to.
 """
@@ -65,6 +66,8 @@ _PICKLED = b"\x80\x05\x95"
 Entry = tuple[Any, ...]
 DRAWN: Entry = ("drawn",)
 """The entry behind the last piece of a picture: the segments before are not needed any more."""
+_FOLLOWS = "follows"
+"""Kind of the first entry of a segment: the number of one before it, and its bytes that count."""
 
 
 class JournalError(PlainError):
@@ -143,7 +146,8 @@ class Journal:
         """Raises `OSError` if the disk refuses; then nothing of the record counts, and the same
         one may be tried again. Raises `JournalError` if nobody could ever read it."""
         pieces = record.pieces
-        entries = pickle.dumps([("pieces", [*map(len, pieces)]), *record.entries], 5)
+        told = [("pieces", [*map(len, pieces)]), *self._follows(), *record.entries]
+        entries = pickle.dumps(told, 5)
         length = len(entries) + sum(map(len, pieces))
         lengths = _LENGTHS.pack(length, len(entries))
         crc = zlib.crc32(entries, zlib.crc32(lengths))
@@ -170,6 +174,11 @@ class Journal:
                 "could not be outlived any more; leave the folder of a run alone, and begin a new "
                 "one"
             )
+
+    def _follows(self) -> list[Entry]:
+        """Only in the first record of a segment."""
+        before = self._extent.noted
+        return [(_FOLLOWS, *before)] if not self.size and before.part else []
 
     def _cut(self) -> None:
         """Remove what is left of a record that was not written whole."""
@@ -229,12 +238,13 @@ def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
     needed: list[list[Record]] = []
     number = 0
     there = segments(path)
-    extent = _extent_of(path, there, power)
+    least = dict([_extent_of(path, there, power)])
     for found, segment in reversed(there):
         if needed and found != number:
             break
-        least = extent.size if found == extent.part else 0
-        needed.append([*_records(segment, power, least)])
+        records = [*_records(segment, power, least.get(found, 0))]
+        least |= _taken_off(records)
+        needed.append(records)
         number = found - 1
         if any(DRAWN in record.entries for record in needed[-1]):
             number = 0
@@ -243,6 +253,14 @@ def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
         raise JournalError(f"the journal {str(path)!r}: {_name(path, number).name} is not there")
     for records in reversed(needed):
         yield from records
+
+
+def _taken_off(records: list[Record]) -> dict[int, int]:
+    """How many bytes of a segment before this one count."""
+    if not records or not (told := records[0].entries) or told[0][0] != _FOLLOWS:
+        return {}
+    _, number, size = told.pop(0)
+    return {number: size}
 
 
 def remove_journal(path: Path) -> None:

@@ -59,12 +59,17 @@ class Puts:
         if last_put > number:
             raise JournalError(
                 f"the target of the {self._kind} has piece {last_put:,} of this instance, and its "
-                f"journal ends before piece {number + 1:,}: it is an older one, or has lost its "
-                "last records; put it back as it was and resume the run, or begin a new one"
+                f"journal{self._place} ends before piece {number + 1:,}: it is an older one, or "
+                "has lost its last records; put it back as it was and resume the run, or begin a "
+                "new one"
             )
         self.number = number
         for at in sorted(waiting):
             self._wait(at, waiting[at])
+
+    @property
+    def _place(self) -> str:
+        return "" if self._turns is None else f" {str(self._turns.path)!r}"
 
     def _wait(self, number: int, data: bytes) -> None:
         self._waiting.append((number, data))

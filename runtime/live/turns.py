@@ -58,6 +58,7 @@ class Turns:
         ending: Callable[[], None],
     ) -> None:
         self.keeps_batches = keeps_batches
+        self.path = journal.path
         self._journal = journal
         self._fail = fail
         self._patience = patience

@@ -93,6 +93,50 @@ def test_a_journal_without_its_last_records_is_refused(tmp_path: Path, lost: int
         read(path)
 
 
+async def lives(path: Path, count: int, *, power: bool) -> list[int]:
+    """Write so many segments, as lives that died before their picture was whole, and an empty one
+    behind the first; where the records of the first one end."""
+    ends = [0]
+    for life in range(count):
+        journal = Journal(path, power=power)
+        for record in RECORDS:
+            journal.append(record)
+            if not life:
+                ends.append(journal.size)
+        if power:
+            await journal.synced()
+        journal.close()
+        if not life:
+            Journal(path, power=power).close()
+    return ends
+
+
+@pytest.mark.parametrize("power", [False, True])
+@pytest.mark.parametrize("lost", range(1, 6))
+@pytest.mark.parametrize("later", [1, 2])
+async def test_a_segment_before_the_last_one_without_its_last_records_is_refused(
+    tmp_path: Path, later: int, lost: int, power: bool
+) -> None:
+    path = tmp_path / "a.journal"
+    ends = await lives(path, 1 + later, power=power)
+    assert read(path, power=power) == RECORDS * (1 + later)
+    os.truncate(f"{path}.1", ends[-1 - lost])
+    with pytest.raises(JournalError, match=r"a\.journal\.1' has lost its last records, .* bytes, "):
+        read(path, power=power)
+
+
+async def test_what_power_may_have_taken_of_a_segment_is_not_missed(tmp_path: Path) -> None:
+    """The name of the next one may be on the disk before the last records of this one."""
+    path = tmp_path / "a.journal"
+    ends = written(path, power=True)
+    journal = Journal(path, power=True)
+    journal.append(RECORDS[0])
+    await journal.synced()
+    journal.close()
+    os.truncate(f"{path}.1", ends[1])
+    assert read(path, power=True) == [*RECORDS[:2], RECORDS[0]]
+
+
 def test_a_journal_without_its_last_segment_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.journal"
     written(path, RECORDS[:3])
@@ -477,9 +521,10 @@ async def test_a_journal_older_than_the_results_at_the_target_is_refused(
         file.unlink()
     for file, data in older.items():
         file.write_bytes(data)
-    told = r"target of the results has piece [\d,]+ of this instance, and its journal ends before"
-    with pytest.raises(JournalError, match=told):
+    told = r"target of the results has piece [\d,]+ of this instance, and its journal '(.+)' ends"
+    with pytest.raises(JournalError, match=told) as failed:
         await network.revive(out)
+    assert repr(str(path)) in str(failed.value)
     await network.abandon()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -15,6 +16,8 @@ from anabranch.runtime.patience import Patience
 
 class Story:
     """A journal, and a target, that write down what is asked of them."""
+
+    path = Path("journals/out.journal")
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -94,5 +97,8 @@ def test_a_target_that_is_ahead_of_the_journal_is_refused(last_put: int, refused
     if not refused:
         puts.remember(7, {}, last_put)
         return
-    with pytest.raises(JournalError, match="has piece 8 of this instance"):
+    with pytest.raises(
+        JournalError,
+        match=r"has piece 8 of this instance, and its journal 'journals/out\.journal' ends",
+    ):
         puts.remember(7, {}, last_put)

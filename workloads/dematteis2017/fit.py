@@ -97,6 +97,7 @@ def policy_named(name: str, scene: Scene, size: Size) -> Policy[Any]:
 
 
 def _predictive(scene: Scene, size: Size, horizon: int, change_weight: float) -> Predictive:
+    """As published: changes cost by their number, however many instances there are."""
     return Predictive(
         latency_ms=size.latency_ms,
         horizon=horizon,
@@ -104,6 +105,7 @@ def _predictive(scene: Scene, size: Size, horizon: int, change_weight: float) ->
         change_weight=change_weight,
         level=scene.level,
         trend=scene.trend,
+        relative_above=size.instances_max,
     )
 
 

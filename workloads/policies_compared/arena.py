@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from anabranch.runtime.level import Level
 from anabranch.runtime.meter import Meter
 from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.policies.decider import Decider
@@ -41,21 +42,26 @@ NEIGHBOURS = 8
 
 @dataclass(slots=True)
 class Instance:
-    """`free_s`: when it has done what lies there; `ends`: of those tuples, with their work."""
+    """`free_s`: when it has done what lies there; `lies`: those tuples, when they came, when they
+    are done, and their work; `here`: how many, for the meter."""
 
     rank: int
     meter: Meter
+    here: Level
     decider: Decider
     since_s: float
     free_s: float
-    ends: deque[tuple[float, float]] = field(default_factory=deque)
+    lies: deque[tuple[float, float, float]] = field(default_factory=deque)
     busy_until_s: float = -1.0
     leaves_s: float = math.inf
 
-    def work_off(self, now_s: float) -> None:
+    def work_off(self, begin_s: float, now_s: float) -> None:
+        """What is done of the tick between the two."""
+        here_s = sum(min(end_s, now_s) - max(came_s, begin_s) for came_s, end_s, _ in self.lies)
+        self.here.set(here_s / (now_s - begin_s), begin_s)
         done, busy_s = 0, 0.0
-        while self.ends and self.ends[0][0] <= now_s:
-            busy_s += self.ends.popleft()[1]
+        while self.lies and self.lies[0][1] <= now_s:
+            busy_s += self.lies.popleft()[2]
             done += 1
         if done:
             self.meter.processed(done, busy_s)
@@ -153,9 +159,10 @@ class _Arena:
             free_s, rank = heap[0]
             if free_s >= full_s:
                 break
-            end_s = max(at[i], begin_s, free_s) + work[i]
+            came_s = max(at[i], begin_s)
+            end_s = max(came_s, free_s) + work[i]
             heapq.heapreplace(heap, (end_s, rank))
-            self._active[rank].ends.append((end_s, work[i]))
+            self._active[rank].lies.append((came_s, end_s, work[i]))
             got[rank] += 1
             self._ends.append(end_s)
             self._latencies.append(end_s - at[i])
@@ -164,7 +171,7 @@ class _Arena:
             self._active[rank].free_s = free_s
         for one, count in zip(self._active, got, strict=True):
             one.meter.received(count)
-            one.work_off(now_s)
+            one.work_off(begin_s, now_s)
         self._next = i
         waiting = i
         while waiting < len(at) and at[waiting] < now_s:
@@ -174,9 +181,10 @@ class _Arena:
     # -- instances -------------------------------------------------------------------------
 
     def _newcomer(self, now_s: float, heritage: dict[str, float]) -> Instance:
-        meter = Meter(period_s=self.scale.period_s, now_s=now_s, instances=1)
+        here = Level(now_s)
+        meter = Meter(period_s=self.scale.period_s, now_s=now_s, instances=1, here=here)
         decider = Decider.begin(self.scale, heritage, now_s)
-        return Instance(0, meter, decider, now_s, now_s)
+        return Instance(0, meter, here, decider, now_s, now_s)
 
     def _change(self, now_s: float) -> None:
         """Newcomers whose time has come, and leavers."""
@@ -227,7 +235,7 @@ class _Arena:
         return True
 
     def _reading(self, one: Instance, now_s: float, held: int) -> Reading:
-        one.meter.queue(len(one.ends), held)
+        one.meter.queue(len(one.lies), held)
         one.meter.own_operation(now_s < one.busy_until_s)
         reading = one.meter.reading(now_s, keeper=one.rank == 0)
         return reading.with_rank(one.rank) if self.contestant.ranks else reading

@@ -9,6 +9,7 @@ from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
+from anabranch.runtime.policies.predictive.forecast import TREND
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
 
@@ -17,6 +18,8 @@ KNOWN = "load known"
 INSTANCES_MAX = 32
 START = 8
 BOUND_MS = 250.0
+PUBLISHED: dict[str, Any] = {"qos_weight": 3.0, "trend": TREND, "relative_above": INSTANCES_MAX}
+"""Weights of predictive control (De Matteis & Mencagli 2017)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,8 @@ def contestants() -> list[Contestant]:
         Contestant("predictive, 2 ahead", _predictive(horizon=2)),
         Contestant("predictive, 3 s", _predictive(), period_s=3.0),
         Contestant("predictive, changes free", _predictive(change_weight=0.0)),
+        Contestant("predictive, 80 % full", _predictive(load_max=0.8)),
+        Contestant("predictive, published", _predictive(**PUBLISHED)),
         Contestant("multi-metric", MultiMetric()),
         Contestant("multi-metric, 5 s", MultiMetric(window_s=5.0)),
         Contestant("multi-metric, by load", MultiMetric(window_s=5.0, **by_load)),

@@ -8,6 +8,7 @@ above that they are weighed over so many steps (Sw h).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -36,6 +37,7 @@ class Settings:
     `qos_weight`, `instance_weight`, `change_weight`: what latency, instances and the square of
     their change cost; only their ratios matter. `level`, `trend`: weights of the newest slot in the
     filter, 0 to 1. `load_max`: above this load of an instance a number of them is not considered.
+    `relative_above`: where there are more instances, a change costs by its share of them.
     `as_one`: waits are those of one fast server, as the paper reads Kingman's formula, instead of a
     queue at each instance. Raises `ValueError` for what makes no sense, and names it.
     """
@@ -49,6 +51,7 @@ class Settings:
     level: float = LEVEL
     trend: float = TREND
     load_max: float = LOAD_MAX
+    relative_above: float = math.inf
     as_one: bool = False
 
     def __post_init__(self) -> None:
@@ -63,6 +66,7 @@ class Settings:
             value = getattr(self, name)
             _expect(name, value, 0 <= value <= 1, "0 to 1")
         _expect("load_max", self.load_max, 0 < self.load_max < 1, "between 0 and 1")
+        _expect("relative_above", self.relative_above, self.relative_above >= 1, "1 or more")
 
     @property
     def costs(self) -> Costs:
@@ -73,6 +77,7 @@ class Settings:
             self.instance_weight,
             self.change_weight,
             self.load_max,
+            self.relative_above,
         )
 
     def wait(self, streams: int) -> Wait:

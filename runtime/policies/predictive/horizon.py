@@ -4,6 +4,9 @@ Each step costs its latency, its instances, and the square of their change (PL8)
 
     L = qos * E(R / bound) + instances * n + change * (n - before)^2
 
+By their number the same change is dearer the more instances there are: after a peak of 30 one at a
+time would go. So above `relative_above` instances changes can cost by their share of what there is.
+
 Only steps that follow each other depend on each other, so dynamic programming from the last one
 backwards finds the best course exactly (PL10).
 """
@@ -23,7 +26,8 @@ STEEP_MAX = 20.0
 @dataclass(frozen=True, slots=True)
 class Costs:
     """Weights of PL8 (erratum PL-G4), the bound of the mean latency in seconds, the most instances,
-    and the load above which a number of instances is not considered."""
+    the load above which a number of instances is not considered, and the instances above which a
+    change costs by its share of them: never, as published."""
 
     bound_s: float
     instances_max: int
@@ -31,6 +35,7 @@ class Costs:
     instances: float = 0.5
     change: float = 0.4
     load_max: float = LOAD_MAX
+    relative_above: float = math.inf
 
     def of_latency(self, latency_s: float) -> float:
         """From `qos` for none to e times that at the bound."""
@@ -39,7 +44,9 @@ class Costs:
         return self.qos * steep
 
     def of_change(self, n: int, before: int) -> float:
-        return self.change * (n - before) ** 2
+        """The same for the same share of `before`, where that is above `relative_above`."""
+        part = min(1.0, self.relative_above / before)
+        return self.change * (part * (n - before)) ** 2
 
 
 @dataclass(frozen=True, slots=True)

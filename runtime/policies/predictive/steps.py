@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.policies.policy import Heritage, setting
 from anabranch.runtime.policies.predictive import controller
 from anabranch.runtime.policies.predictive.controller import HORIZON_MAX, Settings
-from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
+from anabranch.runtime.policies.predictive.forecast import LEVEL, Holt
 from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Feedback, Load
 from anabranch.runtime.policies.predictive.rebalancing import Evenness
 from anabranch.runtime.policies.predictive.told import slot_of
@@ -48,18 +48,26 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The settings, and what a slot says with them."""
+    """The settings, and what a slot says with them.
+
+    Three defaults are not the published ones (`qos_weight` 3, `trend` 0.26, changes always by their
+    number), with which a peak is paid for long after it has passed.
+    """
 
     latency_ms: float = setting(
         250.0, "mean latency to hold, from arrival to result of one operator", unit="ms", above=0
     )
     horizon: int = setting(1, "periods looked ahead", unit="periods", least=1, most=HORIZON_MAX)
-    qos_weight: float = setting(3.0, "what latency costs", least=0)
+    qos_weight: float = setting(1.5, "what latency costs", least=0)
     instance_weight: float = setting(0.5, "what an instance costs", least=0)
     change_weight: float = setting(0.4, "what the square of a change costs", least=0)
     level: float = setting(LEVEL, "weight of the newest period in the level", least=0, most=1)
-    trend: float = setting(TREND, "weight of the newest period in the trend", least=0, most=1)
+    trend: float = setting(0.1, "weight of the newest period in the trend", least=0, most=1)
     load_max: float = setting(LOAD_MAX, "highest load of an instance", above=0, below=1)
+    relative_above: int = setting(
+        4, "instances above which a change costs by its share of them, not by its number",
+        unit="instances", least=1,
+    )  # fmt: skip
     rebalance: bool = setting(True, "whether instances of an operator by key even out their loads")
 
     def after(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pytest
@@ -11,13 +12,21 @@ import pytest
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
+from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.workloads.curves import CurveError
 from anabranch.workloads.policies_compared import scenes, telling
 from anabranch.workloads.policies_compared.arena import TICK_S, Course, run
-from anabranch.workloads.policies_compared.contestants import KNOWN, Contestant
+from anabranch.workloads.policies_compared.contestants import KNOWN, PUBLISHED, Contestant
 from anabranch.workloads.policies_compared.evaluation import Evaluation, Run, evaluate
 from anabranch.workloads.policies_compared.scenes import Scene
 from anabranch.workloads.policies_compared.scores import scores, violations
+
+if TYPE_CHECKING:
+    from random import Random
+
+    from anabranch.runtime.policies.decision import Decision
+    from anabranch.runtime.policies.reading import Reading
+    from anabranch.runtime.scale import Scale
 
 SHORT = Scene("short", np.array([4.0] * 15 + [8.0] * 15), 1.0, step_s=15.0)
 
@@ -57,6 +66,42 @@ def test_too_few_instances_violate_the_bound_and_cost_less() -> None:
     assert many.violations == 0
     assert (few.paid, many.paid) == (3 * 30, 12 * 30)
     assert many.overshoot == 12 / 8
+
+
+@dataclass(frozen=True)
+class Noting(Fixed):
+    """Changes nothing, and notes the sums of all instances of each slot."""
+
+    in_concert: ClassVar[bool] = True
+    noted: ClassVar[dict[int, SlotSums]] = {}
+
+    def decide(
+        self, reading: Reading, scale: Scale, memory: None, rng: Random
+    ) -> tuple[Decision, None]:
+        if reading.operator is not None:
+            self.noted[reading.operator.slot] = reading.operator.sums
+        return super().decide(reading, scale, memory, rng)
+
+
+def test_instances_measure_the_latency_that_their_results_have() -> None:
+    steady = Scene("steady", np.full(60, 7.6), 1.0)
+    course = run(steady, Contestant("noting", Noting(), start=6), 0)
+    sums = sum(Noting.noted.values(), SlotSums())
+    assert sums.wait_s is not None
+    assert sums.work_s is not None
+    assert sums.wait_s > 0.02
+    assert sums.wait_s + sums.work_s == pytest.approx(course.latencies.mean(), rel=0.1)
+
+
+def test_predictive_control_does_not_pay_for_a_peak_long_after_it() -> None:
+    peak = Scene("peak", np.array([4.0] * 20 + [25.0] * 3 + [4.0] * 37), 1.0)
+    after_s = slice(round(30 / TICK_S), None)
+    own, published = (
+        run(peak, Contestant("own", Predictive(**settings)), 0).paid[after_s].mean()
+        for settings in ({}, PUBLISHED)
+    )
+    assert own < 6
+    assert published > 1.5 * own
 
 
 def test_a_second_is_violated_by_its_mean_or_by_tuples_that_wait_in_vain() -> None:

@@ -79,6 +79,15 @@ def test_pl8_a_change_costs_its_square() -> None:
     assert [COSTS.of_change(n, 6) for n in (4, 6, 9)] == pytest.approx([1.6, 0.0, 3.6])
 
 
+def test_changes_can_cost_by_their_share_of_many_instances() -> None:
+    """Not in the paper: beside PL8."""
+    by_share = Costs(25 * MS, 99, relative_above=4)
+    few, some, many = (by_share.of_change(b + b // 2, b) for b in (2, 4, 40))
+    assert few == COSTS.of_change(3, 2)
+    assert some == many == COSTS.of_change(6, 4)
+    assert by_share.of_change(20, 40) == by_share.of_change(60, 40)
+
+
 def test_pl9_without_enough_instances_there_are_all_and_latency_costs_nothing() -> None:
     assert options(Load(9000, 10 * MS), COSTS, 1.0) == {16: 8.0}
 

@@ -15,13 +15,14 @@ from typing import Any
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.graph import Operator
-from anabranch.runtime.keyed.handler import Handler, Timer, ValueHandler
+from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
 from anabranch.runtime.keyed.timers import mark_of_end
+from anabranch.runtime.keyed.window_ends import WindowEnds
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError, where_raised
 from anabranch.runtime.undo import Undo, Unpicklable
@@ -39,6 +40,10 @@ class Caller:
         self.handler: Handler = _made(operator)
         self.handler.journaled = isinstance(held.notes, Notes)
         self._retry = operator.retry
+        self._timers = held.store.timers
+        if self.handler.lateness_s is not None:
+            ends = WindowEnds(held.store.states, self.handler.lateness_s)
+            held.store.event = self.handler.ends = ends
         self._rule = operator.keyed.late
         self._held = held
         self._store = held.store
@@ -66,14 +71,14 @@ class Caller:
     def _call_before(self, key: Any, mark: float, part: Part) -> bool:
         """Event time of this key comes to `mark`, with a tuple: call what is due by then. False: it
         takes long, so others are to have a turn before it goes on."""
-        self._due = self._store.event.due_of(key, mark)
+        self._due = self._timers.due_of(key, mark)
         return self._call_due(key, -math.inf, part, -math.inf, until=mark, calls_max=CALLS_MAX)
 
     def _call_all_before(self, kept: Kept, part: Part) -> None:
         """The same, ahead of a tuple that was kept."""
         key, until = kept.key, kept.watermark
-        if self.handler.time_by_key and self._store.event.has(key):
-            self._due = self._store.event.all_due_of(key, until)
+        if self.handler.time_by_key and self._timers.has(key):
+            self._due = self._timers.all_due_of(key, until)
             self._call_due(key, -math.inf, part, -math.inf, until=until)
 
     def _call_due(
@@ -88,11 +93,11 @@ class Caller:
     ) -> bool:
         """Call the timers in `_due`, and those which they set for a time up to `until`, or which
         has come."""
-        event, called, still = self._store.event, 0, 0
+        event, called, still = self._timers, 0, 0
         self._until = until
         while self._due and called < calls_max and still <= CALLS_MAX:
             at, name = heapq.heappop(self._due)
-            if event.is_set(key, name, at):
+            if event.stands(key, name, at):
                 event.cancel(key, name)
                 called, still = called + 1, still + 1 if at <= watermark else 0
                 watermark, mark = max(watermark, at), max(mark, mark_of_end(at))
@@ -111,8 +116,8 @@ class Caller:
             "has come; set them for a time after time.watermark"
         )
         for at, name in self._due:
-            if self._store.event.is_set(key, name, at):
-                self._store.event.cancel(key, name)
+            if self._timers.stands(key, name, at):
+                self._timers.cancel(key, name)
                 where = f"key {shown(key)}, timer {shown(name)} at {at:g}"
                 part.letters.append(DeadLetter(reason, None, where))
         self._due = []
@@ -124,7 +129,8 @@ class Caller:
         saved = self._undo.save(key, state) if handler.undone else None
         try:
             after, made = handler.on_timer(key, state, timer, time)
-            made = [*made]
+            if type(made) is not tuple:
+                made = [*made]
             if handler.undone:
                 after = self._undo.checked(key, after)
             if handler.timers_at_end_max is not None:
@@ -137,17 +143,14 @@ class Caller:
             part.letters.append(DeadLetter(self._reason(error), None, where))
             if saved is not None:
                 state = self._store.states[key] = self._undo.put_back(state, saved)
-            if self._sheds:
-                self._shed(key, state)
             return
         part.results += made
         if after is not state:
             self._store.states[key] = after
         if time.said:
             self._settle(key, part, of_tuple=False)
-        part.mark(mark)
-        if self._sheds:
-            self._shed(key, after)
+        if part.marks is not None:
+            part.mark(mark)
 
     def _check_end(self, key: Any, watermark: float, most: int) -> None:
         """At the end of the stream every timer fires at once: one that sets itself again would
@@ -174,7 +177,7 @@ class Caller:
             if isinstance(word, IsLate):
                 died = self._note_late(key, word, part) or died
                 continue
-            timers = self._store.processing if word.processing else self._store.event
+            timers = self._store.processing if word.processing else self._timers
             if word.at is None:
                 timers.cancel(key, word.name)
             else:
@@ -199,6 +202,14 @@ class Caller:
         """Forget a key that has nothing worth keeping, if the handler knows of such (`_sheds`)."""
         if self.handler.is_empty(state) and not self._store.has_timers(key):
             self._held.forget(key)
+
+    def shed(self, keys: list[Any]) -> None:
+        """The same, of keys whose timers were called."""
+        if self._sheds:
+            state_of = self._store.states.get
+            for key in keys:
+                if not (state := state_of(key, NOTHING)) and state is not NOTHING:
+                    self._shed(key, state)
 
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, Unpicklable):

@@ -42,9 +42,8 @@ class KeyTypeError(TypeError):
 
 def group_of(key: Any, groups: int) -> int:
     """A number from 0 to `groups` - 1. Raises `KeyTypeError` for what cannot be a key."""
-    digest = zlib.crc32(packed(key))
     # The low bits of a CRC are a linear function of the key; a multiplication mixes them.
-    return ((digest * 0x9E3779B1) & 0xFFFFFFFF) * groups >> 32
+    return ((zlib.crc32(packed(key)) * 0x9E3779B1) & 0xFFFFFFFF) * groups >> 32
 
 
 def packed(key: Any) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from anabranch.runtime.keyed.window_ends import WindowEnds
 from anabranch.runtime.own import copied
 from anabranch.runtime.undo import Undo
 
@@ -19,9 +20,10 @@ NOTHING: Any = object()
 
 
 class Timer(NamedTuple):
-    """A time that was asked for. `processing`: on the clock of the host, else in event time."""
+    """A time that was asked for. `processing`: on the clock of the host, else in event time. The
+    end of a window has the name of the window."""
 
-    name: str
+    name: Any
     at: float
     processing: bool = False
 
@@ -43,10 +45,6 @@ class KeyTime(ABC):
     def set_timer(self, at: float, name: str = "", *, processing: bool = False) -> None:
         """Be called when event time, or the clock, has reached `at`. A key has one timer of each
         name and kind: setting it again moves it."""
-
-    def wake(self, at: float, name: str) -> None:
-        """As `set_timer` in event time; for handlers whose names and times need no check."""
-        self.set_timer(at, name)
 
     @abstractmethod
     def cancel_timer(self, name: str = "", *, processing: bool = False) -> None: ...
@@ -74,6 +72,13 @@ class Handler(ABC):
     has come to them; one that is set for a time which has come, right behind what has set it. In
     `on_timer` the watermark is the time of the timer then, or what it was when it was set, if that
     is later; after the last that was known it is +inf."""
+    lateness_s: float | None = None
+    """Of handlers whose states are windows by their names (`Held`): for how long they keep them
+    after their ends. `on_timer` is called with each end, and again when a window that has ended is
+    to be forgotten; it removes it then, or at once if nothing is kept. None: states are anything.
+    """
+    ends: WindowEnds
+    """Is told of each window that comes, or gets another end; for these handlers."""
     timers_at_end_max: int | None = None
     """How many timers `on_timer` may set for a key at the end of the stream, where each fires at
     once; None: any number."""
@@ -100,7 +105,7 @@ class Handler(ABC):
 
     def is_empty(self, state: Any) -> bool:
         """Whether nothing in it is worth keeping, so that the key may be forgotten, unless it has
-        timers. Asked after each call."""
+        timers. Asked of each state that counts as false, after a call."""
         return False
 
     def close(self) -> None:  # noqa: B027 - optional

@@ -19,18 +19,27 @@ from anabranch.runtime.own import copied
 
 @dataclass(slots=True)
 class Met(Part):
-    """The tuples of both sides in one window. `told`: its pairs are made; late tuples make theirs
+    """The tuples of both sides in one window. `ended`: its pairs are made; late tuples make theirs
     at once."""
 
     window: Window
-    told: bool = False
+    ended: bool = False
     sides: tuple[Any, ...] = field(default_factory=lambda: (Log(), Log()))
+
+    def row(self) -> tuple[Any, ...]:
+        return self.window, self.ended, self.sides
 
     def logs(self) -> tuple[Any, ...]:
         return self.sides
 
     def with_logs(self, *logs: Any) -> Met:
-        return Met(self.window, self.told, logs)
+        return Met(self.window, self.ended, logs)
+
+
+class Meetings(Parts):
+    """By name: the start of the window."""
+
+    kind = Met
 
 
 class Joining(Handler):
@@ -50,61 +59,53 @@ class Joining(Handler):
     ) -> None:
         self._windows = windows
         self._times = times
-        self._lateness_s = lateness_s
+        self.lateness_s = lateness_s
         self._fn = fn
 
-    def new_state(self, key: Any) -> Parts:
-        return Parts()
+    def new_state(self, key: Any) -> Meetings:
+        return Meetings()
 
-    def is_empty(self, state: Parts) -> bool:
+    def is_empty(self, state: Meetings) -> bool:
         return not state
 
     def on_tuple(
-        self, key: Any, state: Parts, item: Any, side: int, time: KeyTime
+        self, key: Any, state: Meetings, item: Any, side: int, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         at = event_time(self._times[side], item)
         windows = self._windows.windows_of(at)
-        open_ = [w for w in windows if w.end + self._lateness_s > time.watermark]
+        open_ = [w for w in windows if w.end + self.lateness_s > time.watermark]
         if not open_:
-            time.late(item, time.watermark - windows[-1].end - self._lateness_s)
+            time.late(item, time.watermark - windows[-1].end - self.lateness_s)
             return state, ()
         # What may fail comes first: a tuple that becomes a dead letter leaves no trace.
         results: list[Any] = []
         for window in open_:
             met = state.get(window.start)
-            if met is not None and met.told:
+            if met is not None and met.ended:
                 others = met.sides[1 - side]
                 pairs = product([item], others) if side == 0 else product(others, [item])
                 results += [self._pair(key, left, right) for left, right in pairs]
         for window in open_:
             met = state.get(window.start)
             if met is None:
-                met = state[window.start] = Met(window, told=window.end <= time.reached)
-                self._set_timers(window, time)
+                met = state[window.start] = Met(window, ended=window.end <= time.reached)
+                self.ends.add(key, window.start, met)
             met.sides[side].append(item)
             if self.journaled:
                 state.touch(window.start)
         return state, results
 
-    def _set_timers(self, window: Window, time: KeyTime) -> None:
-        if window.end > time.reached:
-            time.set_timer(window.end, repr(window.start))
-        if self._lateness_s:
-            time.set_timer(window.end + self._lateness_s, f"forget {window.start!r}")
-
     def on_timer(
-        self, key: Any, state: Parts, timer: Timer, time: KeyTime
+        self, key: Any, state: Meetings, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
-        forget, _, name = timer.name.rpartition(" ")
-        start = float(name)
+        start = timer.name
         if self.journaled:
             state.touch(start)
-        if forget:
+        met: Met = state[start] if self.lateness_s else state.pop(start)
+        if met.ended:
             del state[start]
             return state, ()
-        # It is over, even if telling of it fails.
-        met = state[start] if self._lateness_s else state.pop(start)
-        met.told = True
+        met.ended = True  # even if telling of it fails
         return state, [self._pair(key, left, right) for left, right in product(*met.sides)]
 
     def _pair(self, key: Any, left: Any, right: Any) -> Any:

@@ -27,6 +27,7 @@ from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
 from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
 from anabranch.runtime.keyed.parts import Parted, in_pieces
 from anabranch.runtime.keyed.pickling import pickled
+from anabranch.runtime.keyed.timers import Rows
 from anabranch.runtime.steps import StepError
 
 KEYS_AT_ONCE = 512
@@ -46,7 +47,7 @@ def changes(held: Holdings, notes: Notes) -> Iterator[bytes]:
         if full:
             yield _pickled(held, words)
             words = []
-    for name, timers in ("event", store.event), ("processing", store.processing):
+    for name, timers in ("event", store.timers), ("processing", store.processing):
         for columns in timers.changes(KEYS_AT_ONCE):
             words.append((name, *columns))
             if len(columns[0]) == KEYS_AT_ONCE:
@@ -81,19 +82,23 @@ def _news(held: Holdings, touched: Iterable[Any]) -> Iterator[tuple[Word, bool]]
 
 
 def _news_in_parts(keys: list[Any], states: list[Parted]) -> Iterator[tuple[Word, bool]]:
-    new: list[tuple[Any, Parted]] = []
-    changed: list[tuple[Any, Any]] = []
+    kind = type(states[0])
+    new: list[Any] = []
+    whole: list[Any] = []
+    changed: list[Any] = []
+    news: list[Any] = []
     for key, state in zip(keys, states, strict=True):
-        news = state.news()
-        if news is None:
-            new.append((key, state))
+        if state.told:
+            changed.append(key)
+            news.append(state.news())
         else:
-            changed.append((key, news))
+            new.append(key)
+            whole.append(state)
+            state.note_told()
     if new:
-        yield _whole([k for k, _ in new], [s for _, s in new]), False
+        yield ("rows", kind, new, kind.rows(whole), None, None), False
     if changed:
-        kind = type(states[0])
-        yield ("parts", kind, [k for k, _ in changed], [n for _, n in changed]), False
+        yield ("parts", kind, changed, news), False
 
 
 def _sums(held: Holdings) -> list[Word]:
@@ -159,22 +164,31 @@ class _Drawing:
 
     def _alike(self, keys: list[Any]) -> bool:
         """Whether each of these keys is one thing: it has no timers, and its state no parts."""
-        store = self._store
-        if len(store.event) or len(store.processing):
-            return False
-        return not any(isinstance(store.states.get(key), Parted) for key in keys[:1])
+        timed = len(self._store.timers) or len(self._store.processing)
+        return not timed and not any(self._in_parts(key) for key in keys[:1])
+
+    def _in_parts(self, key: Any) -> bool:
+        return isinstance(self._store.states.get(key), Parted)
 
     def _weight(self, key: Any) -> int:
         store = self._store
         state = store.states.get(key)
         weight = state.weight(self._most) if isinstance(state, Parted) else 1
-        return max(weight, store.event.count(key), store.processing.count(key))
+        if len(store.timers) or len(store.processing):
+            return max(weight, store.timers.count(key), store.processing.count(key))
+        return weight
 
     def _tell(self, keys: list[Any]) -> None:
         """Of these keys, as far as they are here."""
         keys = [key for key in keys if key in self._store.states]
-        if keys:
-            self._words.append(("entries", *self._store.entries(keys)))
+        if not keys:
+            return
+        keys, states, *timers = self._store.entries(keys)
+        if isinstance(states[0], Parted):
+            kind = type(states[0])
+            self._words.append(("rows", kind, keys, kind.rows(states), *timers))
+        else:
+            self._words.append(("entries", keys, states, *timers))
 
     def _large(self, key: Any) -> Iterator[bytes]:
         """A key that needs several pieces."""
@@ -188,7 +202,7 @@ class _Drawing:
             while store.states.get(key) is state and (news := next(pieces, None)) is not None:
                 self._words.append(("parts", type(state), [key], [news]))
                 yield self._piece()
-        for word, timers in ("event", store.event), ("processing", store.processing):
+        for word, timers in ("event", store.timers), ("processing", store.processing):
             for some in in_pieces(timers.of_key(key), self._most):
                 self._words.append((word, *timers.now([(key, name) for name in some])))
                 yield self._piece()
@@ -211,7 +225,7 @@ def _culprit(words: list[Word]) -> str:
     """Which key has what cannot be written."""
     for word, *rest in words:
         if word in _BY_KEY:
-            for key, *of_key in zip(*rest[-2:] if word == "parts" else rest[:2], strict=True):
+            for key, *of_key in zip(*rest[:2] if word == "entries" else rest[1:3], strict=True):
                 try:
                     pickled((key, of_key))
                 except BaseException:
@@ -219,7 +233,7 @@ def _culprit(words: list[Word]) -> str:
     return "tuples of groups on the move"
 
 
-_BY_KEY = frozenset(("entries", "parts"))
+_BY_KEY = frozenset(("entries", "rows", "parts"))
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -251,8 +265,9 @@ class _Reading:
             "give": held.give,
             "resume": held.resume,
             "entries": held.store.replace,
+            "rows": self._rows,
             "parts": held.store.take_in,
-            "event": held.store.event.take_in,
+            "event": held.store.timers.take_in,
             "processing": held.store.processing.take_in,
             "forgotten": self._forgotten,
             "counted": self._counted,
@@ -274,6 +289,11 @@ class _Reading:
             ) from error
         for word, *rest in words:
             self._known[word](*rest)
+
+    def _rows(
+        self, kind: type[Parted], keys: list[Any], rows: list[Any], event: Rows, processing: Rows
+    ) -> None:
+        self._held.store.replace(keys, kind.of_rows(rows), event, processing)
 
     def _keep(self, group: int, kept: tuple[Any, ...]) -> None:
         self._held.keep(group, Kept._make(kept))

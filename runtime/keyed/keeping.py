@@ -38,7 +38,7 @@ class Keeping:
         self._notes = Notes() if changed is not None else None
         if self._notes is not None:
             self._held.notes = self._notes
-            self._store.event.note_changes()
+            self._store.timers.note_changes()
             self._store.processing.note_changes()
         self._emit = emit
         self._changed = changed
@@ -91,6 +91,7 @@ class Keeping:
 
     def _done(self, part: Part, began: float) -> None:
         self._noted()
+        self._store.event.tidy()
         part.busy_s = self._clock() - began - part.waited_s
         self._emit(part)
 

@@ -26,8 +26,15 @@ class Pane(Part):
     ended: bool = False
     told_end: float | None = None
 
+    def row(self) -> tuple[Any, ...]:
+        return self.window, self.accumulator, self.revision, self.ended, self.told_end
+
     def logs(self) -> tuple[Any, ...]:
         return (self.accumulator,) if type(self.accumulator) in _LOGS else ()
+
+    @property
+    def size(self) -> int:
+        return max(1, len(self.accumulator)) if type(self.accumulator) in _LOGS else 1
 
     def with_logs(self, *logs: Any) -> Pane:
         return self.copy(logs[0]) if logs else self
@@ -40,11 +47,8 @@ class Panes(Parts):
     """By name: the start of the window; of a session, the event time of the tuple that began it.
     `starts`: of sessions, from when it is asked for first."""
 
-    __slots__ = ("starts",)
-
-    def __init__(self, parts: Iterable[Any] = (), *, new: bool = True) -> None:
-        super().__init__(parts, new=new)
-        self.starts: Starts | None = None
+    kind = Pane
+    starts: Starts | None = None
 
     def take_in(self, news: Any) -> None:
         super().take_in(news)
@@ -133,6 +137,12 @@ class Layout(Protocol):
     def last_end(self, at: float) -> float:
         """Of the windows that a tuple alone would be in."""
 
+    def only(self, at: float) -> Window | None:
+        """The window that a tuple alone would be in; None: it is not one of every tuple."""
+
+    def name(self, window: Window, at: float) -> float:
+        """Of a window that begins with a tuple of this time."""
+
 
 class Grid:
     """Tumbling and sliding windows."""
@@ -143,12 +153,21 @@ class Grid:
         self._latest = Window(math.nan, math.nan)
         """Of tumbling windows the one that was asked for last: most tuples are in it."""
 
+    def only(self, at: float) -> Window | None:
+        if not self._tumbling:
+            return None
+        window = self._latest
+        if not window[0] <= at < window[1]:
+            (window,) = self._windows.windows_of(at)
+            self._latest = window
+        return window
+
+    def name(self, window: Window, at: float) -> float:
+        return window[0]
+
     def places(self, panes: Panes, at: float, over_at: float) -> list[Place]:
-        if self._tumbling:
-            window = self._latest
-            if not window.start <= at < window.end:
-                (window,) = self._windows.windows_of(at)
-                self._latest = window
+        window = self.only(at)
+        if window is not None:
             if window.end <= over_at:
                 return []
             pane = panes.get(window.start)
@@ -170,6 +189,12 @@ class Sessions:
 
     def __init__(self, windows: Session) -> None:
         self._end_of = windows.end_of
+
+    def only(self, at: float) -> Window | None:
+        return Window(at, self._end_of(at))
+
+    def name(self, window: Window, at: float) -> float:
+        return at
 
     def places(self, panes: Panes, at: float, over_at: float) -> list[Place]:
         alone = Window(at, self._end_of(at))

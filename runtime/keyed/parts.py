@@ -143,6 +143,15 @@ class Part:
         """The same with other logs, or with spans."""
         return self
 
+    def row(self) -> tuple[Any, ...]:
+        """What it is made of, in the order of its constructor."""
+        raise NotImplementedError
+
+    def note_told(self) -> None:
+        """All of it is told."""
+        for log in self.logs():
+            log.news()
+
     @property
     def size(self) -> int:
         """How many things it consists of, or one."""
@@ -182,12 +191,18 @@ class Parted:
 
     __slots__ = ()
 
+    told = True
+    """Whether something of it was told, or it can be told by `news` from the beginning."""
+
+    def note_told(self) -> None:
+        """All of it is told, for the first time."""
+
     def weight(self, most: int) -> int:
         """How many things it consists of; a number above `most` stands for any above it."""
         raise NotImplementedError
 
-    def news(self) -> Any | None:
-        """What has changed since this was asked last; None: all of it, nothing else was told."""
+    def news(self) -> Any:
+        """What has changed since this was asked last."""
         raise NotImplementedError
 
     def take_in(self, news: Any) -> None:
@@ -198,45 +213,56 @@ class Parted:
         two pieces it may change, and tell its news."""
         raise NotImplementedError
 
+    @classmethod
+    def rows(cls, states: Iterable[Any]) -> list[Any]:
+        """All of these states, in a form that is short and fast to pickle."""
+        return [*states]
+
+    @classmethod
+    def of_rows(cls, rows: list[Any]) -> list[Any]:
+        """The states again, told."""
+        return rows
+
 
 class Parts(dict[Any, Any], Parted):
-    """Parts by name. Whoever changes one says so (`touch`), if that is to be told."""
+    """Parts by name, of one kind. Whoever changes one says so (`touch`), if that is to be told."""
 
-    __slots__ = ("_new", "_touched")
+    kind: type[Part]
 
-    def __init__(self, parts: Iterable[Any] = (), *, new: bool = True) -> None:
-        super().__init__(parts)
-        self._new = new
-        self._touched: set[Any] | None = None
+    # Set when they are needed: of many keys there is one part, which comes and goes untold.
+    told = False
+    _touched: set[Any] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _told_parts, (type(self), dict(self))
+        return _of_row, (type(self), *type(self).rows((self,)))
 
     def touch(self, name: Any) -> None:
         """A part was changed, came or went."""
+        if not self.told:
+            return  # all of it is told the first time
         if self._touched is None:
             self._touched = {name}
         else:
             self._touched.add(name)
 
+    def note_told(self) -> None:
+        self.told = True
+        for part in self.values():
+            part.note_told()
+
     def weight(self, most: int) -> int:
         if len(self) > most:
             return len(self)
-        return sum(part.size for part in self.values())
+        return sum([part.size for part in self.values()])
 
-    def news(self) -> Any | None:
+    def news(self) -> Any:
         touched, self._touched = self._touched or (), None
-        if self._new:
-            self._new = False
-            for part in self.values():
-                part.news()
-            return None
         there = [(name, self[name].news()) for name in touched if name in self]
         return there, [name for name in touched if name not in self]
 
     def take_in(self, news: Any) -> None:
         there, gone = news
-        self._new = False
+        self.told = True
         for name, part in there:
             self[name] = part.received(self.get(name))
         for name in gone:
@@ -258,9 +284,20 @@ class Parts(dict[Any, Any], Parted):
                     break
         yield some, []
 
+    @classmethod
+    def rows(cls, states: Iterable[Any]) -> list[Any]:
+        return [[(name, *part.row()) for name, part in state.items()] for state in states]
 
-def _told_parts(kind: type[Parts], parts: dict[Any, Any]) -> Parts:
-    return kind(parts, new=False)
+    @classmethod
+    def of_rows(cls, rows: list[Any]) -> list[Any]:
+        return [_of_row(cls, row) for row in rows]
+
+
+def _of_row(made: type[Parts], row: list[Any]) -> Parts:
+    kind = made.kind
+    state = made([(name, kind(*values)) for name, *values in row])
+    state.told = True
+    return state
 
 
 def in_pieces(rows: Iterable[Any], most: int) -> Iterator[list[Any]]:

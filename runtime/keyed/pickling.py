@@ -26,7 +26,7 @@ def _window(window: Window) -> _Made:
 
 
 def _pane(pane: Pane) -> _Made:
-    return Pane, (pane.window, pane.accumulator, pane.revision, pane.ended, pane.told_end)
+    return Pane, pane.row()
 
 
 def _tail(tail: Tail) -> _Made:
@@ -34,7 +34,7 @@ def _tail(tail: Tail) -> _Made:
 
 
 def _met(met: Met) -> _Made:
-    return Met, (met.window, met.told, met.sides)
+    return Met, met.row()
 
 
 copyreg.pickle(Window, _window)

@@ -39,9 +39,6 @@ class Present(KeyTime):
         name, processing = _checked(name, processing)
         self.said.append(SetTimer(name, _seconds(name, at), processing))
 
-    def wake(self, at: float, name: str) -> None:
-        self.said.append(SetTimer(name, at, False))
-
     def cancel_timer(self, name: str = "", *, processing: bool = False) -> None:
         name, processing = _checked(name, processing)
         self.said.append(SetTimer(name, None, processing))

@@ -352,6 +352,7 @@ class KeyedProcessor(Keeping):
         if watermark > self.watermark:
             self._before_end = self.watermark
             self._held.watermark = watermark
+            self._noted()
             await self._fire_events()
 
     @property
@@ -366,49 +367,60 @@ class KeyedProcessor(Keeping):
 
     async def fire_due(self, now: float) -> None:
         """Call the timers in processing time that are due, unless somebody is at it."""
-        firing = self._processing
-        if not firing.running:
-            await self._fire(firing, lambda: firing.next(now), processing=True)
+        if not self._processing.running:
+            await self._fire(self._processing, lambda: now, processing=True)
 
     async def end(self) -> None:
         """The stream has ended: event time is over, and timers in processing time, which nobody
         will wait for, fire now. Those set by them do not fire."""
         await self.advance(math.inf)
         every = self._store.processing.drain()
-        await self._fire(self._processing, lambda: next(every, None), processing=True)
+        while self._fire_slice(every, processing=True):
+            await self._next_turn()
 
     async def _fire_events(self) -> None:
-        await self._fire(self._events, lambda: self._events.next(self.watermark), processing=False)
+        await self._fire(self._events, lambda: self.watermark, processing=False)
 
     async def _fire(
-        self, firing: Firing, following: Callable[[], Due | None], *, processing: bool
+        self, firing: Firing, until: Callable[[], float], *, processing: bool
     ) -> None:
         firing.running += 1
         try:
-            while self._fire_slice(following, processing):
-                await self._turn()
-                self._turn_at = self._clock()
+            while firing.any(until()):
+                if self._fire_slice(firing.due(until()), processing) or firing.any(until()):
+                    await self._next_turn()
         finally:
             firing.running -= 1
 
-    def _fire_slice(self, following: Callable[[], Due | None], processing: bool) -> bool:
+    async def _next_turn(self) -> None:
+        await self._turn()
+        self._turn_at = self._clock()
+
+    def _fire_slice(self, due: Iterator[Due], processing: bool) -> bool:
         """Call some timers; whether more may be due."""
         part, began = self._part(), self._clock()
-        clock, touch, call = self._clock, self._held.notes.touch, self._worker.call
-        latest = known = mark = math.nan
-        with NoLoop():
-            while (due := following()) is not None:
-                key, name, at = due
-                touch((key,))
-                timer = Timer(name, at, processing)
-                if at != latest:  # many are due at the same time
-                    latest, known = at, self._known_to(timer)
-                    mark = self._mark_of(at, processing=processing)
-                call(key, timer, known, part, mark)
-                if clock() - began > self._slice_s:
-                    break
+        clock, call, until = self._clock, self._worker.call, began + self._slice_s
+        timer, known, mark = Timer("", math.nan), math.nan, math.nan
+        called: list[Any] = []
+        more = False
+        try:
+            with NoLoop():
+                for key, name, at in due:
+                    called.append(key)
+                    if at != timer.at:  # many are due at the same time
+                        timer = Timer(name, at, processing)
+                        known = self._known_to(timer)
+                        mark = self._mark_of(at, processing=processing)
+                    elif name != timer.name:
+                        timer = Timer(name, at, processing)
+                    call(key, timer, known, part, mark)
+                    if more := clock() > until:
+                        break
+                self._worker.shed(called)
+        finally:
+            self._held.notes.touch(called)
         self._done_if_told(part, began)
-        return due is not None
+        return more
 
     def _known_to(self, timer: Timer) -> float:
         """The watermark that a timer meets."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from anabranch.runtime.keyed.groups import GroupCache
 from anabranch.runtime.keyed.parts import Parted
+from anabranch.runtime.keyed.schedule import Schedule
 from anabranch.runtime.keyed.timers import Names, Rows, Timers
 
 Entry = tuple[Any, Any, Names, Names]
@@ -23,7 +24,10 @@ class Store:
     def __init__(self, groups: int) -> None:
         self.group_of = GroupCache(groups)
         self.states: dict[Any, Any] = {}
-        self.event = Timers()
+        self.timers = Timers()
+        """Those in event time that are set."""
+        self.event: Schedule = self.timers
+        """What comes up in event time: these, or what follows from the states."""
         self.processing = Timers()
         self._keys: list[set[Any]] = [set() for _ in range(groups)]
 
@@ -37,13 +41,12 @@ class Store:
             self._keys[self.group_of[key]].discard(key)
 
     def has_timers(self, key: Any) -> bool:
-        return self.event.has(key) or self.processing.has(key)
+        return self.timers.has(key) or self.processing.has(key)
 
     def wake(self, group: int) -> None:
         """Have the timers of a group fire that was `put`."""
-        for timers in (self.event, self.processing):
-            if len(timers):
-                timers.wake(self._keys[group])
+        self.event.wake(self._keys[group])
+        self.processing.wake(self._keys[group])
 
     def take(self, group: int, keys_max: int) -> list[Entry]:
         """Some keys of a group with all that belongs to them, which are not here any more then."""
@@ -51,7 +54,7 @@ class Store:
         some = [keys.pop() for _ in range(min(keys_max, len(keys)))]
         states = map(self.states.pop, some)
         return list(
-            zip(some, states, self.event.take(some), self.processing.take(some), strict=True)
+            zip(some, states, self.timers.take(some), self.processing.take(some), strict=True)
         )
 
     def put(self, group: int, entries: list[Entry]) -> None:
@@ -59,7 +62,7 @@ class Store:
         self._keys[group].update([key for key, *_ in entries])
         for key, state, event, processing in entries:
             self.states[key] = state
-            self.event.put(key, event)
+            self.timers.put(key, event)
             self.processing.put(key, processing)
 
     def drop(self, group: int) -> None:
@@ -68,7 +71,7 @@ class Store:
         self._keys[group] = set()
         for key in keys:
             del self.states[key]
-        self.event.take(keys)
+        self.timers.take(keys)
         self.processing.take(keys)
 
     def keys(self, group: int) -> list[Any]:
@@ -77,7 +80,7 @@ class Store:
     def entries(self, keys: list[Any]) -> Columns:
         """All that belongs to these keys, which are here and stay here."""
         states = [*map(self.states.__getitem__, keys)]
-        return keys, states, self.event.names(keys), self.processing.names(keys)
+        return keys, states, self.timers.names(keys), self.processing.names(keys)
 
     def replace(self, keys: list[Any], states: list[Any], event: Rows, processing: Rows) -> None:
         """What `entries` gave, instead of what is here of these keys. Timers sleep until `wake`."""
@@ -86,7 +89,7 @@ class Store:
             if key not in here:
                 self._keys[group_of[key]].add(key)
             here[key] = state
-        self.event.replace(keys, event)
+        self.timers.replace(keys, event)
         self.processing.replace(keys, processing)
 
     def take_in(self, kind: Callable[[], Parted], keys: list[Any], news: list[Any]) -> None:

@@ -1,22 +1,17 @@
 """Timers of keys, of one kind (event time or processing time), soonest first.
 
-A key has one timer of each name. The heap has each time for which any are set, and these lie in a
-list of their own, for windows of many keys end together. A list has an entry for each setting;
-entries of timers that were moved or cancelled are passed over, and swept out when they are more
-than half of all.
+A key has one timer of each name. The schedule has an entry for each setting; those of timers that
+were moved or cancelled do not stand.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from anabranch.runtime.keyed.groups import packed
 from anabranch.runtime.keyed.parts import in_pieces
-
-SWEEP_ABOVE = 64
+from anabranch.runtime.keyed.schedule import Schedule
 
 Changes = tuple[list[Any], list[str], list[float | None]]
 """What has become of timers: their keys, their names, when they are due (None: they are gone)."""
@@ -26,12 +21,9 @@ Rows = list[Names | None] | None
 """The timers of some keys, key by key; None if none of them has any."""
 
 
-class Timers:
+class Timers(Schedule):
     def __init__(self) -> None:
-        self._heap: list[float] = []
-        self._entries_at: dict[float, list[tuple[Any, str]]] = {}
-        """Keys and names, by time; never an empty list."""
-        self._entries = 0
+        super().__init__()
         self._set: dict[Any, Names] = {}
         self._ripe: dict[Any, list[tuple[float, str]]] = {}
         """Of each key, timers that are not in the heap for now, by their times."""
@@ -48,18 +40,16 @@ class Timers:
     def set(self, key: Any, name: str, at: float) -> None:
         names = self._set.get(key)
         if names is None:
-            self._set[key] = {name: at}
-            self._live += 1
-        elif name not in names:
-            names[name] = at
-            self._live += 1
-        elif names[name] == at:
+            names = self._set[key] = {}
+        before = names.get(name)
+        if before == at:
             return
-        else:
-            names[name] = at
+        names[name] = at
+        self._live += before is None
         if self._touched is not None:
             self._touch(key, name)
-        self._push(key, name, at)
+        self.push(key, name, at)
+        self.tidy()
 
     def cancel(self, key: Any, name: str) -> None:
         names = self._set.get(key)
@@ -106,18 +96,18 @@ class Timers:
 
     def may_be_due(self, key: Any, until: float) -> bool:
         """Whether it is worth asking for `due_of`."""
-        heap = self._heap
+        heap = self.heap
         return key in self._ripe or (bool(heap) and heap[0] <= until)
 
     def due_of(self, key: Any, until: float) -> list[tuple[float, str]]:
         """Those of one key that are due, by time and then by name. They stay set, but do not fire
         before they are `put_back`. Timers of other keys that are due are looked at once for this,
         however many ask."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0] <= until:
             at = heap[0]
             for other, name in self._pop():
-                if self._at(other, name) == at:
+                if self.stands(other, name, at):
                     self._ripe.setdefault(other, []).append((at, name))
         ripe = self._ripe.pop(key, [])
         self.put_back(key, [timer for timer in ripe if timer[0] > until])
@@ -126,10 +116,14 @@ class Timers:
     def put_back(self, key: Any, timers: Iterable[tuple[float, str]]) -> None:
         """What `due_of` gave."""
         for at, name in timers:
-            self._push(key, name, at)
+            self.push(key, name, at)
 
-    def is_set(self, key: Any, name: str, at: float) -> bool:
-        return self._at(key, name) == at
+    def stands(self, key: Any, name: Any, at: float) -> bool:
+        names = self._set.get(key)
+        return names is not None and names.get(name) == at
+
+    def come_up(self, key: Any, name: Any) -> None:
+        self.cancel(key, name)
 
     def all_due_of(self, key: Any, until: float) -> list[tuple[float, str]]:
         """The same, of a key whose timers sleep."""
@@ -145,19 +139,7 @@ class Timers:
         """When the soonest is due; +inf if there is none."""
         if self._ripe:
             self._put_all_back()
-        heap = self._heap
-        while heap:
-            at = heap[0]
-            entries = self._entries_at[at]
-            while self._at(*entries[-1]) != at:
-                if len(entries) == 1:
-                    self._pop()
-                    break
-                entries.pop()
-                self._entries -= 1
-            else:
-                return at
-        return math.inf
+        return super().next_at()
 
     def has(self, key: Any) -> bool:
         return key in self._set
@@ -199,29 +181,15 @@ class Timers:
             self.put(key, names or {})
 
     def wake(self, keys: Iterable[Any]) -> None:
-        """Have the timers of these keys fire, which were `put` or came up when they must not."""
-        for key in keys:
+        for key in keys if self._set else ():
             for name, at in self._set.get(key, {}).items():
-                self._push(key, name, at)
-
-    def due(
-        self, until: float, may_fire: Callable[[Any], bool]
-    ) -> Iterator[tuple[Any, str, float]]:
-        """Those due, as (key, name, at), by time and then by key; each is no longer set then.
-
-        Timers that are set meanwhile count. Those of keys which may not fire stay set, and sleep.
-        """
-        while (at := self.next_at()) <= until and self._heap:
-            for key, name in in_order(self._pop()):
-                if self._at(key, name) == at and may_fire(key):
-                    self.cancel(key, name)
-                    yield key, name, at
+                self.push(key, name, at)
 
     def drain(self) -> Iterator[tuple[Any, str, float]]:
         """All that are set now, by time; each is no longer set when it is given."""
         every = [(key, name, at) for key, names in self._set.items() for name, at in names.items()]
         for key, name, at in sorted(every, key=lambda timer: timer[2]):
-            if self._at(key, name) == at:
+            if self.stands(key, name, at):
                 self.cancel(key, name)
                 yield key, name, at
 
@@ -229,44 +197,7 @@ class Timers:
         names = self._set.get(key)
         return None if names is None else names.get(name)
 
-    def _push(self, key: Any, name: str, at: float) -> None:
-        entries = self._entries_at.get(at)
-        if entries is None:
-            self._entries_at[at] = [(key, name)]
-            heapq.heappush(self._heap, at)
-        else:
-            entries.append((key, name))
-        self._entries += 1
-        if self._entries > 2 * self._live + SWEEP_ABOVE:
-            self._sweep()
-
-    def _pop(self) -> list[tuple[Any, str]]:
-        """The entries of the soonest time, which are there no more."""
-        entries = self._entries_at.pop(heapq.heappop(self._heap))
-        self._entries -= len(entries)
-        return entries
-
-    def _sweep(self) -> None:
-        set_for = (
-            (at, [entry for entry in entries if self._at(*entry) == at])
-            for at, entries in self._entries_at.items()
-        )
-        self._entries_at = {at: entries for at, entries in set_for if entries}
-        self._entries = sum(map(len, self._entries_at.values()))
-        self._heap = [*self._entries_at]
-        heapq.heapify(self._heap)
-
 
 def mark_of_end(at: float) -> float:
     """The latest mark of what comes of a timer, which was not known before its time."""
     return math.nextafter(at, -math.inf)
-
-
-def in_order(due: list[tuple[Any, str]]) -> list[tuple[Any, str]]:
-    """By key, then name; keys that do not compare with each other by their bytes."""
-    if len(due) == 1:
-        return due
-    try:
-        return sorted(due)
-    except Exception:
-        return sorted(due, key=lambda timer: (packed(timer[0]), timer[1]))

@@ -43,7 +43,6 @@ class Tell(Protocol):
         """A window that was told is no more."""
 
 
-_FORGET = "forget "
 END_OF_STREAM = sys.float_info.max
 """Event time that only the end of the stream reaches."""
 
@@ -52,7 +51,8 @@ class TellResult:
     def __call__(
         self, key: Any, window: Window, value: Any, revision: int, told_end: float | None = None
     ) -> Iterable[Any]:
-        result = WindowResult(key, window.start, window.end, copied(value), revision)
+        own = value if type(value) in ATOMS else copied(value)
+        result = WindowResult(key, window.start, window.end, own, revision)
         if told_end is None or told_end == window.end:
             return (result,)
         return (Moved.of(result, told_end),)
@@ -91,7 +91,8 @@ class TellAll:
 
 def _new(aggregation: Aggregation) -> Any:
     """An accumulator of its own; a function may give the same one to all."""
-    return aggregation.new() if aggregation.collects else copied(aggregation.new())
+    made = aggregation.new()
+    return made if aggregation.collects or type(made) in ATOMS else copied(made)
 
 
 def event_time(fn: Callable[[Any], float], item: Any) -> float:
@@ -114,7 +115,7 @@ class TimeWindows(Handler):
     ) -> None:
         self._layout: Layout = Sessions(windows) if isinstance(windows, Session) else Grid(windows)
         self._time_of = time
-        self._lateness_s = lateness_s
+        self.lateness_s = lateness_s
         self._aggregation = aggregation
         self._tell = tell
         self._corrects = isinstance(aggregation, OfResults)
@@ -131,16 +132,16 @@ class TimeWindows(Handler):
     ) -> tuple[Any, Iterable[Any]]:
         at = event_time(self._time_of, item)
         watermark = time.watermark
-        over_at = watermark - self._lateness_s
+        if not state and not self._corrects:
+            window = self._layout.only(at)
+            if window is not None and window[1] > watermark:
+                self._begin(key, state, window, at, item)
+                return state, ()
+        over_at = watermark - self.lateness_s
         places = self._layout.places(state, at, over_at)
         if not places:
-            time.late(item, watermark - self._layout.last_end(at) - self._lateness_s)
+            time.late(item, watermark - self._layout.last_end(at) - self.lateness_s)
             return state, ()
-        if len(places) == 1 and not self._corrects:
-            (place,) = places
-            if not place.before and not place.over and place.window.end > time.reached:
-                self._begin(key, state, place, item, time)
-                return state, ()
         # What may fail comes first, and windows that have ended before those that are changed in
         # place: a tuple that becomes a dead letter leaves no trace.
         given = [(place, item) for place in places]
@@ -150,21 +151,25 @@ class TimeWindows(Handler):
         changes = self._changes(key, given, time.reached)
         results: list[Any] = []
         for (place, _), (after, told) in zip(given, changes, strict=True):
-            self._settle(state, place, after, time)
+            self._settle(key, state, place, after)
             results += told
         return state, results
 
-    def _begin(self, key: Any, state: Panes, place: Place, item: Any, time: KeyTime) -> None:
-        """A window with its first tuple, which ends later: what `_changes` and `_settle` come to
-        then. Of most keys of a short window this is the only tuple."""
+    def _begin(self, key: Any, state: Panes, window: Window, at: float, item: Any) -> None:
+        """The first window of a key, which ends later, with its first tuple: what `_changes` and
+        `_settle` come to then. Of most keys of a short window this is the only tuple."""
         aggregation = self._aggregation
-        pane = Pane(place.window, aggregation.add(_new(aggregation), item))
+        pane = Pane(window, aggregation.add(_new(aggregation), item))
         if not aggregation.collects and type(pane.accumulator) not in ATOMS:
             self._keep(key, pane, [])
-        state.put(place.name, pane)
-        if self.journaled:
-            state.touch(place.name)
-        self._set_timers(place.name, None, pane, time)
+        name = self._layout.name(window, at)
+        if state.starts is None:
+            state[name] = pane
+        else:
+            state.put(name, pane)
+        if state.told and self.journaled:
+            state.touch(name)
+        self.ends.add(key, name, pane)
 
     def _left(
         self, state: Panes, item: Moved, places: list[Place], over_at: float
@@ -253,12 +258,10 @@ class TimeWindows(Handler):
             accumulator = aggregation.merge(accumulator, pane.accumulator)
         return accumulator
 
-    def _settle(self, state: Panes, place: Place, after: Pane, time: KeyTime) -> None:
+    def _settle(self, key: Any, state: Panes, place: Place, after: Pane) -> None:
         """Put what a window has become in the place of what it was."""
         for gone in place.gone:
             state.remove(gone)
-            time.cancel_timer(repr(gone))
-            time.cancel_timer(_FORGET + repr(gone))
             if self.journaled:
                 state.touch(gone)
         state.put(place.name, after)
@@ -266,18 +269,7 @@ class TimeWindows(Handler):
             state.touch(place.name)
         before = place.before[0] if place.before else None
         if before is None or before.window.end != after.window.end:
-            self._set_timers(place.name, before, after, time)
-        elif after.ended and not before.ended:
-            time.cancel_timer(repr(place.name))
-
-    def _set_timers(self, name: float, before: Pane | None, after: Pane, time: KeyTime) -> None:
-        end = after.window.end
-        if not after.ended:
-            time.wake(end, repr(name))
-        elif before is not None:
-            time.cancel_timer(repr(name))
-        if self._lateness_s:
-            time.wake(end + self._lateness_s, _FORGET + repr(name))
+            self.ends.add(key, place.name, after)
 
     def _told(self, key: Any, pane: Pane, *, alone: bool = False) -> Iterable[Any]:
         """It has ended, even if telling of it fails. `alone`: nobody else needs its accumulator, or
@@ -306,15 +298,16 @@ class TimeWindows(Handler):
     def on_timer(
         self, key: Any, state: Panes, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
-        forget = timer.name.startswith(_FORGET)
-        name = float(timer.name.removeprefix(_FORGET) if forget else timer.name)
-        if self.journaled:
+        name = timer.name
+        pane = state[name]
+        forget = pane.ended
+        if forget or not self.lateness_s:
+            state.remove(name)
+        if state and self.journaled:  # else its key is forgotten
             state.touch(name)
         if forget:
-            state.remove(name)
             return state, ()
-        pane = state[name] if self._lateness_s else state.remove(name)
-        alone = not self._lateness_s and not self._windows_overlap
+        alone = not self.lateness_s and not self._windows_overlap
         return state, self._told(key, pane, alone=alone)
 
 

@@ -160,6 +160,7 @@ class Worker(Caller):
         state_of, results = states.get, part.results
         time.watermark = time.reached = watermark
         exact = marks is not None and marks.exact
+        heap = self._store.event.heap
         due = self._store.event.next_at() if exact else NEVER
         each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
         items = iter(tuples)
@@ -196,11 +197,11 @@ class Worker(Caller):
             part.taken += 1
             if time.said:
                 self._settle(key, part, of_tuple=True)
-                if exact:
-                    due = self._store.event.next_at()
+            if exact and heap:
+                due = heap[0]
             if part.marks is not None:
                 part.mark(mark)
-            if self._sheds:
+            if self._sheds and not after:
                 self._shed(key, after)
         return None
 
@@ -212,7 +213,7 @@ class Worker(Caller):
         time.watermark = time.reached = watermark
         exact = marks is not None and marks.exact
         by_key = marks is not None and marks.by_key
-        may_be_due = self._store.event.may_be_due
+        may_be_due = self._timers.may_be_due
         due = self._store.event.next_at() if exact else NEVER
         each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
         items = iter(tuples)

@@ -23,9 +23,9 @@ def contents(processor: KeyedProcessor) -> dict[str, Any]:
     return {
         "states": dict(held.store.states),
         "keys": [{*held.store.keys(group)} for group in range(held.groups)],
-        "event": dict(held.store.event._set),
+        "event": dict(held.store.timers._set),
         "processing": dict(held.store.processing._set),
-        "timers": (len(held.store.event), len(held.store.processing)),
+        "timers": (len(held.store.timers), len(held.store.processing)),
         "kept": {group: [*kept] for group, kept in held.kept.items() if kept},
         "arriving": {group: arrival.as_plain() for group, arrival in held.arriving.items()},
         "groups": (held.owned, held.frozen, held.behind, held.shut),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import pickle
 from collections.abc import Iterable
 from typing import Any
 
 from anabranch.runtime.keyed.handler import NOTHING, Handler, KeyTime, Timer
+from anabranch.runtime.keyed.window_ends import WindowEnds
 
 
 class HandTime(KeyTime):
@@ -42,11 +44,22 @@ class Keeper:
         self.key = key
         self.state: Any = NOTHING
         self.time = HandTime()
+        self._states: dict[Any, Any] = {}
+        """The state again, where its windows say when they end."""
+        if handler.lateness_s is not None:
+            handler.ends = WindowEnds(self._states, handler.lateness_s)
 
     @property
     def forgotten(self) -> bool:
         """Whether nothing of the key is left."""
         return self.state is NOTHING and not self.time.timers
+
+    def take_over(self, other: Keeper) -> None:
+        """What another has kept, as it travels."""
+        self.time = other.time
+        self._keep(pickle.loads(pickle.dumps(other.state)))
+        if self.handler.lateness_s is not None:
+            self.handler.ends.wake([self.key])
 
     def put(self, *tuples: Any, side: int = 0) -> list[Any]:
         results: list[Any] = []
@@ -66,6 +79,10 @@ class Keeper:
         """Event time goes on: timers fire by time, then by name."""
         self.time.watermark = watermark
         results: list[Any] = []
+        if self.handler.lateness_s is not None:
+            for _, name, at in self.handler.ends.due(watermark, lambda key: True):
+                results += self._fire(Timer(name, at))
+            return results
         while due := sorted((at, n) for n, at in self.time.timers.items() if at <= watermark):
             at, name = due[0]
             del self.time.timers[name]
@@ -81,3 +98,6 @@ class Keeper:
     def _keep(self, state: Any) -> None:
         empty = self.handler.is_empty(state) and not self.time.timers
         self.state = NOTHING if empty else state
+        self._states.clear()
+        if not empty:
+            self._states[self.key] = state

@@ -302,7 +302,7 @@ def test_state_travels_from_instance_to_instance(kind: Any) -> None:
     stayed.put(*first)
     left.put(*first)
     assert stayed.advance(12.0) == left.advance(12.0)
-    came.state, came.time = pickle.loads(pickle.dumps(left.state)), left.time
+    came.take_over(left)
     late = [(5.0, "x"), (30.0, "y"), (31.0, "z")]
     assert came.put(*late) == stayed.put(*late)
     assert came.advance(math.inf) == stayed.advance(math.inf) != []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
@@ -41,14 +41,13 @@ class Caller:
         self.handler.journaled = isinstance(held.notes, Notes)
         self._retry = operator.retry
         self._timers = held.store.timers
-        if self.handler.lateness_s is not None:
+        if self.handler.holds_windows:
             ends = WindowEnds(held.store.states, self.handler.lateness_s)
             held.store.event = self.handler.ends = ends
         self._rule = operator.keyed.late
         self._held = held
         self._store = held.store
         self._time = Present(wall)
-        self._sheds = type(self.handler).is_empty is not Handler.is_empty
         by_value = isinstance(self.handler, ValueHandler)  # their results are copies in any case
         self._undo = Undo(always=by_value or operator.retry.attempts > 0)
         self.handler.undo.always = operator.retry.attempts > 0
@@ -198,18 +197,11 @@ class Caller:
             return True
         return False
 
-    def _shed(self, key: Any, state: Any) -> None:
-        """Forget a key that has nothing worth keeping, if the handler knows of such (`_sheds`)."""
-        if self.handler.is_empty(state) and not self._store.has_timers(key):
-            self._held.forget(key)
-
-    def shed(self, keys: list[Any]) -> None:
-        """The same, of keys whose timers were called."""
-        if self._sheds:
+    def shed(self, keys: Iterable[Any]) -> None:
+        """Forget those of these keys that have nothing worth keeping."""
+        if self.handler.forgets_false:
             state_of = self._store.states.get
-            for key in keys:
-                if not (state := state_of(key, NOTHING)) and state is not NOTHING:
-                    self._shed(key, state)
+            self._held.forget([key for key in keys if not state_of(key, NOTHING)])
 
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, Unpicklable):

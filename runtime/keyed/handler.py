@@ -63,6 +63,9 @@ class Handler(ABC):
     """Whether a state in parts has to say which of them change."""
     keeps_state = True
     """False: tuples pass as they are, and nothing is kept for their keys."""
+    forgets_false = False
+    """Whether a state that counts as false, such as an empty one, is not worth keeping: the key is
+    forgotten, unless it has timers."""
     undone = False
     """Whether a call that fails may have changed the state in place, which is to be undone then.
     Other handlers see to it themselves, with their `undo`."""
@@ -72,11 +75,11 @@ class Handler(ABC):
     has come to them; one that is set for a time which has come, right behind what has set it. In
     `on_timer` the watermark is the time of the timer then, or what it was when it was set, if that
     is later; after the last that was known it is +inf."""
-    lateness_s: float | None = None
-    """Of handlers whose states are windows by their names (`Held`): for how long they keep them
-    after their ends. `on_timer` is called with each end, and again when a window that has ended is
-    to be forgotten; it removes it then, or at once if nothing is kept. None: states are anything.
-    """
+    holds_windows = False
+    """Whether states are windows by their names (`Held`). `on_timer` is called with the end of each
+    and, where they are kept for `lateness_s` more, again when it is to be forgotten; it removes it
+    then, or at its end if that is 0."""
+    lateness_s = 0.0
     ends: WindowEnds
     """Is told of each window that comes, or gets another end; for these handlers."""
     timers_at_end_max: int | None = None
@@ -102,11 +105,6 @@ class Handler(ABC):
         self, key: Any, state: Any, timer: Timer, time: KeyTime
     ) -> tuple[Any, Iterable[Any]]:
         return state, ()
-
-    def is_empty(self, state: Any) -> bool:
-        """Whether nothing in it is worth keeping, so that the key may be forgotten, unless it has
-        timers. Asked of each state that counts as false, after a call."""
-        return False
 
     def close(self) -> None:  # noqa: B027 - optional
         """The instance ends."""

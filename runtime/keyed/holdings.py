@@ -172,10 +172,11 @@ class Holdings:
         behind = mine & (self.behind | {g for g, kept in self.kept.items() if kept})
         self.set_groups(mine - behind, frozenset(frozen), behind)
 
-    def forget(self, key: Any) -> None:
-        """A key without timers whose state is not worth keeping."""
-        self.store.forget(key)
-        self.notes.forgot(key)
+    def forget(self, keys: list[Any]) -> None:
+        """Keys whose states are not worth keeping, as far as they have no timers."""
+        keys = self.store.without_timers(keys)
+        self.store.forget(keys)
+        self.notes.forgot(keys)
 
     def _drop_kept(self, group: int, n: int) -> None:
         kept = self.kept.get(group)

@@ -50,6 +50,8 @@ class Joining(Handler):
     pairs of a window, none of them is told.
     """
 
+    forgets_false = holds_windows = True
+
     def __init__(
         self,
         windows: Sliding,
@@ -64,9 +66,6 @@ class Joining(Handler):
 
     def new_state(self, key: Any) -> Meetings:
         return Meetings()
-
-    def is_empty(self, state: Meetings) -> bool:
-        return not state
 
     def on_tuple(
         self, key: Any, state: Meetings, item: Any, side: int, time: KeyTime
@@ -116,14 +115,13 @@ class Joining(Handler):
 class Enriching(Handler):
     """Each left tuple together with the latest right one of its key; None before the first."""
 
+    forgets_false = True
+
     def __init__(self, fn: Callable[[Any, Any, Any], Any]) -> None:
         self._fn = fn
 
     def new_state(self, key: Any) -> Any:
         return None
-
-    def is_empty(self, state: Any) -> bool:
-        return state is None
 
     def on_tuple(
         self, key: Any, state: Any, item: Any, side: int, time: KeyTime

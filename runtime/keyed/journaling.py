@@ -269,7 +269,7 @@ class _Reading:
             "parts": held.store.take_in,
             "event": held.store.timers.take_in,
             "processing": held.store.processing.take_in,
-            "forgotten": self._forgotten,
+            "forgotten": held.store.forget,
             "counted": self._counted,
             "time": self._time,
             "groups": self._groups,
@@ -297,10 +297,6 @@ class _Reading:
 
     def _keep(self, group: int, kept: tuple[Any, ...]) -> None:
         self._held.keep(group, Kept._make(kept))
-
-    def _forgotten(self, keys: list[Any]) -> None:
-        for key in keys:
-            self._held.store.forget(key)
 
     def _counted(self, opened_in: int, pended_out: int, *late: tuple[str, int]) -> None:
         self._held.opened_in, self._held.pended_out = opened_in, pended_out

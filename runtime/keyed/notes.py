@@ -19,7 +19,7 @@ class NoNotes:
     def touch(self, keys: Iterable[Any]) -> None:
         """Something may have changed for these keys; those which are no keys do not matter."""
 
-    def forgot(self, key: Any) -> None: ...
+    def forgot(self, keys: Iterable[Any]) -> None: ...
 
     def add(self, *word: Any) -> None: ...
 
@@ -45,8 +45,8 @@ class Notes(NoNotes):
         except Exception:
             return  # no key: whoever processes it says so
 
-    def forgot(self, key: Any) -> None:
-        self.forgotten.add(key)
+    def forgot(self, keys: Iterable[Any]) -> None:
+        self.forgotten.update(keys)
 
     def add(self, *word: Any) -> None:
         self.words.append(word)

@@ -32,10 +32,6 @@ class Pane(Part):
     def logs(self) -> tuple[Any, ...]:
         return (self.accumulator,) if type(self.accumulator) in _LOGS else ()
 
-    @property
-    def size(self) -> int:
-        return max(1, len(self.accumulator)) if type(self.accumulator) in _LOGS else 1
-
     def with_logs(self, *logs: Any) -> Pane:
         return self.copy(logs[0]) if logs else self
 
@@ -49,6 +45,29 @@ class Panes(Parts):
 
     kind = Pane
     starts: Starts | None = None
+
+    # The same as of other parts, without a call for each: of many keys there is one short window.
+
+    def weight(self, most: int) -> int:
+        if len(self) > most:
+            return len(self)
+        return sum([p.size if type(p.accumulator) in _LOGS else 1 for p in self.values()])
+
+    def note_told(self) -> None:
+        self.told = True
+        for pane in self.values():
+            if type(pane.accumulator) in _LOGS:
+                pane.note_told()
+
+    @classmethod
+    def rows(cls, states: Iterable[Any]) -> list[Any]:
+        return [
+            [
+                (name, p.window, p.accumulator, p.revision, p.ended, p.told_end)
+                for name, p in state.items()
+            ]
+            for state in states
+        ]
 
     def take_in(self, news: Any) -> None:
         super().take_in(news)

@@ -381,9 +381,7 @@ class KeyedProcessor(Keeping):
     async def _fire_events(self) -> None:
         await self._fire(self._events, lambda: self.watermark, processing=False)
 
-    async def _fire(
-        self, firing: Firing, until: Callable[[], float], *, processing: bool
-    ) -> None:
+    async def _fire(self, firing: Firing, until: Callable[[], float], *, processing: bool) -> None:
         firing.running += 1
         try:
             while firing.any(until()):

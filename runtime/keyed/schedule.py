@@ -2,7 +2,7 @@
 
 The heap has each time for which anything is scheduled, and the entries of a time lie in a list, for
 windows of many keys end together. Entries that do not stand any more are passed over, and swept out
-when they may be most of all.
+when they may be three of four.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Schedule(ABC):
         )
         self._entries_at = {at: entries for at, entries in standing if entries}
         self._entries = sum(map(len, self._entries_at.values()))
-        self._sweep_above = 2 * self._entries + SWEEP_ABOVE
+        self._sweep_above = 4 * self._entries + SWEEP_ABOVE
         self.heap[:] = self._entries_at
         heapq.heapify(self.heap)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from anabranch.runtime.keyed.groups import GroupCache
@@ -35,13 +35,17 @@ class Store:
         self.states[key] = state
         self._keys[group].add(key)
 
-    def forget(self, key: Any) -> None:
-        """A key without timers."""
-        if self.states.pop(key, _NONE) is not _NONE:
-            self._keys[self.group_of[key]].discard(key)
+    def forget(self, keys: Iterable[Any]) -> None:
+        """Keys without timers."""
+        states, of_group, group_of = self.states, self._keys, self.group_of
+        for key in keys:
+            if states.pop(key, _NONE) is not _NONE:
+                of_group[group_of[key]].discard(key)
 
-    def has_timers(self, key: Any) -> bool:
-        return self.timers.has(key) or self.processing.has(key)
+    def without_timers(self, keys: list[Any]) -> list[Any]:
+        if not len(self.timers) and not len(self.processing):
+            return keys
+        return [key for key in keys if not self.timers.has(key) and not self.processing.has(key)]
 
     def wake(self, group: int) -> None:
         """Have the timers of a group fire that was `put`."""

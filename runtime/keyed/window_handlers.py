@@ -105,6 +105,8 @@ def event_time(fn: Callable[[Any], float], item: Any) -> float:
 class TimeWindows(Handler):
     """Tumbling, sliding and session windows."""
 
+    forgets_false = holds_windows = True
+
     def __init__(
         self,
         windows: Sliding | Session,
@@ -123,9 +125,6 @@ class TimeWindows(Handler):
 
     def new_state(self, key: Any) -> Panes:
         return Panes()
-
-    def is_empty(self, state: Panes) -> bool:
-        return not state
 
     def on_tuple(
         self, key: Any, state: Panes, item: Any, side: int, time: KeyTime

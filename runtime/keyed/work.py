@@ -160,7 +160,7 @@ class Worker(Caller):
         state_of, results = states.get, part.results
         time.watermark = time.reached = watermark
         exact = marks is not None and marks.exact
-        heap = self._store.event.heap
+        heap, sheds = self._store.event.heap, handler.forgets_false
         due = self._store.event.next_at() if exact else NEVER
         each: Iterable[float] = repeat(watermark, len(keys)) if marks is None else marks.values
         items = iter(tuples)
@@ -201,8 +201,8 @@ class Worker(Caller):
                 due = heap[0]
             if part.marks is not None:
                 part.mark(mark)
-            if self._sheds and not after:
-                self._shed(key, after)
+            if sheds and not after:
+                self.shed((key,))
         return None
 
     def _process(self, handler: Processing, todo: Slice) -> Failed | None:
@@ -401,7 +401,8 @@ class Worker(Caller):
         if handler.keeps_state:
             self._store.add(key, group, after)
             self._settle(key, part, of_tuple=True)
-            self._shed(key, after)
+            if handler.forgets_false and not after:
+                self.shed((key,))
         part.mark(time.watermark)
         self._call_due(key, time.watermark, part, time.watermark)
         return None

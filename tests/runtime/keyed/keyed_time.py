@@ -46,7 +46,7 @@ class Keeper:
         self.time = HandTime()
         self._states: dict[Any, Any] = {}
         """The state again, where its windows say when they end."""
-        if handler.lateness_s is not None:
+        if handler.holds_windows:
             handler.ends = WindowEnds(self._states, handler.lateness_s)
 
     @property
@@ -58,7 +58,7 @@ class Keeper:
         """What another has kept, as it travels."""
         self.time = other.time
         self._keep(pickle.loads(pickle.dumps(other.state)))
-        if self.handler.lateness_s is not None:
+        if self.handler.holds_windows:
             self.handler.ends.wake([self.key])
 
     def put(self, *tuples: Any, side: int = 0) -> list[Any]:
@@ -79,7 +79,7 @@ class Keeper:
         """Event time goes on: timers fire by time, then by name."""
         self.time.watermark = watermark
         results: list[Any] = []
-        if self.handler.lateness_s is not None:
+        if self.handler.holds_windows:
             for _, name, at in self.handler.ends.due(watermark, lambda key: True):
                 results += self._fire(Timer(name, at))
             return results
@@ -96,7 +96,7 @@ class Keeper:
         return results
 
     def _keep(self, state: Any) -> None:
-        empty = self.handler.is_empty(state) and not self.time.timers
+        empty = self.handler.forgets_false and not state and not self.time.timers
         self.state = NOTHING if empty else state
         self._states.clear()
         if not empty:

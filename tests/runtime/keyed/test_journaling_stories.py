@@ -139,11 +139,10 @@ def test_each_tuple_is_judged_by_the_time_it_met_and_each_timer_fires_once(
 class Brief(Handler):
     """Counts the tuples of a key between two rests of 4 s of event time; then it is forgotten."""
 
+    forgets_false = True
+
     def new_state(self, key: Any) -> list[int]:
         return []
-
-    def is_empty(self, state: list[int]) -> bool:
-        return not state
 
     def on_tuple(
         self, key: Any, state: list[int], item: int, side: int, time: KeyTime

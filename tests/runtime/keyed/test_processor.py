@@ -412,6 +412,8 @@ async def test_many_timers_come_out_in_slices() -> None:
 class Hourly(Handler):
     """Keeps keys until their timers have fired. Tuples are times; those behind are late."""
 
+    forgets_false = True
+
     def new_state(self, key: Any) -> list[float]:
         return []
 
@@ -428,9 +430,6 @@ class Hourly(Handler):
         self, key: Any, state: list[float], timer: Timer, time: KeyTime
     ) -> tuple[list[float], list[Any]]:
         return [at for at in state if at > timer.at], [("out", timer.at)]
-
-    def is_empty(self, state: list[float]) -> bool:
-        return not state
 
 
 def hourly(late: LateRule = "bury") -> Build:

@@ -94,8 +94,8 @@ def test_a_timer_that_moves_for_ever_takes_no_more_room() -> None:
     timers = Timers()
     for at in range(10_000):
         timers.set("k", "", float(at))
-    assert len(timers.heap) <= 2 + SWEEP_ABOVE
-    assert timers._entries <= 2 + SWEEP_ABOVE
+    assert len(timers.heap) <= 4 + SWEEP_ABOVE
+    assert timers._entries <= 4 + SWEEP_ABOVE
     assert due(timers) == [("k", "", 9999.0)]
 
 
@@ -103,7 +103,7 @@ def test_a_timer_that_moves_to_and_fro_for_ever_takes_no_more_room() -> None:
     timers = Timers()
     for n in range(10_000):
         timers.set("k", "", float(n % 2))
-    assert sum(map(len, timers._entries_at.values())) <= 2 + SWEEP_ABOVE
+    assert sum(map(len, timers._entries_at.values())) <= 4 + SWEEP_ABOVE
     assert due(timers) == [("k", "", 1.0)]
 
 

@@ -107,7 +107,9 @@ class Told(ab.Aggregation):
         return first + second
 
 
-async def test_a_window_that_begins_in_a_batch_ends_before_the_tuple_that_comes_at_its_end() -> None:
+async def test_a_window_that_begins_in_a_batch_ends_before_the_tuple_that_comes_at_its_end() -> (
+    None
+):
     seen: list[Any] = []
     bench = Bench(
         lambda keyed: keyed.window(ab.tumbling(10.0), time=float).aggregate("work", Told(seen))

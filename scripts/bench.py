@@ -53,6 +53,8 @@ BENCHES = (
 
 def main(arguments: list[str]) -> int:
     args = parse(arguments)
+    # What is measured has its modules compiled, as software that is installed has.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     from benches.contestants import ContestantFailed
     from benches.result import Result, Settings
     from benches.telling import machine, say, table

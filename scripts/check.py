@@ -32,6 +32,8 @@ def main() -> int:
     # Started by hand with another Python, it goes on with the one that has the tools.
     if PYTHON.exists() and not Path(sys.prefix).samefile(PYTHON.parent.parent):
         os.execv(PYTHON, [str(PYTHON), *sys.argv])
+    # Each process that a test starts would compile all modules anew, for half a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     own, pytest_options = split_at_dashes(sys.argv[1:])
     args = parse(own)
     stages: dict[str, Callable[[], bool]] = {

@@ -45,7 +45,7 @@ from anabranch.runtime.options import Options
 from anabranch.runtime.shared_file import write_whole
 from anabranch.runtime.sidecar import sync_folder
 
-FORMAT = 4
+FORMAT = 5
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
 _HALF_BEGINS = b'{"format":'

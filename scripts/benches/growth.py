@@ -22,11 +22,13 @@ STEP = 4
 
 
 class Shape(NamedTuple):
-    """`largest`: its size; `build` makes the pipeline of a size, whose files go to a folder."""
+    """`largest`: its size; `build` makes the pipeline of a size, whose files go to a folder.
+    `bound`: why it is not tried with a million."""
 
     name: str
     largest: int
     build: Callable[[ab.Pipeline, int, Path], None]
+    bound: str = ""
 
 
 def windows_together(pipeline: ab.Pipeline, n: int, _: Path) -> None:
@@ -131,14 +133,14 @@ SHAPES = (
     Shape("open sessions of one key", 100_000, sessions_of_one_key),
     Shape("results of one tuple", 1_000_000, results_of_one_tuple),
     Shape("keys", 400_000, keys),
-    Shape("input files", 20_000, input_files),
-    Shape("splits", 8_000, splits),
+    Shape("input files", 100_000, input_files, "each takes an inode and a block of the disk"),
+    Shape("splits", 100_000, splits, "each is claimed and recorded by itself, about 1 ms"),
     Shape("dead letters", 200_000, dead_letters),
     Shape("held results", 1_000_000, held_results),
     Shape("timers of many keys", 300_000, timers_of_many_keys),
     Shape("timers of one key", 100_000, timers_of_one_key),
     Shape("late tuples", 100_000, late_tuples),
-    Shape("rows of a join", 40_000, rows_of_a_join),
+    Shape("rows of a join", 1_000_000, rows_of_a_join),
 )
 
 
@@ -157,6 +159,8 @@ def measure(settings: Settings) -> Result:
         for size, values in zip(sizes, zip(*times, strict=True), strict=True):
             result.add(f"{shape.name}: {size:,}", "s", list(values))
         result.at_most(f"{shape.name}: ratio to linear", ratios, RATIO_MAX)
+        if shape.bound:
+            result.notes.append(f"{shape.name}: up to {shape.largest:,}; {shape.bound}")
     return result
 
 

@@ -83,6 +83,9 @@ def test_everything_that_may_grow_is_run_with_three_sizes() -> None:
     figures = rows(result)
     for shape in SHAPES_THAT_GROW:
         assert all(figures[f"{shape.name}: {size}"][0] > 0 for size in (2, 8, 32))
+    bounds = [shape.name for shape in SHAPES_THAT_GROW if shape.bound]
+    assert [note.partition(":")[0] for note in result["notes"]] == bounds
+    assert "input files" in bounds
 
 
 def test_newcomers_are_timed_with_a_warm_and_with_a_cold_pool() -> None:

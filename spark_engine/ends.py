@@ -29,6 +29,10 @@ class SparkRows(Source):
     def bounded(self) -> bool:  # type: ignore[override]  # an attribute there
         return self.frame is None or not self.frame.isStreaming
 
+    def rows(self, session: Any) -> Any:
+        """As a DataFrame of the session."""
+        return self.frame if self.frame is not None else session.table(self.table)
+
     def prepare(self) -> None:
         raise PipelineError(f"{self.name} {_ONLY_THERE}")
 

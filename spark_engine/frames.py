@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from anabranch.runtime.ends import Split
+from anabranch.runtime.marks import NO_MARK
 from anabranch.spark_engine.job import Job
 from anabranch.spark_engine.mapping import Plan, buckets_of
 from anabranch.spark_engine.rows import COLUMNS, NAMES, ORDER, Kind, Row, place_of
@@ -17,6 +18,8 @@ from anabranch.spark_engine.tasks import read_rows, run_section, table_of, unpac
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_TYPES = [(column.split()[0], column.split()[1]) for column in COLUMNS.split(", ")]
 
 
 def begins(job: Job) -> list[Row]:
@@ -52,6 +55,18 @@ def frame_of_rows(spark: SparkSession, rows: list[Row]) -> DataFrame:
 def frame_of_table(frame: DataFrame, plan: Plan, source: str, order: int) -> DataFrame:
     number = plan.stations[source].number
     return frame.mapInArrow(partial(read_rows, number, order), COLUMNS)
+
+
+def frame_of_ticks(ticks: DataFrame) -> DataFrame:
+    """A row that counts nothing for each row of a frame."""
+    from pyspark.sql.functions import lit
+
+    nothing = {
+        "kind": lit(int(Kind.COUNTS)),
+        "mark": lit(NO_MARK),
+        "data": lit("{}"),
+    }
+    return ticks.select([nothing.get(name, lit(0)).cast(kind).alias(name) for name, kind in _TYPES])
 
 
 def carried_out(job: Job, data: bytes, rows: DataFrame, *, ends: bool) -> DataFrame:

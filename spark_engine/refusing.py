@@ -26,9 +26,7 @@ def refusals(pipeline: Pipeline, given: Container[str] = (), *, bounded: bool) -
     """A sentence for each thing that cannot be done, with the operator and what to do instead.
     `given`: sources whose tuples come from a DataFrame in their place. `bounded`: as one batch."""
     found = [*_of_ends(pipeline, given)]
-    if bounded:
-        found += _unbounded(pipeline, given)
-    return found
+    return [*found, *(_unbounded(pipeline, given) if bounded else _tables(pipeline))]
 
 
 def is_bounded(pipeline: Pipeline, given: Container[str] = ()) -> bool:
@@ -85,4 +83,13 @@ def _unbounded(pipeline: Pipeline, given: Container[str]) -> Iterator[str]:
             yield (
                 f"operator {operator.name!r}: its input has no end, and a batch has; use "
                 "--as stream, or bound it, as ab.generate with count=..."
+            )
+
+
+def _tables(pipeline: Pipeline) -> Iterator[str]:
+    for operator in pipeline.operators.values():
+        if isinstance(operator.sink, SparkTable | SparkCollect):
+            yield (
+                f"operator {operator.name!r}: a stream would add rows to a table twice when Spark "
+                "does a batch again; use ab.parquet, or --as batch"
             )

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.runtime.ends import Source
 from anabranch.runtime.graph import Pipeline, PipelineError
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine import frames
+from anabranch.spark_engine.delivering import deliver
 from anabranch.spark_engine.ends import SparkRows, SparkTable
 from anabranch.spark_engine.failing import JobFailed, told
 from anabranch.spark_engine.job import Job, job_of
-from anabranch.spark_engine.refusing import refusals
+from anabranch.spark_engine.refusing import is_bounded, refusals
 from anabranch.spark_engine.report import SparkReport
-from anabranch.spark_engine.rows import Kind, Row
+from anabranch.spark_engine.rows import Row
 from anabranch.spark_engine.shipping import shipped
+from anabranch.spark_engine.streaming import stream
 from anabranch.spark_engine.targets import Targets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Mode = Literal["auto", "batch", "stream"]
 _PARTITIONS_MAX = 32
 
 
@@ -34,14 +37,16 @@ class Result:
 
     report: SparkReport
     _pipeline: Pipeline
-    _job: Job
-    _done: DataFrame
+    _job: Job | None = None
+    _done: DataFrame | None = None
 
     def frame(self, sink: str) -> DataFrame:
         """What the sink made by `ab.spark.table` or `ab.spark.collect` has got, as a DataFrame."""
         operator = next((o for o in self._pipeline.operators.values() if o.name == sink), None)
         if operator is None or not isinstance(operator.sink, SparkTable | SparkCollect):
             raise PipelineError(f"{sink!r} is no sink made by ab.spark.table or ab.spark.collect")
+        assert self._job is not None  # streams have no such sinks
+        assert self._done is not None
         number = self._job.plan.stations[sink].number
         return frames.table_frame(self._done, number, operator.sink.schema)
 
@@ -50,24 +55,56 @@ def run(
     pipeline: Pipeline,
     session: SparkSession,
     *,
+    mode: Mode = "auto",
     inputs: Mapping[str, DataFrame] | None = None,
     partitions: int | None = None,
+    state: str | Path | None = None,
+    duration_s: float | None = None,
 ) -> Result:
-    """Run a pipeline whose input has an end as a batch job, and return when it has ended.
+    """Run a pipeline on Spark, and return when its input has ended.
 
-    `inputs`: DataFrames whose rows come in the place of what sources read, by their names.
-    `partitions`: into how many parts the work is divided (default: as Spark's own shuffles, 32 at
-    most). Raises `PipelineError` for what Spark cannot do, before anything starts, and `JobFailed`
-    if the job fails, or too many tuples have become dead letters.
+    `mode`: as one "batch", which needs an input with an end, or as a "stream", batch after batch;
+    "auto": as a batch if it can be and no `state` is given. `inputs`: DataFrames whose rows come in
+    the place of what sources read, by their names. `partitions`: into how many parts the work is
+    divided (default: as Spark's own shuffles, 32 at most).
+    `state`: folder of a stream, which driver and workers see. A stream that is there and has not
+    ended goes on; without a folder a stream cannot be resumed. `duration_s`: the input of a stream
+    ends then at the latest.
+
+    Raises `PipelineError` for what Spark cannot do, before anything starts, and `JobFailed` if the
+    job fails, or too many tuples have become dead letters.
     """
     given = dict(inputs or {})
-    check(pipeline, given)
-    job = job_of(
-        pipeline,
-        partitions=partitions_of(session, partitions),
-        started_s=time.time(),
-        paced=False,
-    )
+    chosen = mode_of(pipeline, given, mode, state is not None or duration_s is not None)
+    check(pipeline, given, bounded=chosen == "batch")
+    if chosen == "batch" and (state is not None or duration_s is not None):
+        raise PipelineError("state and duration_s are for streams: mode='stream'")
+    parts = partitions_of(session, partitions)
+    if chosen == "batch":
+        return _batch(pipeline, session, given, parts)
+    folder = None if state is None else Path(state)
+    report = stream(pipeline, session, given, partitions=parts, state=folder, duration_s=duration_s)
+    return Result(report, pipeline)
+
+
+def mode_of(
+    pipeline: Pipeline, given: Mapping[str, Any], mode: str, wants_stream: bool
+) -> Literal["batch", "stream"]:
+    if mode == "batch":
+        return "batch"
+    if mode == "stream":
+        return "stream"
+    if mode != "auto":
+        raise PipelineError(f"mode must be auto, batch or stream, got {mode!r}")
+    streams = any(frame.isStreaming for frame in given.values())
+    can_be = is_bounded(pipeline, given) and not streams
+    return "batch" if can_be and not wants_stream else "stream"
+
+
+def _batch(
+    pipeline: Pipeline, session: SparkSession, given: Mapping[str, DataFrame], partitions: int
+) -> Result:
+    job = job_of(pipeline, partitions=partitions, started_s=time.time(), paced=False)
     data, began = shipped(job), time.monotonic()
     rows = _input(session, pipeline, job, given)
     targets = Targets(pipeline, secrets.token_hex(4))
@@ -124,7 +161,7 @@ def _input(
     for name, (order, source) in sources_of(pipeline).items():
         frame = given.get(name)
         if frame is None and isinstance(source, SparkRows):
-            frame = source.frame if source.frame is not None else session.table(source.table)
+            frame = source.rows(session)
         if frame is not None:
             tables.append(frames.frame_of_table(frame, job.plan, name, order))
             continue
@@ -137,23 +174,6 @@ def _input(
     for table in tables:
         frame_ = frame_.unionAll(table)
     return frame_
-
-
-def deliver(
-    pipeline: Pipeline, job: Job, done: DataFrame, targets: Targets, report: SparkReport
-) -> None:
-    """Put what the sinks have handed in, dead letters, and counts where they belong."""
-    tables = [
-        job.plan.stations[o.name].number
-        for o in pipeline.operators.values()
-        if isinstance(o.sink, SparkTable | SparkCollect)
-    ]
-    names = {s.number: s.operator for s in job.plan.stations.values() if not s.reads_time}
-    for row in frames.rows_in(frames.of_kinds(done, Kind.COUNTS)):
-        report.add(json.loads(row.data))
-    wanted = frames.of_kinds(done, Kind.OUT, Kind.LETTERS, without=tables)
-    targets.put(frames.rows_in(wanted), names)
-    targets.flush()
 
 
 def _write_tables(pipeline: Pipeline, job: Job, done: DataFrame) -> None:

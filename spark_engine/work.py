@@ -13,6 +13,7 @@ import math
 import pickle
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
@@ -181,6 +182,7 @@ class KeyedWork(Work):
         self._changes: list[bytes] = []
         self._reached = dict.fromkeys(sides, NO_MARK)
         """How far event time has come on each way, in the order of the pipeline."""
+        self._late_before: Counter[str] = Counter()
         self._place = 0
         self._floor = NO_MARK
         self._processor = KeyedProcessor(
@@ -200,6 +202,7 @@ class KeyedWork(Work):
             return
         self._reached, self._floor = pickle.loads(kept[0])
         self._processor.restore(kept[1:])
+        self._late_before = Counter(self._processor.late)
         self._processor.resume(frozenset(self._owned), frozenset())
         await self._processor.catch_up()
         await self._processor.fire_due(time.time())
@@ -244,7 +247,7 @@ class KeyedWork(Work):
         await self._processor.close()
 
     def _count_late(self) -> None:
-        for rule, tuples in self._processor.late.items():
+        for rule, tuples in (self._processor.late - self._late_before).items():
             self.task.count(self.operator.name, **{f"late_{rule}": tuples})
 
     def _keep(self) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import click
 from click.core import ParameterSource
@@ -14,6 +16,9 @@ from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
 from anabranch.runtime.graph import PipelineError
 from anabranch.runtime.standard_output import kept_apart
+
+if TYPE_CHECKING:
+    from anabranch.spark_engine.report import SparkReport
 
 ENGINE = "spark"
 
@@ -29,71 +34,113 @@ def master_of(text: str) -> str | None:
     return master or None
 
 
-def refuse_others(context: click.Context, known: Collection[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class SparkWish:
+    """What was asked for on the command line."""
+
+    master: str | None
+    mode: str
+    duration_s: float | None
+    report: Path | None
+    as_json: bool
+    dead_max: int | float | None
+    state: Path | None
+    resume: bool
+    fresh: bool
+    may_resume: bool = False
+
+
+_OF_PROCESSES = {"scale_script", "policy_dry_run", "transport", "warm", "seed"}
+
+
+def refuse_others(context: click.Context) -> None:
     """Options that mean nothing there."""
     for parameter in context.command.params:
-        name = parameter.name
-        given = name is not None and context.get_parameter_source(name) is not (
-            ParameterSource.DEFAULT
-        )
-        if given and name not in known:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        if given and name in _OF_PROCESSES:
             raise WrongUsage(
                 f"{parameter.opts[0]} is about instances that are processes of this host, which "
                 "a job of Spark does not have; leave it out"
             )
 
 
-def carry_out(
-    target: str,
-    settings: Sequence[str],
-    master: str | None,
-    report: Path | None,
-    as_json: bool,
-    dead_max: int | float | None,
-) -> int:
+def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
     from anabranch.spark_bridge.errors import SparkUnavailable
     from anabranch.spark_engine.failing import JobFailed
-    from anabranch.spark_engine.running import check, run
+    from anabranch.spark_engine.running import check, mode_of, run
     from anabranch.spark_engine.sessions import session_for
 
-    planned = plan(target, settings, None, quiet=as_json)
+    planned = plan(target, settings, None, quiet=wish.as_json)
     pipeline = planned.pipeline
-    if dead_max is not None:
-        pipeline.dead_max = dead_max
-    if as_json and planned.stdout_sink:
+    if wish.dead_max is not None:
+        pipeline.dead_max = wish.dead_max
+    if wish.as_json and planned.stdout_sink:
         raise WrongUsage(
             f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "
             "use --report FILE instead"
         )
-    out = sys.stderr if as_json or planned.stdout_sink else sys.stdout
+    out = sys.stderr if wish.as_json or planned.stdout_sink else sys.stdout
     try:
-        check(pipeline, {})
-        with session_for(master) as spark, kept_apart():
-            outcome = run(pipeline, spark).report
+        streams = wish.state is not None or wish.duration_s is not None
+        mode = mode_of(pipeline, {}, wish.mode, streams)
+        check(pipeline, {}, bounded=mode == "batch")
+        _prepare_state(wish)
+        with session_for(wish.master) as spark, kept_apart():
+            outcome = run(
+                pipeline, spark, mode=mode, state=wish.state, duration_s=wish.duration_s
+            ).report
     except JobFailed as failed:
         outcome = failed.report
         outcome.failure = outcome.failure or str(failed)
     except (PipelineError, SparkUnavailable, OSError, ValueError) as error:
         raise WrongUsage(str(error)) from None
-    say("\n".join(outcome.lines(pipeline.dead_letters_path)), out)
-    if report is not None:
-        report.write_text(outcome.to_json())
-    if as_json:
-        say(outcome.to_json(), nl=False)
+    _conclude(outcome, pipeline.dead_letters_path, wish, out)
     return DONE if outcome.ok else FAILED
+
+
+def _prepare_state(wish: SparkWish) -> None:
+    """As for processes: a run that is there is gone on with, or given up, if that is asked for."""
+    from anabranch.spark_engine.state import StateFolder
+
+    if wish.state is None:
+        return
+    folder = StateFolder(wish.state)
+    if wish.fresh:
+        folder.clear()
+    unfinished = folder.begun and not folder.ended
+    if wish.resume and not unfinished:
+        raise WrongUsage(
+            f"{wish.state} keeps no run that could go on; leave out --resume to begin one"
+        )
+    if unfinished and not (wish.resume or wish.may_resume):
+        raise WrongUsage(
+            f"{wish.state} keeps a run that has not ended: go on with it by --resume, or give it "
+            "up by --fresh"
+        )
+
+
+def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: TextIO) -> None:
+    say("\n".join(outcome.lines(dead_letters)), out)
+    if wish.report is not None:
+        wish.report.write_text(outcome.to_json())
+    if wish.as_json:
+        say(outcome.to_json(), nl=False)
 
 
 def lines_of_sections(planned: Plan) -> list[str]:
     """What Spark would do in which section; raises `WrongUsage` if it cannot."""
     from anabranch.spark_engine.mapping import mapped
-    from anabranch.spark_engine.running import check
+    from anabranch.spark_engine.running import check, mode_of
 
     try:
-        check(planned.pipeline, {})
+        mode = mode_of(planned.pipeline, {}, "auto", False)
+        check(planned.pipeline, {}, bounded=mode == "batch")
     except PipelineError as error:
         raise WrongUsage(str(error)) from None
     sections = mapped(planned.pipeline.operators)
-    lines = ["", "on Spark, with a shuffle before each line but the first:"]
+    how = "as one batch" if mode == "batch" else "as a stream of batches"
+    lines = ["", f"on Spark {how}, with a shuffle before each line but the first:"]
     for number in range(sections.sections):
         names = [
             f"event time of {s.operator} (one task)" if s.reads_time else s.operator

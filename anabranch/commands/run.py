@@ -36,6 +36,7 @@ Examples:
   anabranch run headlines.py --state headlines.state            # after a power cut:
   anabranch run headlines.py --state headlines.state --resume
   anabranch run headlines.py --on spark=local[4]
+  anabranch run headlines.py --on spark --as stream --state headlines.spark
 
 \b
 Ctrl-C ends the input and lets everything read so far come out; a second one stops at once.
@@ -125,6 +126,14 @@ class DeadMax(click.ParamType[int | float]):
     metavar="spark[=MASTER]",
     help="Run it as a job of Spark, on this host or on a cluster: docs/spark-engine.md.",
 )
+@click.option(
+    "--as",
+    "mode",
+    type=click.Choice(["batch", "stream", "auto"]),
+    default="auto",
+    show_default=True,
+    help="On Spark: as one batch, which needs an input with an end, or batch after batch.",
+)
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
 def command(
@@ -144,20 +153,25 @@ def command(
     fresh: bool,
     dead_max: int | float | None,
     engine: str | None,
+    mode: str,
     seed: int | None,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
-    if engine is not None:
-        from anabranch.commands.on_spark import carry_out, master_of, refuse_others
-
-        master = master_of(engine)
-        refuse_others(context, {"target", "engine", "report", "as_json", "settings", "dead_max"})
-        context.exit(carry_out(target, settings, master, report, as_json, dead_max))
     _check_state(
         state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
     )
     if as_json and is_closed():
         raise WrongUsage("standard output is closed, to which --json writes")
+    if engine is not None:
+        from anabranch.commands.on_spark import SparkWish, carry_out, master_of, refuse_others
+
+        refuse_others(context)
+        wish = SparkWish(
+            master_of(engine), mode, duration, report, as_json, dead_max, state, resume, fresh
+        )
+        context.exit(carry_out(target, settings, replace(wish, may_resume=resume_or_begin)))
+    if mode != "auto":
+        raise WrongUsage("--as is for a pipeline on Spark: --on spark")
     wishes = {
         "report": report,
         "duration_s": duration,

@@ -93,7 +93,10 @@ def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path
         (["--on", "spark=yarrn"], "the address of a master"),
         (["--on", "spark=local[0]"], "expected one core or more"),
         (["--on", "spark", "--warm", "1"], "--warm is about instances"),
-        (["--on", "spark", "--state", "there"], "--state is about instances"),
+        (["--on", "spark", "--resume"], "--resume needs the folder"),
+        (["--on", "spark", "--state", "there", "--resume"], "keeps no run that could go on"),
+        (["--on", "spark", "--as", "batch", "--state", "there"], "are for streams"),
+        (["--as", "batch"], "--as is for a pipeline on Spark"),
     ],
 )
 def test_mistakes_are_told(arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from anabranch.spark_engine.merging import Merger
 from anabranch.spark_engine.outbox import Outbox
 from anabranch.spark_engine.refusing import refusals
 from anabranch.spark_engine.rows import Block, place_of, with_trace, without_trace
+from anabranch.spark_engine.state import Commit, JobRecord, StateFolder, check_same
 
 
 def first(one: Any) -> Any:
@@ -146,6 +149,40 @@ def test_tuples_without_a_key_are_buried_and_the_others_keep_their_marks() -> No
     assert without_trace(row.data, 2)[1] == [1.0, 3.0]
     assert row.mark == 1.0
     assert row.mark > NO_MARK
+
+
+# -- a stream that is there ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": 2}, "another version of Anabranch"),
+        ({"groups": 128}, "this one is another"),
+        ({"stations": ["lines", "out"]}, "this one is another"),
+    ],
+)
+def test_a_state_that_cannot_be_gone_on_with_is_refused(
+    change: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    folder = StateFolder(tmp_path)
+    folder.begin(JobRecord(1, "p", ["lines", "count", "out"], 256, 2, 0.0, "tag"), {})
+    check_same(folder.job(), folder.job(), tmp_path)
+    with pytest.raises(ab.PipelineError, match=said):
+        check_same(folder.job(), replace(folder.job(), **change), tmp_path)
+
+
+def test_the_last_commit_is_the_one_that_counts(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    folder.begin(JobRecord(1, "p", ["lines"], 256, 2, 0.0, "tag"), {"lines": [{"n": 1}]})
+    assert folder.last() == Commit()
+    for batch in range(12):
+        Path(folder.kept(batch)).mkdir(parents=True)
+        folder.commit(Commit(batch, {"a": batch}, {"lines": batch}, ended=batch == 11))
+    assert folder.last() == Commit(11, {"a": 11}, {"lines": 11}, ended=True)
+    assert folder.ended
+    assert folder.splits() == {"lines": [{"n": 1}]}
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["11"]
 
 
 # -- what cannot be done -------------------------------------------------------------------------

@@ -250,7 +250,10 @@ def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
             number = 0
             break
     if number:
-        raise JournalError(f"the journal {str(path)!r}: {_name(path, number).name} is not there")
+        raise JournalError(
+            f"the journal {str(path)!r}: {_name(path, number).name} is not there; put it back and "
+            "resume the run, or begin a new one"
+        )
     for records in reversed(needed):
         yield from records
 

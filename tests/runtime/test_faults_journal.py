@@ -255,7 +255,7 @@ def test_a_segment_that_is_missing_is_named(tmp_path: Path, missing: int) -> Non
     for record in RECORDS[:3]:
         written(path, [record])
     os.unlink(f"{path}.{missing}")
-    with pytest.raises(JournalError, match=rf"a\.journal\.{missing} is not there"):
+    with pytest.raises(JournalError, match=rf"a\.journal\.{missing} is not there; put it back"):
         read(path)
 
 

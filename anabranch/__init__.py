@@ -19,7 +19,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Step, Stream
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline, Stream
+from anabranch.runtime.operator import Retry, Step
+from anabranch.runtime.scale import Scale
 from anabranch.steps import filter, flat_map, map
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from anabranch.runtime.graph import Operator, Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.report import Report, read_report
 from anabranch.runtime.simulation.forecast import (
     KEYS,

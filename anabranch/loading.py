@@ -20,7 +20,8 @@ from typing import Any
 
 from anabranch.explaining import explain, line_of_operator
 from anabranch.runtime.begun_threads import BegunThreads, noting_threads, refusal, warning
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.places import check_targets
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.working_folder import check_working_folder

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.loading import file_being_read
 from anabranch.runtime import order
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.launch import Run

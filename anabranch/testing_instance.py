@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.payload import KeyedEncoder, decode_keyed
@@ -19,6 +18,7 @@ from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.spec import KeyedEdge
 from anabranch.runtime.keyed.watermarks import Gate, Stamper
 from anabranch.runtime.marks import NO_MARK, Marked, opened
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.operators import Processor, make_processor
 from anabranch.runtime.payload import Batch, Encoder
 from anabranch.runtime.plain_calls import NoLoop

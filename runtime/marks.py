@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 if TYPE_CHECKING:
     from anabranch.protocol.ids import OperatorName
-    from anabranch.runtime.graph import Operator
+    from anabranch.runtime.operator import Operator
 
 NO_MARK = -math.inf
 

@@ -35,7 +35,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-from anabranch.runtime.graph import Operator
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.own import Came
 from anabranch.runtime.steps import Chain, Part, StepCount
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.policies.script import Script
 
 Preloading = Literal["auto", "fork", "import"]

@@ -15,7 +15,7 @@ from anabranch.runtime.scale import Scale
 
 if TYPE_CHECKING:
     from anabranch.protocol.ids import OperatorName
-    from anabranch.runtime.graph import Operator
+    from anabranch.runtime.operator import Operator
 
     Operators = Mapping[OperatorName, Operator]
 

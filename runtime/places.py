@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from anabranch.runtime.graph import Operator, Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.programs import programs
 from anabranch.runtime.working_folder import check_working_folder
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from anabranch.runtime.foreign import type_name
 from anabranch.runtime.foreign_tasks import is_ours, take_back, was_cancelled
-from anabranch.runtime.graph import Step
+from anabranch.runtime.operator import Step
 from anabranch.runtime.own import Watch, apart
 from anabranch.runtime.plain_calls import NoLoop
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe
-from anabranch.runtime.graph import Operator, Step
+from anabranch.runtime.operator import Operator, Step
 from anabranch.runtime.own import Came, Saver
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.programs import LIBRARIES

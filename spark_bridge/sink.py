@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink
-from anabranch.runtime.graph import PipelineError, check_name
+from anabranch.runtime.graph import check_name
 from anabranch.runtime.shared_file import in_thread
 from anabranch.spark_bridge.ddl import SchemaError, parse
 from anabranch.spark_bridge.fit import Fitted, Fitter

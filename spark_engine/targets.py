@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.places import check_places
 from anabranch.runtime.shared_file import write_whole
 from anabranch.runtime.sinks.jsonl import JsonLines

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.marks import NO_MARK
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.operators import make_processor
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part

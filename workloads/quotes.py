@@ -25,8 +25,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.windows import count
+from anabranch.runtime.scale import Scale
 from anabranch.workloads.stamps import seconds_of
 
 WINDOW = 2000

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TypedDict
 
 from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.scale import Scale
 from anabranch.workloads.afinn import read_lexicon
 from anabranch.workloads.texts import text_of, words_of
 

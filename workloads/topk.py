@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.aggregations import tally
 from anabranch.runtime.keyed.windows import WindowResult, sliding, tumbling
+from anabranch.runtime.scale import Scale
 from anabranch.workloads.stamps import seconds_of
 from anabranch.workloads.texts import text_of, words_of
 

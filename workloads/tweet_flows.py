@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.scale import Scale
 from anabranch.workloads import sentiment, tweet_topics
 from anabranch.workloads.afinn import read_lexicon
 from anabranch.workloads.texts import text_of, words_of

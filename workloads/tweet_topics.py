@@ -16,7 +16,8 @@ from functools import partial
 from typing import NamedTuple
 
 from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.scale import Scale
 from anabranch.workloads.texts import text_of, words_of
 
 OTHER = "other"

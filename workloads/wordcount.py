@@ -17,7 +17,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.scale import Scale
 from anabranch.workloads.texts import text_of, words_of
 
 Counted = tuple[str, int]

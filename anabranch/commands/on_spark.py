@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from anabranch.commands.failing import DONE, FAILED, WrongUsage
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.standard_output import kept_apart
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ import click
 from anabranch.commands.failing import WrongUsage
 from anabranch.loading import Loaded, LoadError, load_pipeline
 from anabranch.runtime import order
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
 from anabranch.runtime.standard_output import kept_apart
 from anabranch.setting import apply_settings

@@ -141,7 +141,7 @@ def command(
     Nothing is started or opened.
     """
     from anabranch import forecasting as f
-    from anabranch.runtime.graph import PipelineError
+    from anabranch.runtime.checks import PipelineError
     from anabranch.runtime.policies.decider import PolicyError
     from anabranch.views import forecast as view
 

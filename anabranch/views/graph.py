@@ -6,7 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.operator import Operator
+from anabranch.runtime.scale import Scale
 from anabranch.views.figures import plural, table
 from anabranch.views.values import in_words
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.foreign import describe, shown
-from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
@@ -23,6 +22,7 @@ from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.window_ends import WindowEnds
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError, where_raised
 from anabranch.runtime.undo import Undo, Unpicklable
@@ -214,7 +214,8 @@ def _made(operator: Operator) -> Handler:
     assert operator.keyed is not None
     try:
         with NoLoop():
-            return operator.keyed.make()
+            handler: Handler = operator.keyed.make()
+            return handler
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # such as SystemExit

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import changes, picture, restore
 from anabranch.runtime.keyed.notes import Notes
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.steps import Part
 
 

@@ -33,7 +33,6 @@ from typing import Any, NamedTuple
 
 from anabranch.runtime import own
 from anabranch.runtime.foreign import describe
-from anabranch.runtime.graph import Operator
 from anabranch.runtime.keyed.firing import Due, Firing
 from anabranch.runtime.keyed.giving import copied, taken
 from anabranch.runtime.keyed.handler import Timer
@@ -42,6 +41,7 @@ from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.work import Failed, Marks, Worker
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.own import Came, Saver
 from anabranch.runtime.plain_calls import NoLoop
 from anabranch.runtime.steps import Part, StepError

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:  # the public face imports this, and must not import what only instances need
-    from anabranch.runtime.keyed.handler import Handler
+from typing import Any, Literal
 
 LateRule = Literal["bury", "emit", "drop"]
 LATE_RULES: tuple[LateRule, ...] = ("bury", "emit", "drop")
@@ -23,13 +20,14 @@ class KeyedEdge:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """What a keyed operator does. `make`: its handler, called once in each instance's process.
+    """What a keyed operator does. `make`: its `keyed.handler.Handler`, called once in each
+    instance's process.
 
     `late`: what becomes of late tuples. `what`: for people, such as `fold` or `window 60 s`.
     """
 
     what: str
-    make: Callable[[], Handler]
+    make: Callable[[], Any]
     late: LateRule = "bury"
     makes_windows: bool = False
     """Whether its results are `WindowResult`s."""

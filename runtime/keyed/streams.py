@@ -9,10 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import OperatorName
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import Sink
-from anabranch.runtime.graph import Operator, PipelineError, Retry, Scale, Stream, as_retry
+from anabranch.runtime.graph import Stream
 from anabranch.runtime.keyed.functions import Folding, Passing, Processing, Reducing
 from anabranch.runtime.keyed.spec import Keyed, KeyedEdge
+from anabranch.runtime.operator import Operator, Retry, as_retry
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.stages import is_async
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import PipelineError, Retry, Scale, Stream, as_retry
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Stream
 from anabranch.runtime.keyed.aggregations import (
     Aggregation,
     Collecting,
@@ -31,6 +32,8 @@ from anabranch.runtime.keyed.window_handlers import (
     tell_result,
 )
 from anabranch.runtime.keyed.windows import AnyWindow, Count, Session, Sliding, window_time
+from anabranch.runtime.operator import Retry, as_retry
+from anabranch.runtime.scale import Scale
 
 TimeOf = Callable[[Any], float]
 

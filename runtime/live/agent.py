@@ -31,11 +31,12 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.cpu import HostUse
 from anabranch.runtime.dead_limit import exceeded
 from anabranch.runtime.ends import passing
 from anabranch.runtime.failure import Failure
-from anabranch.runtime.graph import Pipeline, PipelineError, edges
+from anabranch.runtime.graph import Pipeline, edges
 from anabranch.runtime.live.agent_journal import Begun, Listens, Sampled
 from anabranch.runtime.live.attendants import Attendants
 from anabranch.runtime.live.beginning import found, orders_of, resume

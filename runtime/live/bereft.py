@@ -13,8 +13,8 @@ import signal
 from contextlib import suppress
 
 from anabranch.runtime.ends import passing
+from anabranch.runtime.live.kernel_view import ENDED, look_at
 from anabranch.runtime.live.process import Process
-from anabranch.runtime.live.suspicion import ENDED, look_at
 
 PATIENCE_S = 1.0
 """After that it has survived the death of its parent in some way, and is killed."""

@@ -12,12 +12,13 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live.agent_journal import Planned
 from anabranch.runtime.live.chronicle import CannotWrite
 from anabranch.runtime.live.messages import Order
 from anabranch.runtime.live.roster import Member, Phase
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import PolicyError

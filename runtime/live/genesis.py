@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.messages import Genesis
 from anabranch.runtime.live.roster import Member
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.status import id_to_wire
 
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Assignment, Group, Routes, belonging_to, founding
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.placement import balanced, of_share, shares
+from anabranch.runtime.scale import Scale
 
 HOT_GROUPS_TOLD = 3
 

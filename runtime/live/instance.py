@@ -28,7 +28,7 @@ from anabranch.protocol.ownership import Assignment, Routes, groups_of
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
 from anabranch.runtime.dead_letters import DeadLetterFile
 from anabranch.runtime.ends import DeadLetter, RunContext
-from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.kinds import Ending, EventKind
 from anabranch.runtime.live import group_choices
@@ -55,6 +55,7 @@ from anabranch.runtime.live.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.totals import Totals
 from anabranch.runtime.live.watermarks import Watermarks
 from anabranch.runtime.marks import marked_ways
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.patience import Patience
 
 now = time.monotonic

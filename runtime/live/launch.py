@@ -13,9 +13,10 @@ from types import TracebackType
 
 import msgspec
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.dead_limit import exceeded
 from anabranch.runtime.failure import Failure, RunFailed
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.agent import Agent, Outcome
 from anabranch.runtime.live.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
 from anabranch.runtime.live.parent_process import (

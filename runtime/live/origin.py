@@ -19,9 +19,11 @@ from types import ModuleType
 from typing import Any
 
 from anabranch.runtime.begun_threads import noting_threads, refusal
-from anabranch.runtime.graph import Pipeline, PipelineError, Scale
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.control import Load
 from anabranch.runtime.live.warm import Preload
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.texts import carried, original
 
 MAIN_AGAIN = "__anabranch_main__"

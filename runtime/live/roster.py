@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.kinds import Ending
 from anabranch.runtime.live.agent_journal import Active, Keeper, LetGo, Made, Over, Record, Told
 from anabranch.runtime.live.deaths import Deaths
 from anabranch.runtime.live.messages import Failed, Genesis, LeaveAnswer
 from anabranch.runtime.live.process import Process
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.policies.bounds import leaves, places
 from anabranch.runtime.status import id_to_wire
 

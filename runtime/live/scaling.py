@@ -14,7 +14,6 @@ from anabranch.protocol import events
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
 from anabranch.runtime.concerted import Concerted
 from anabranch.runtime.cpu import HostUse, cpu_wait_s
-from anabranch.runtime.graph import Scale
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import group_choices
 from anabranch.runtime.live.channel import Channel
@@ -25,6 +24,7 @@ from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
 from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.status import InstanceState, Status
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from typing import Any
 import msgspec
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.graph import Operator, Pipeline
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live.agent_journal import (
     AgentJournal,
     Damaged,
@@ -41,6 +41,7 @@ from anabranch.runtime.live.agent_journal import (
 from anabranch.runtime.live.extent import EXTENTS
 from anabranch.runtime.live.own_files import own
 from anabranch.runtime.live.run_dir import FolderLock
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.options import Options
 from anabranch.runtime.shared_file import write_whole
 from anabranch.runtime.sidecar import sync_folder

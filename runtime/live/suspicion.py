@@ -22,12 +22,12 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.ends import passing
 from anabranch.runtime.kinds import Cause, Ending, EventKind
+from anabranch.runtime.live.kernel_view import ENDED, STOPPED, look_at
 from anabranch.runtime.live.roster import KNOWN, Member
 
 if TYPE_CHECKING:
@@ -43,28 +43,7 @@ HANG_S = 60.0
 LAG_S = 0.1
 """If the agent itself is later than this, it was not the others who were silent."""
 
-STOPPED, ENDED = "T", "ZX"
 _WORKING = "RD"
-_UTIME, _CSTIME = 11, 14
-"""Places of the processor times in /proc/PID/stat, counted from the state."""
-
-
-class Look(NamedTuple):
-    """`state` as /proc has it; `cpu` counts up with every tick of processor time."""
-
-    state: str
-    cpu: int
-
-
-def look_at(pid: int) -> Look | None:
-    """None where the system does not tell. Raises `OSError` if it cannot be asked now, as when no
-    more files can be opened."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return Look("X", 0) if Path("/proc/self/stat").exists() else None
-    state, *rest = stat.rpartition(")")[2].split()
-    return Look(state, sum(map(int, rest[_UTIME - 1 : _CSTIME])))
 
 
 @dataclass(slots=True)

@@ -7,11 +7,12 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from anabranch.runtime.cpu import PROCESSORS
-from anabranch.runtime.graph import Operator, edges
+from anabranch.runtime.graph import edges
 from anabranch.runtime.latency import merged, percentile
 from anabranch.runtime.ledger import settle
 from anabranch.runtime.live.recorder import sent_to
 from anabranch.runtime.live.roster import Member
+from anabranch.runtime.operator import Operator
 from anabranch.runtime.report import (
     COMPLETED,
     ENDED_EARLY,

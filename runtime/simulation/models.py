@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-from anabranch.runtime.graph import Scale
 from anabranch.runtime.keyed.groups import group_of
+from anabranch.runtime.scale import Scale
 
 Rule = Literal["pass", "double", "thin"]
 """What becomes of numbered tuples: each goes on, each becomes two, a third is dropped."""

@@ -12,7 +12,6 @@ from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.states import Active
 from anabranch.runtime.concerted import Concerted
 from anabranch.runtime.flow import window_tuples
-from anabranch.runtime.graph import Scale
 from anabranch.runtime.keyed.placement import of_share
 from anabranch.runtime.level import Level
 from anabranch.runtime.meter import Meter
@@ -20,6 +19,7 @@ from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
 from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.simulation.channel import Channel
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
-from anabranch.runtime.graph import Operator, Retry, Step, as_retry, step
+from anabranch.runtime.operator import Operator, Retry, Step, as_retry, step
 from anabranch.runtime.operators import make_processor
 from anabranch.runtime.steps import Part
 

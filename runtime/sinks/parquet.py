@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
-from anabranch.runtime.graph import PipelineError
 from anabranch.runtime.path_names import path_of
 from anabranch.runtime.shared_file import in_thread, write_whole
 from anabranch.runtime.sidecar import sync_folder

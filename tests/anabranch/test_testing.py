@@ -6,7 +6,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.keyed.handler import KeyTime
 from tests.anabranch.tested_pipelines import (
     Alarm,

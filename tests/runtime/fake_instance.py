@@ -17,10 +17,12 @@ from typing import Any, NoReturn
 import msgspec
 
 from anabranch.runtime.ends import Reader, RunContext, Sink, Source, Split, Writer
-from anabranch.runtime.graph import Operator, Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.link import receive_blocking, send_blocking
+from anabranch.runtime.operator import Operator
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.status import FinalCount, Status, id_from_wire
 
 ENTRY = "tests.runtime.fake_instance:run_fake"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import Operator, Retry, Step
+from anabranch.runtime.operator import Operator, Retry, Step
 from anabranch.runtime.operators import Part, Processor, make_processor
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live import launch, parent_process
 from anabranch.runtime.live.parent_process import ParentProcess
 from anabranch.runtime.options import Options

@@ -10,8 +10,9 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.failure import Failure, RunFailed
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent import Agent, Outcome
 from anabranch.runtime.live.boards import Boards

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.dead_limit import exceeded
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline
 
 
 def told(dead_max: float | None, dead: int, read: int, **more: Any) -> str:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline, PipelineError, Retry, Scale, Stream
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline, Stream
+from anabranch.runtime.operator import Retry
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
 

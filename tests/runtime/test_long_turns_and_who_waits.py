@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline, Scale
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live import keyed_pump, turns
 from anabranch.runtime.live.instance import Instance
 from anabranch.runtime.live.turns import Turns
+from anabranch.runtime.scale import Scale
 from tests.runtime.network import Kept, Network
 from tests.runtime.processes import eventually
 from tests.runtime.test_keyed_watermarks import Spoken

@@ -10,7 +10,8 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime import order
-from anabranch.runtime.graph import PipelineError, Stream
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Stream
 from anabranch.runtime.keyed.streams import KeyedStream
 
 MANY = ab.Scale(max_instances=4)

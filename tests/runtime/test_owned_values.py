@@ -11,7 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch import testing
 from anabranch.runtime.flat import fixed
-from anabranch.runtime.graph import Retry
+from anabranch.runtime.operator import Retry
 from anabranch.runtime.own import WATCHED_MAX, copied
 from anabranch.runtime.undo import SAVED_BYTES_MAX, Undo
 from tests.anabranch.tested_pipelines import Anything

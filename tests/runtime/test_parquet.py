@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import ExactWriter, RunContext, passing
-from anabranch.runtime.graph import PipelineError
 from anabranch.runtime.sinks.parquet import parquet
 from tests.runtime.dying import survives
 from tests.runtime.reading import context

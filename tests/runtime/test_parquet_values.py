@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.sinks.arrow_types import type_called
 from anabranch.runtime.sinks.columns import arrow_schema, table_of
 from anabranch.runtime.sinks.parquet import parquet

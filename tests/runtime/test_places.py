@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import Sink
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.places import check_places, check_report, check_targets
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.jsonl import jsonl

@@ -9,7 +9,6 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from anabranch.runtime.graph import Scale
 from anabranch.runtime.policies.decision import Decision, Duplicate, Hold, Leave, Why
 from anabranch.runtime.policies.in_turn import RESERVE
 from anabranch.runtime.policies.load import BLOCKED, SATURATED, measure
@@ -17,6 +16,7 @@ from anabranch.runtime.policies.memory import Memory
 from anabranch.runtime.policies.probabilistic import decide
 from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.turns import BATCH_MAX, joining, leaving, settled
+from anabranch.runtime.scale import Scale
 
 NOW_S = 10_000.0
 shares = st.floats(0, 1)

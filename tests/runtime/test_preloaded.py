@@ -21,7 +21,8 @@ from types import ModuleType
 import pytest
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import Pipeline, PipelineError, Scale
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.live import origin
 from anabranch.runtime.live.forker import Forker, ForkError
 from anabranch.runtime.live.messages import Assign
@@ -29,6 +30,7 @@ from anabranch.runtime.live.parent_process import choose_way, fork_parent, impor
 from anabranch.runtime.live.process import OnOutput, Process, describe_exit
 from anabranch.runtime.live.tasks import Tasks
 from anabranch.runtime.live.warm_pool import WarmPool
+from anabranch.runtime.scale import Scale
 from tests.runtime import fake_instance as fake
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT, alive, eventually, private_kib
 

@@ -26,8 +26,9 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import ExactWriter, RunContext, passing
-from anabranch.runtime.graph import PipelineError, Retry
+from anabranch.runtime.operator import Retry
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.encoding import json_lines, text_lines
 from anabranch.runtime.sinks.foreach import foreach

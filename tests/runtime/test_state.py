@@ -12,9 +12,10 @@ import msgspec
 import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import Split
 from anabranch.runtime.failure import Failure, RunFailed
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.live import messages as msg
 from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records

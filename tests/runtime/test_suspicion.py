@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.live import kernel_view, suspicion
 from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live import suspicion
 from anabranch.runtime.live.launch import Run
 from anabranch.runtime.live.roster import Phase
 from anabranch.runtime.options import Options
@@ -62,7 +62,7 @@ def test_who_cannot_be_looked_at_for_lack_of_files_is_looked_at_later(
 ) -> None:
     refused = []
 
-    def refuse(pid: int) -> suspicion.Look:
+    def refuse(pid: int) -> kernel_view.Look:
         refused.append(pid)
         raise OSError(errno.EMFILE, "Too many open files", f"/proc/{pid}/stat")
 
@@ -235,12 +235,12 @@ async def test_an_agent_that_was_stopped_itself_does_not_count_that_time() -> No
 
 
 def test_a_process_is_seen_as_what_it_is() -> None:
-    look = suspicion.look_at(os.getpid())
+    look = kernel_view.look_at(os.getpid())
     assert look is not None
     assert look.state == "R"
     before = look.cpu
-    until(lambda: sum(range(100_000)) and suspicion.look_at(os.getpid()).cpu > before)  # type: ignore[union-attr]
-    gone = suspicion.look_at(2**22 + 1)
+    until(lambda: sum(range(100_000)) and kernel_view.look_at(os.getpid()).cpu > before)  # type: ignore[union-attr]
+    gone = kernel_view.look_at(2**22 + 1)
     assert gone is not None
     assert gone.state == "X"
 

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.ends import Split
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.payload import Encoder
 from anabranch.spark_bridge.frames import FrameError, framed
 from anabranch.spark_bridge.sink import SparkCollect

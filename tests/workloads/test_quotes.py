@@ -10,7 +10,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import Pipeline, PipelineError
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.workloads import quotes
 from anabranch.workloads.quotes import Price
 from tests.workloads.shared_data import lines_of

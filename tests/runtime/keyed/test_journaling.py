@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.failure import StateSpoilt
-from anabranch.runtime.graph import Retry
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.keyed.notes import NoNotes
 from anabranch.runtime.keyed.windows import count, tumbling
+from anabranch.runtime.operator import Retry
 from anabranch.runtime.steps import StepError
 from anabranch.runtime.undo import SAVED_BYTES_MAX
 from tests.runtime.keyed.bench import Bench

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.graph import Retry
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.spec import Keyed
 from anabranch.runtime.keyed.streams import KeyedStream
+from anabranch.runtime.operator import Retry
 from tests.runtime.keyed.bench import Bench, Build
 from tests.runtime.keyed.journaled import Faults, Mortals
 from tests.runtime.keyed.test_processor_moves import (

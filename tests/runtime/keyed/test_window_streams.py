@@ -10,7 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import PipelineError
+from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.keyed.streams import KeyedStream
 from anabranch.runtime.keyed.windows import Window
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anabranch.runtime.graph import Pipeline, PipelineError, Scale
+from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import (
     Decision,
@@ -28,6 +29,7 @@ from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.runtime.policies.reading import Reading
+from anabranch.runtime.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources.items import items
 

@@ -19,16 +19,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline, Stream
-from anabranch.runtime.operator import Retry, Step
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline, Stream
+from anabranch.runtime.plan.operator import Retry, Step
+from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.steps import filter, flat_map, map
 
 if TYPE_CHECKING:
     from anabranch import policies, spark, testing
     from anabranch.running import run, start
-    from anabranch.runtime.failure import RunFailed
     from anabranch.runtime.keyed.aggregations import (
         Aggregation,
         greatest,
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     )
     from anabranch.runtime.keyed.handler import KeyTime, Timer
     from anabranch.runtime.keyed.late import Late
-    from anabranch.runtime.keyed.streams import KeyedStream
     from anabranch.runtime.keyed.windows import (
         Window,
         WindowResult,
@@ -49,6 +47,8 @@ if TYPE_CHECKING:
         tumbling,
         window_time,
     )
+    from anabranch.runtime.pipeline.streams import KeyedStream
+    from anabranch.runtime.reporting.failure import RunFailed
     from anabranch.runtime.sinks.discard import discard
     from anabranch.runtime.sinks.foreach import foreach
     from anabranch.runtime.sinks.jsonl import jsonl
@@ -61,9 +61,9 @@ __version__ = "0.1.0"
 _LAZY = {
     "Aggregation": "anabranch.runtime.keyed.aggregations",
     "KeyTime": "anabranch.runtime.keyed.handler",
-    "KeyedStream": "anabranch.runtime.keyed.streams",
+    "KeyedStream": "anabranch.runtime.pipeline.streams",
     "Late": "anabranch.runtime.keyed.late",
-    "RunFailed": "anabranch.runtime.failure",
+    "RunFailed": "anabranch.runtime.reporting.failure",
     "Timer": "anabranch.runtime.keyed.handler",
     "Window": "anabranch.runtime.keyed.windows",
     "WindowResult": "anabranch.runtime.keyed.windows",

@@ -17,7 +17,7 @@ import click
 from anabranch import __version__
 from anabranch.commands.failing import DONE, INTERRUPTED, OutputLost
 from anabranch.commands.telling import flush_all
-from anabranch.runtime.standard_output import STDOUT
+from anabranch.runtime.reporting.standard_output import STDOUT
 
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import anabranch
-from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError
 
 _UNEXPECTED = re.compile(r"^(?:(\w+)\.)?(\w+)\(\) got an unexpected keyword argument '(\w+)'")
 _DEFINERS = {"source", "map", "flat_map", "filter", "fuse", "sink"}

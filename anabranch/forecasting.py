@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.report import Report, read_report
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.reporting.report import Report, read_report
 from anabranch.runtime.simulation.forecast import (
     KEYS,
     Cost,
@@ -30,6 +29,7 @@ from anabranch.runtime.simulation.forecast import (
     look_s_for,
     outline_of,
 )
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.setting import apply_settings
 from anabranch.workloads.curve_text import parse_curve
 from anabranch.workloads.curves import Curve, CurveError, Steady

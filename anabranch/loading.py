@@ -19,12 +19,12 @@ from types import ModuleType
 from typing import Any
 
 from anabranch.explaining import explain, line_of_operator
-from anabranch.runtime.begun_threads import BegunThreads, noting_threads, refusal, warning
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.places import check_targets
+from anabranch.runtime.pipeline.begun_threads import BegunThreads, noting_threads, refusal, warning
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.places import check_targets
 from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.working_folder import check_working_folder
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.working_folder import check_working_folder
 
 _NEEDED = {
     "click",

@@ -3,6 +3,7 @@ own is made of (`docs/policies.md`)."""
 
 from __future__ import annotations
 
+from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decision import (
     Decision,
@@ -24,7 +25,6 @@ from anabranch.runtime.policies.predictive.central import PredictiveCentral
 from anabranch.runtime.policies.predictive.keeper import PredictiveKeeper
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.reading import Reading
 
 __all__ = [
     "Controller",

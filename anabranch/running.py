@@ -8,20 +8,20 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from anabranch.loading import file_being_read
-from anabranch.runtime import order
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline import order
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.values.checks import PipelineError
 
 if TYPE_CHECKING:
-    from anabranch.runtime.live.launch import Run
+    from anabranch.runtime.live.agent.launch import Run
     from anabranch.runtime.policies.script import Script
-    from anabranch.runtime.report import Report
+    from anabranch.runtime.reporting.report import Report
 
 log = logging.getLogger("anabranch.running")
 
 
 def start(pipeline: Pipeline, **options: Any) -> Run:
-    """Start a run and return its handle; options are those of `anabranch.runtime.options`.
+    """Start a run and return its handle; options are those of `anabranch.runtime.pipeline.options`.
 
     What is often a mistake, such as an order on which results may depend, is a warning of the
     logger `anabranch.running`, as `anabranch run` prints it.
@@ -34,8 +34,8 @@ def start(pipeline: Pipeline, **options: Any) -> Run:
             f"{being_read.name} starts its pipeline while `anabranch` reads it; "
             'put that under if __name__ == "__main__":'
         )
-    from anabranch.runtime.live import launch
-    from anabranch.runtime.options import Options
+    from anabranch.runtime.live.agent import launch
+    from anabranch.runtime.pipeline.options import Options
 
     known = [field.name for field in fields(Options)]
     for name in options:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.scale import POLICY, Scale
+from anabranch.runtime.policies.scale import POLICY, Scale
+from anabranch.runtime.values.checks import PipelineError
 
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 KINDS = {int: "int", float: "float", bool: "true or false", type(None): "None"}

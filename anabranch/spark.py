@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError
 
 if TYPE_CHECKING:
     from anabranch.spark_bridge import SparkUnavailable as SparkUnavailable

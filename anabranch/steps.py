@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from anabranch.runtime.operator import Step, step
+from anabranch.runtime.plan.operator import Step, step
 
 
 def map(fn: Callable[..., Any], name: str | None = None, batch: bool = False) -> Step:

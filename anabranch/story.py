@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from anabranch.runtime.report import Event, OperatorReport, Report, read_report
+from anabranch.runtime.reporting.report import Event, OperatorReport, Report, read_report
 
 SMOOTH_S = 1.5
 

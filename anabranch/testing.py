@@ -36,10 +36,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, TypeVar
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.groups import plain_key
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.testing_flow import Flow, Node
 from anabranch.testing_scaling import scaled
 from anabranch.virtual_time import VirtualLoop

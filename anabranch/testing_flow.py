@@ -14,12 +14,12 @@ from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import founding
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.groups import GroupCache
-from anabranch.runtime.marks import marked_ways
-from anabranch.runtime.operator import Operator
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.marks import marked_ways
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.testing_instance import Instance, Line
 from anabranch.virtual_time import VirtualLoop
 

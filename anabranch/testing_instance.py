@@ -15,15 +15,15 @@ from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.payload import KeyedEncoder, decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
-from anabranch.runtime.keyed.spec import KeyedEdge
 from anabranch.runtime.keyed.watermarks import Gate, Stamper
-from anabranch.runtime.marks import NO_MARK, Marked, opened
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.operators import Processor, make_processor
-from anabranch.runtime.payload import Batch, Encoder
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.salvage import decode_batch
-from anabranch.runtime.steps import Part
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.spec import KeyedEdge
+from anabranch.runtime.processing.marks import NO_MARK, Marked, opened
+from anabranch.runtime.processing.operators import Processor, make_processor
+from anabranch.runtime.processing.payload import Batch, Encoder
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.salvage import decode_batch
+from anabranch.runtime.processing.steps import Part
 
 if TYPE_CHECKING:
     from anabranch.testing_flow import Node

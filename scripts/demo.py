@@ -26,8 +26,8 @@ from demo_telling import Watch, first_tuple_s, print_ledger, say
 
 import anabranch as ab
 from anabranch.picture import PictureUnavailable, draw
-from anabranch.runtime.ends import Reader, RunContext, Split
-from anabranch.runtime.report import Report
+from anabranch.runtime.plan.ends import Reader, RunContext, Split
+from anabranch.runtime.reporting.report import Report
 from anabranch.spark_bridge.source import SparkFeed
 from anabranch.workloads.afinn import LexiconMissing, read_lexicon
 from anabranch.workloads.corpus import Corpus, documentation, lines_of, stage
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from anabranch.runtime.live.launch import Run
+    from anabranch.runtime.live.agent.launch import Run
 
 ROOT = Path(__file__).resolve().parent.parent
 LINES_MIN = 200_000

@@ -7,12 +7,12 @@ import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.report import Report
+from anabranch.runtime.reporting.report import Report
 from anabranch.workloads.curves import Daily
 
 if TYPE_CHECKING:
-    from anabranch.runtime.live.launch import Run
-    from anabranch.runtime.snapshot import OperatorSnapshot
+    from anabranch.runtime.live.agent.launch import Run
+    from anabranch.runtime.reporting.snapshot import OperatorSnapshot
 
 SCALED = ("split", "clean", "score")
 TELL_EVERY_S = 5.0

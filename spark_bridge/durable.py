@@ -8,7 +8,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.failure import PlainError
+from anabranch.runtime.reporting.failure import PlainError
 
 
 def sync_file(path: str | Path) -> None:

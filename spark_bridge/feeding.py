@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
 from anabranch.spark_bridge.book import (
     Book,
     Committed,

@@ -17,7 +17,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from anabranch.runtime.failure import PlainError
+from anabranch.runtime.reporting.failure import PlainError
 
 _FIELDS = struct.Struct(">III")
 _CHECK = struct.Struct(">I")

@@ -26,7 +26,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.runtime.failure import PlainError
+from anabranch.runtime.reporting.failure import PlainError
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.connection import Connection

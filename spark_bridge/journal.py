@@ -3,7 +3,7 @@
     record = length (4 bytes, big-endian) | CRC-32 of the payload (4 bytes) | payload
 
 The last record may be torn by a crash: nobody was told that it was written, so it is cut off. How
-long the journal was is known beside it (`anabranch.runtime.live.extent`). So a bad or missing
+long the journal was is known beside it (`runtime.live.journal.extent`). So a bad or missing
 record of which somebody was told means that the disk or somebody changed the file: then nothing is
 guessed, and the journal refuses to open.
 """
@@ -16,8 +16,14 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from anabranch.runtime.failure import PlainError
-from anabranch.runtime.live.extent import Extent, ExtentError, ExtentFile, extent_path, read_extent
+from anabranch.runtime.live.journal.extent import (
+    Extent,
+    ExtentError,
+    ExtentFile,
+    extent_path,
+    read_extent,
+)
+from anabranch.runtime.reporting.failure import PlainError
 from anabranch.spark_bridge.durable import replace_file, sync_file
 
 _HEAD = struct.Struct(">II")

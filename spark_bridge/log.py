@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.runtime.failure import PlainError
+from anabranch.runtime.reporting.failure import PlainError
 from anabranch.spark_bridge.ddl import parse
 from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
 

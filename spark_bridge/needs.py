@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Sink, Source
+from anabranch.runtime.plan.ends import Sink, Source
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.places import PlaceUnknown, split_address, state_dir
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.source import SparkFeed

@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from anabranch.runtime.slots import is_marked, mark_slot, read_slots, write_slot
+from anabranch.runtime.storage.slots import is_marked, mark_slot, read_slots, write_slot
 from anabranch.spark_bridge.durable import sync_file
 from anabranch.spark_bridge.frames import rows_of
 from anabranch.spark_bridge.log import CLOSED_FILE, LogError, segment_name, segments

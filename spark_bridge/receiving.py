@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.payload import Encoder
+from anabranch.runtime.processing.payload import Encoder
 from anabranch.spark_bridge.arrow_rows import read_batch, read_schema, to_tuples
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.durable import replace_file, sync_file

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 from collections.abc import Awaitable, Callable
 
-from anabranch.runtime.ends import Service, ServiceContext, Split
+from anabranch.runtime.plan.ends import Service, ServiceContext, Split
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.places import split_address, state_dir
 

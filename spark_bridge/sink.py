@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink
-from anabranch.runtime.graph import check_name
-from anabranch.runtime.shared_file import in_thread
+from anabranch.runtime.pipeline.graph import check_name
+from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink
+from anabranch.runtime.storage.shared_file import in_thread
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.ddl import SchemaError, parse
 from anabranch.spark_bridge.fit import Fitted, Fitter
 from anabranch.spark_bridge.frames import framed

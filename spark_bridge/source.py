@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
-from anabranch.runtime.graph import check_name
-from anabranch.runtime.payload import PayloadError, decode
+from anabranch.runtime.pipeline.graph import check_name
+from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.processing.payload import PayloadError, decode
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of
 from anabranch.spark_bridge.places import forget_ended
 from anabranch.spark_bridge.service import GATEWAY, check_packages

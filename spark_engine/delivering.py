@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine import frames
 from anabranch.spark_engine.ends import SparkTable

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Reader, RunContext, Sink, Source, Split, Writer
+from anabranch.runtime.plan.ends import Reader, RunContext, Sink, Source, Split, Writer
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.ddl import SchemaError, parse
 
 _ONLY_THERE = (

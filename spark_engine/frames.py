@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from anabranch.runtime.ends import Split
-from anabranch.runtime.marks import NO_MARK
+from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.processing.marks import NO_MARK
 from anabranch.spark_engine.job import Job
 from anabranch.spark_engine.mapping import Plan, buckets_of
 from anabranch.spark_engine.rows import COLUMNS, NAMES, ORDER, Kind, Row, place_of

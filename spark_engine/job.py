@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.operator import Operator
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.sources.generate import Generate
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.mapping import Plan, mapped

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.marks import marked_ways
-from anabranch.runtime.operator import Operator
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.marks import marked_ways
 
 TIME = "@time"
 """Behind the name of an operator: the reading of event time from its results."""

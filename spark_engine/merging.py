@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.marks import NO_MARK
+from anabranch.runtime.processing.marks import NO_MARK
 from anabranch.spark_engine.rows import Block
 
 Key = tuple[float, int]

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.groups import GroupCache
 from anabranch.runtime.keyed.keys import with_keys
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs
-from anabranch.runtime.keyed.spec import KeyedEdge
-from anabranch.runtime.marks import NO_MARK, Marked, opened
-from anabranch.runtime.payload import Encoder
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.plan.spec import KeyedEdge
+from anabranch.runtime.processing.marks import NO_MARK, Marked, opened
+from anabranch.runtime.processing.payload import Encoder
 from anabranch.spark_engine.mapping import Station, bucket_of
 from anabranch.spark_engine.rows import Block, Kind, Row, split_of, with_trace
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.operator import Operator
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.sinks.discard import Discard
 from anabranch.runtime.sinks.foreach import Foreach
 from anabranch.runtime.sinks.jsonl import JsonLines

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.dead_limit import exceeded
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.reporting.dead_limit import exceeded
 
 LATE = "late_"
 

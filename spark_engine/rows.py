@@ -21,7 +21,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from anabranch.runtime.marks import NO_MARK
+from anabranch.runtime.processing.marks import NO_MARK
 
 COLUMNS = (
     "kind int, to int, mark double, place long, way int, lane int, number long, "

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Source
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Source
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine import frames
 from anabranch.spark_engine.delivering import deliver

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.dead_letters import DeadLetterFile
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.payload import decode_keyed
-from anabranch.runtime.marks import NO_MARK
-from anabranch.runtime.payload import Encoder
-from anabranch.runtime.salvage import decode_batch
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.processing.marks import NO_MARK
+from anabranch.runtime.processing.payload import Encoder
+from anabranch.runtime.processing.salvage import decode_batch
+from anabranch.runtime.storage.dead_letters import DeadLetterFile
 from anabranch.spark_engine.job import Job
 from anabranch.spark_engine.mapping import Station, bucket_of, buckets_of
 from anabranch.spark_engine.merging import Merger, Run

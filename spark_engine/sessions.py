@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.local_spark import check_packages, session
 
 if TYPE_CHECKING:

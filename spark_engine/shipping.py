@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.foreign import describe
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.foreign import describe
 from anabranch.spark_engine.job import Job
 
 _INSTALLED = tuple(

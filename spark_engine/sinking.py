@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 from anabranch.runtime.sinks.discard import Discard
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.foreach import Foreach

@@ -21,8 +21,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.values.checks import PipelineError
 
 JOB, SPLITS = "job.json", "splits.pickle"
 

@@ -17,9 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.ends import Sink, Split
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live.state_dir import FORMAT
+from anabranch.runtime.live.agent.state_dir import FORMAT
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Split
 from anabranch.runtime.sources.generate import Generate
 from anabranch.spark_engine import frames
 from anabranch.spark_engine.delivering import deliver

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.places import check_places
-from anabranch.runtime.shared_file import write_whole
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.places import check_places
+from anabranch.runtime.reporting.standard_output import results_fd
 from anabranch.runtime.sinks.jsonl import JsonLines
 from anabranch.runtime.sinks.parquet import SUFFIX, Parquet
 from anabranch.runtime.sinks.stdout import Stdout
-from anabranch.runtime.standard_output import results_fd
+from anabranch.runtime.storage.shared_file import write_whole
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_engine.rows import Kind, Row
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT

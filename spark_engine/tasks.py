@@ -9,7 +9,7 @@ import msgpack
 import pyarrow as pa
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.payload import Encoder
+from anabranch.runtime.processing.payload import Encoder
 from anabranch.spark_bridge.arrow_rows import arrow_schema, to_batch, to_tuples
 from anabranch.spark_bridge.ddl import parse
 from anabranch.spark_engine.rows import NAMES, Kind, Row, place_of, with_trace

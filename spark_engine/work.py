@@ -17,14 +17,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.watermarks import Stamper
-from anabranch.runtime.marks import NO_MARK
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.operators import make_processor
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.steps import Part
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.marks import NO_MARK
+from anabranch.runtime.processing.operators import make_processor
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.steps import Part
 from anabranch.spark_engine.mapping import Station
 from anabranch.spark_engine.rows import Block
 

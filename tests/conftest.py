@@ -13,7 +13,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.agent.launch import Run
 from tests.runtime.processes import LINUX
 
 hypothesis.settings.register_profile(

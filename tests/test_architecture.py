@@ -1,8 +1,8 @@
 """What may import what, read from the source text, and what the tree promises about itself.
 
 `scripts, tests -> anabranch -> workloads, spark_engine -> spark_bridge -> runtime -> protocol`;
-inside runtime the drivers live, simulation and explorer stand on the values and never on each
-other.
+inside runtime each room imports only those before it (`ROOMS`), and the drivers live, simulation
+and explorer never each other.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ MAY_IMPORT = {
     "pyspark_anabranch": {"spark_bridge", "runtime", "protocol"},
 }
 DRIVERS = ("live", "simulation", "explorer")
+ROOMS = (
+    *("values", "measuring", "reporting", "policies", "plan", "processing", "storage"),
+    *("keyed", "sources", "sinks", "pipeline", "explorer", "simulation"),
+    *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
+    *("live.process", "live.agent"),
+)
+"""The folders of runtime. Each imports only those before it, also for type checkers."""
 EDGES_OF_RUNTIME: frozenset[str] = frozenset()
 """Modules of runtime that may import a driver without being part of one."""
 
@@ -106,6 +113,25 @@ def driver_of(module: str) -> str | None:
     if parts[:2] == [FACE, "runtime"] and len(parts) > 2 and parts[2] in DRIVERS:
         return parts[2]
     return None
+
+
+def room_of(module: str) -> str | None:
+    """The folder of runtime that a module, or something in it, belongs to."""
+    parts = module.split(".")
+    if parts[:2] != [FACE, "runtime"] or len(parts) < 4:
+        return None
+    return ".".join(parts[2:4]) if parts[2] == "live" else parts[2]
+
+
+def against_the_rooms(source: Source) -> Iterator[str]:
+    own = room_of(source.name)
+    if own is None:
+        return
+    allowed = ROOMS[: ROOMS.index(own) + 1]
+    for found in source.imports:
+        room = room_of(found.module)
+        if room is not None and room not in allowed:
+            yield f"{source.at(found)}: room {own} may not import {found.module}"
 
 
 def against_the_layers(source: Source) -> Iterator[str]:
@@ -188,6 +214,15 @@ def test_drivers_stand_on_values_and_never_on_each_other() -> None:
     assert found_by(against_the_drivers, PACKAGE) == []
 
 
+def test_each_room_of_runtime_imports_only_rooms_before_it() -> None:
+    assert found_by(against_the_rooms, PACKAGE) == []
+
+
+def test_every_module_of_runtime_is_in_a_room() -> None:
+    modules = [s.name for s in PACKAGE if s.layer == "runtime" and s.path.name != "__init__.py"]
+    assert {room_of(name) for name in modules} == {*ROOMS}
+
+
 def test_our_packages_are_imported_under_their_full_names() -> None:
     assert found_by(against_the_names, PACKAGE + BESIDE) == []
 
@@ -218,7 +253,11 @@ def test_only_the_folders_of_spark_import_pyspark() -> None:
         (against_the_layers, "anabranch.cli", "from tests import helpers"),
         (against_the_drivers, "anabranch.runtime.live.a", "import anabranch.runtime.simulation.b"),
         (against_the_drivers, "anabranch.runtime.explorer.a", "from anabranch.runtime import live"),
-        (against_the_drivers, "anabranch.runtime.graph", "from anabranch.runtime.live import a"),
+        (
+            against_the_drivers,
+            "anabranch.runtime.pipeline.graph",
+            "from anabranch.runtime.live import a",
+        ),
         (against_the_names, "tests.a", "from protocol.ids import InstanceId"),
         (against_the_names, "anabranch.runtime.a", "from . import graph"),
         (against_purity, "anabranch.protocol.a", "import os.path"),

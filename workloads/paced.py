@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from anabranch.runtime.ends import Chunk, Offered, Reader, RunContext, Source, Split
+from anabranch.runtime.plan.ends import Chunk, Offered, Reader, RunContext, Source, Split
 from anabranch.workloads.curve_base import Curve
 
 LOOK_S = 0.02

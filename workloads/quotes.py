@@ -24,10 +24,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.windows import count
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Source
+from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.stamps import seconds_of
 
 WINDOW = 2000

@@ -19,11 +19,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.windows import tumbling
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Source
+from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.stamps import seconds_of
 
 

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Source
+from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.texts import text_of, words_of
 
 OTHER = "other"

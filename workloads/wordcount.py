@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Source
+from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.texts import text_of, words_of
 
 Counted = tuple[str, int]

@@ -19,8 +19,8 @@ from types import FrameType
 from typing import Protocol
 
 from anabranch.commands.failing import INTERRUPTED
-from anabranch.runtime.report import CTRL_C, Report
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.report import CTRL_C, Report
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.views.view import View
 
 TICK_S = 0.25
@@ -33,7 +33,7 @@ KEEPING = "stopping at once; the run is kept"
 
 
 class RunHandle(Protocol):
-    """The part of `anabranch.runtime.live.launch.Run` that is needed here."""
+    """The part of `anabranch.runtime.live.agent.launch.Run` that is needed here."""
 
     def wait(self, timeout_s: float | None = None) -> Report:
         """Raises `TimeoutError` while the run goes on, and `RunFailed`."""

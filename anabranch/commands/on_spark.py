@@ -14,8 +14,8 @@ from click.core import ParameterSource
 from anabranch.commands.failing import DONE, FAILED, WrongUsage
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.standard_output import kept_apart
+from anabranch.runtime.reporting.standard_output import kept_apart
+from anabranch.runtime.values.checks import PipelineError
 
 if TYPE_CHECKING:
     from anabranch.spark_engine.report import SparkReport

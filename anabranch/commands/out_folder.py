@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.working_folder import check_working_folder
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.working_folder import check_working_folder
 
 
 class OutFolder(click.Path):

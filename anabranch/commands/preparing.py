@@ -11,15 +11,15 @@ import click
 
 from anabranch.commands.failing import WrongUsage
 from anabranch.loading import Loaded, LoadError, load_pipeline
-from anabranch.runtime import order
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline import order
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
-from anabranch.runtime.standard_output import kept_apart
+from anabranch.runtime.reporting.standard_output import kept_apart
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.setting import apply_settings
 
 if TYPE_CHECKING:
-    from anabranch.runtime.options import Options
+    from anabranch.runtime.pipeline.options import Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Plan:
 
     def options(self, **chosen: Any) -> Options:
         """Raises `WrongUsage` for values that make no sense."""
-        from anabranch.runtime.options import Options
+        from anabranch.runtime.pipeline.options import Options
 
         try:
             return Options(script=self.script, **chosen)

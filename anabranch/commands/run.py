@@ -16,12 +16,12 @@ import click
 from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, OutputLost, WrongUsage
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say, telling
-from anabranch.runtime.graph import check_dead_max
-from anabranch.runtime.standard_output import is_closed, kept_apart
+from anabranch.runtime.pipeline.graph import check_dead_max
+from anabranch.runtime.reporting.standard_output import is_closed, kept_apart
 
 if TYPE_CHECKING:
-    from anabranch.runtime.options import Options
-    from anabranch.runtime.report import Report
+    from anabranch.runtime.pipeline.options import Options
+    from anabranch.runtime.reporting.report import Report
     from anabranch.views.view import View
 
 EXAMPLES = """\b
@@ -212,8 +212,8 @@ def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -
     """`stdout`: for the report as JSON; otherwise results may go there, and nothing else then."""
     from anabranch.commands.following import Output, follow, interrupts
     from anabranch.explaining import explain, is_about
-    from anabranch.runtime.failure import RunFailed
-    from anabranch.runtime.live import launch
+    from anabranch.runtime.live.agent import launch
+    from anabranch.runtime.reporting.failure import RunFailed
     from anabranch.spark_bridge.errors import SparkUnavailable
 
     output = Output()
@@ -287,7 +287,7 @@ def _told(error: Exception) -> str:
 
 
 def _conclude(report: Report, planned: Plan, options: Options, out: TextIO) -> None:
-    from anabranch.runtime.live.state_dir import kept_in
+    from anabranch.runtime.live.agent.state_dir import kept_in
     from anabranch.views.summary import summary
 
     lines = summary(report, planned.pipeline.dead_letters_path)

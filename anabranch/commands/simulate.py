@@ -141,8 +141,8 @@ def command(
     Nothing is started or opened.
     """
     from anabranch import forecasting as f
-    from anabranch.runtime.checks import PipelineError
     from anabranch.runtime.policies.decider import PolicyError
+    from anabranch.runtime.values.checks import PipelineError
     from anabranch.views import forecast as view
 
     pipeline = plan(target, settings, None, quiet=as_json).pipeline

@@ -8,8 +8,8 @@ from statistics import fmean, median
 from typing import Any
 
 from anabranch.forecasting import Band, Costed, Scenario
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.policies.scale import Scale
 from anabranch.views.figures import count, duration, milliseconds, plural, rate, table
 
 ROWS = 12

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.policies.scale import Scale
 from anabranch.views.figures import plural, table
 from anabranch.views.values import in_words
 

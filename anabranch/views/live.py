@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
+from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
 from anabranch.views.figures import bar, count, died, duration, milliseconds, plural, rate, share
 from anabranch.views.view import culprits, held_up
 

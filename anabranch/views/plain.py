@@ -6,7 +6,7 @@ import contextlib
 import sys
 from typing import TextIO
 
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.views.figures import count, died, duration, plural, rate, share
 from anabranch.views.view import culprits
 

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.policy import Policy, is_shipped, known_policies, range_of
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 from anabranch.views.figures import table
 
 WIDTH = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.runtime.ledger import Ledger
-from anabranch.runtime.report import (
+from anabranch.runtime.reporting.ledger import Ledger
+from anabranch.runtime.reporting.report import (
     COMPLETED,
     DURATION,
     ENDED_EARLY,

@@ -7,7 +7,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import PurePath
 from typing import Any
 
-from anabranch.runtime.foreign import shown, type_name
+from anabranch.runtime.values.foreign import shown, type_name
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 
 
 class View(Protocol):

@@ -8,13 +8,13 @@ from typing import Any
 
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime import wording
 from anabranch.runtime.explorer.deaths import Died
 from anabranch.runtime.explorer.items import GroupState, Item, Tuple
 from anabranch.runtime.explorer.judge import names
 from anabranch.runtime.explorer.keyed_node import StateBegun, TupleProcessed, TupleRead
 from anabranch.runtime.explorer.keyed_sites import Birth
 from anabranch.runtime.explorer.sites import Move, Parcel, Processed, Read, Sent, Sites
+from anabranch.runtime.reporting import wording
 
 Path = Iterable[tuple[tuple[int, ...], Move]]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from anabranch.runtime.keyed.parts import Log
 from anabranch.runtime.keyed.windows import Retraction, WindowResult
-from anabranch.runtime.own import copied, copied_all
+from anabranch.runtime.processing.own import copied, copied_all
 
 Value = Callable[[Any], Any]
 

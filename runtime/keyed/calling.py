@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
@@ -22,10 +20,12 @@ from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.window_ends import WindowEnds
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.steps import Part, StepError, where_raised
-from anabranch.runtime.undo import Undo, Unpicklable
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.steps import Part, StepError, where_raised
+from anabranch.runtime.processing.undo import Undo, Unpicklable
+from anabranch.runtime.values.foreign import describe, shown
 
 CALLS_MAX = 1000
 """Of timers ahead of one tuple, before others have their turn; and of timers that are set one after

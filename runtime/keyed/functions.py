@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer, ValueHandler
-from anabranch.runtime.own import copied, is_free
-from anabranch.runtime.sharing import ATOMS
+from anabranch.runtime.processing.own import copied, is_free
+from anabranch.runtime.values.sharing import ATOMS
 
 TIMERS_AT_END_MAX = 1000
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgpack
 
-from anabranch.runtime.sharing import kinds_of
+from anabranch.runtime.values.sharing import kinds_of
 
 CACHED_MAX = 1 << 17
 """Keys whose group is remembered; then the memory begins anew."""

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from anabranch.runtime.keyed.window_ends import WindowEnds
-from anabranch.runtime.own import copied
-from anabranch.runtime.undo import Undo
+from anabranch.runtime.processing.own import copied
+from anabranch.runtime.processing.undo import Undo
 
 NOTHING: Any = object()
 """Stands for the state of a key that has none."""

@@ -14,7 +14,7 @@ from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.parts import Log, Part, Parts
 from anabranch.runtime.keyed.window_handlers import event_time
 from anabranch.runtime.keyed.windows import Sliding, Window
-from anabranch.runtime.own import copied
+from anabranch.runtime.processing.own import copied
 
 
 @dataclass(slots=True)

@@ -19,8 +19,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from anabranch.runtime.failure import StateSpoilt
-from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.handler import NOTHING
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
@@ -28,7 +26,9 @@ from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
 from anabranch.runtime.keyed.parts import Parted, in_pieces
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.timers import Rows
-from anabranch.runtime.steps import StepError
+from anabranch.runtime.processing.steps import StepError
+from anabranch.runtime.reporting.failure import StateSpoilt
+from anabranch.runtime.values.foreign import describe, shown
 
 KEYS_AT_ONCE = 512
 

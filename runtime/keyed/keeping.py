@@ -13,8 +13,8 @@ from typing import Any
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import changes, picture, restore
 from anabranch.runtime.keyed.notes import Notes
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.steps import Part
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.steps import Part
 
 
 class Keeping:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from typing import Any, NamedTuple, TypeVar
 
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.foreign import describe
 from anabranch.runtime.keyed.groups import GroupCache, plain_key, plain_keys
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.stages import call_each
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.stages import call_each
+from anabranch.runtime.values.foreign import describe
 
 T = TypeVar("T")
 

@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from anabranch.runtime.failure import StateSpoilt
-from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.store import Entry
-from anabranch.runtime.marks import NO_MARK
-from anabranch.runtime.steps import StepError
+from anabranch.runtime.processing.marks import NO_MARK
+from anabranch.runtime.processing.steps import StepError
+from anabranch.runtime.reporting.failure import StateSpoilt
+from anabranch.runtime.values.foreign import describe, shown
 
 _MARK = 0x43
 """The first byte of a chunk: no pickle begins with it."""

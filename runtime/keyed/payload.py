@@ -3,7 +3,7 @@ twice, and the receiver files a tuple under the very key by which it was routed.
 
 MessagePack gets them as one flat array, first all keys, then all tuples, which costs no object per
 pair; and if each tuple is its own key, as a word that is counted, only once. Pickle gets pairs, so
-that what cannot be read of a batch is lost pair by pair. As in `anabranch.runtime.payload`, the
+that what cannot be read of a batch is lost pair by pair. As in `runtime.processing.payload`, the
 first byte tells which it is; how long the array is, whether the keys are in it.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import Any, overload
 
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.payload import Encoder, PayloadError, decode, describe
-from anabranch.runtime.salvage import decode_batch
-from anabranch.runtime.sharing import separate
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.processing.payload import Encoder, PayloadError, decode, describe
+from anabranch.runtime.processing.salvage import decode_batch
+from anabranch.runtime.values.sharing import separate
 
 _PICKLE_FIRST = b"\x80"
 _CLASS = pickle.STACK_GLOBAL

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from anabranch.runtime.foreign import shown, type_name
 from anabranch.runtime.keyed.handler import KeyTime
+from anabranch.runtime.values.foreign import shown, type_name
 
 
 class SetTimer(NamedTuple):

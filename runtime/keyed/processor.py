@@ -9,10 +9,10 @@ groups are frozen, or what was kept for one is worked off, are tuples sorted by 
 
 - **Order**: tuples of one key are processed as they have come, whoever owns it when. What comes
   along with the state goes before what was kept here.
-- **Late**: each tuple is judged by its mark (`anabranch.runtime.marks`), and by the watermark that
+- **Late**: each tuple is judged by its mark (`runtime.processing.marks`), and by the watermark that
   it met when it came. Timers are called by the watermark; where that follows the marks of a batch,
   in the midst of it: before the first tuple whose mark has come to the time of the timer.
-- **Failure**: as in `anabranch.runtime.operators`, but a tuple is tried again at once, before
+- **Failure**: as in `runtime.processing.operators`, but a tuple is tried again at once, before
   others, which may be of the same key. A timer that fails becomes a dead letter too.
 - **Wary** (`before` is set): one tuple at a time. `before` is awaited ahead of each, with the tag
   of its batch or, if it was kept, with its group, and may say why not to work on it.
@@ -31,8 +31,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
-from anabranch.runtime import own
-from anabranch.runtime.foreign import describe
 from anabranch.runtime.keyed.firing import Due, Firing
 from anabranch.runtime.keyed.giving import copied, taken
 from anabranch.runtime.keyed.handler import Timer
@@ -41,10 +39,12 @@ from anabranch.runtime.keyed.keeping import Keeping
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.work import Failed, Marks, Worker
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.own import Came, Saver
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.steps import Part, StepError
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing import own
+from anabranch.runtime.processing.own import Came, Saver
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.steps import Part, StepError
+from anabranch.runtime.values.foreign import describe
 
 SLICE_TUPLES_FIRST = 64
 

@@ -10,10 +10,10 @@ from itertools import count, islice, takewhile
 from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.keyed.spec import EventTime
-from anabranch.runtime.payload import describe
-from anabranch.runtime.steps import where_raised
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.plan.spec import EventTime
+from anabranch.runtime.processing.payload import describe
+from anabranch.runtime.processing.steps import where_raised
 
 SWEEP_ABOVE = 64
 _PLAIN_DEVICES = frozenset((type(None), bool, int, str, bytes))

@@ -27,8 +27,8 @@ from anabranch.runtime.keyed.windows import (
     Window,
     WindowResult,
 )
-from anabranch.runtime.own import copied, copied_all
-from anabranch.runtime.sharing import ATOMS
+from anabranch.runtime.processing.own import copied, copied_all
+from anabranch.runtime.values.sharing import ATOMS
 
 
 class Tell(Protocol):

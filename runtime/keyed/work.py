@@ -14,18 +14,18 @@ from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.flat import has_atoms
-from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.calling import Caller, place
 from anabranch.runtime.keyed.functions import Processing, results_of
 from anabranch.runtime.keyed.handler import NOTHING, Handler, ValueHandler
 from anabranch.runtime.keyed.moving import Kept
-from anabranch.runtime.own import copied
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.sharing import ATOMS
-from anabranch.runtime.steps import Part
-from anabranch.runtime.undo import NAMED, NESTED, Unpicklable
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.processing.own import copied
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.steps import Part
+from anabranch.runtime.processing.undo import NAMED, NESTED, Unpicklable
+from anabranch.runtime.values.flat import has_atoms
+from anabranch.runtime.values.foreign import describe, shown
+from anabranch.runtime.values.sharing import ATOMS
 
 Original = Callable[[int], Any]
 """A tuple of a slice as it has come, by its number there."""

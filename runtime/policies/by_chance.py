@@ -6,16 +6,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
 from anabranch.runtime.policies.load import SATURATED
 from anabranch.runtime.policies.memory import Memory
-from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.way import Way
 
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 JITTER = 0.1
 """By what share of the period looks are put off or brought forward: those who draw had better not

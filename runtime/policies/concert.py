@@ -17,6 +17,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.measuring.turns import (
+    COMING_PERIODS,
+    Coming,
+    is_among_the_youngest,
+    joining,
+    leaving,
+    next_slot_s,
+    noted,
+    settled,
+    share,
+    slot_of,
+)
 from anabranch.runtime.policies.budget import Actions, recent, within_budget
 from anabranch.runtime.policies.decision import (
     Act,
@@ -30,24 +42,12 @@ from anabranch.runtime.policies.decision import (
     Why,
 )
 from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT
-from anabranch.runtime.policies.turns import (
-    COMING_PERIODS,
-    Coming,
-    is_among_the_youngest,
-    joining,
-    leaving,
-    next_slot_s,
-    noted,
-    settled,
-    share,
-    slot_of,
-)
 
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.measuring.reading import Reading
+    from anabranch.runtime.policies.scale import Scale
 
 MIX = 2_654_435_761
 """Scatters neighbouring numbers (Knuth)."""

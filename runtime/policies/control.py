@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.foreign import shown
+from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decider import heritage_of, named, pair_of
 from anabranch.runtime.policies.decision import share_of, whole
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, operator_of
 from anabranch.runtime.policies.policy import Heritage
-from anabranch.runtime.policies.reading import Reading
 from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
+from anabranch.runtime.values.foreign import shown
 
 if TYPE_CHECKING:
     from random import Random

@@ -21,10 +21,10 @@ from anabranch.runtime.policies.policy import M, Policy
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
     from anabranch.runtime.policies.look import Look, Plan
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.foreign import describe, shown, type_name
+from anabranch.runtime.measuring.reading import Planned
+from anabranch.runtime.measuring.turns import slot_of
 from anabranch.runtime.policies.concert import Part, carried_out
 from anabranch.runtime.policies.decision import Act, Decision, Hold, Resize
-from anabranch.runtime.policies.reading import Planned
-from anabranch.runtime.policies.turns import slot_of
+from anabranch.runtime.values.foreign import describe, shown, type_name
 
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.policy import Heritage, Policy
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 OWN = "policy."
 """Before the names of what a policy leaves to newcomers, in the map that has other things too."""

@@ -8,7 +8,7 @@ from numbers import Real
 from operator import index
 from typing import SupportsIndex
 
-from anabranch.runtime.foreign import shown
+from anabranch.runtime.values.foreign import shown
 
 
 class Why(Enum):

@@ -6,11 +6,8 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
-from anabranch.runtime.policies.load import SATURATED
-from anabranch.runtime.policies.memory import Memory, cooling_s
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.policies.turns import (
+from anabranch.runtime.measuring.reading import Reading
+from anabranch.runtime.measuring.turns import (
     COMING_PERIODS,
     is_among_the_youngest,
     joining,
@@ -20,12 +17,15 @@ from anabranch.runtime.policies.turns import (
     share,
     slot_of,
 )
+from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
+from anabranch.runtime.policies.load import SATURATED
+from anabranch.runtime.policies.memory import Memory, cooling_s
 from anabranch.runtime.policies.way import Way
 
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 LASTING_PERIODS = 3.0
 """A slight overload that lasts so long is answered."""

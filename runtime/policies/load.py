@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
+from anabranch.runtime.measuring.reading import SERVICE_TIMES, Reading
 
 if TYPE_CHECKING:
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 DRAIN_S = 5.0
 """What waits should be gone after so long."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from anabranch.runtime.policies.reading import Figures, Reading
-from anabranch.runtime.scale import Scale
-from anabranch.runtime.slot_meter import added
+from anabranch.runtime.measuring.reading import Figures, Reading
+from anabranch.runtime.measuring.slot_meter import added
+from anabranch.runtime.policies.scale import Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.measuring.reading import Reading
+from anabranch.runtime.measuring.turns import Coming, settled
 from anabranch.runtime.policies.load import Load
 from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.policies.turns import Coming, settled
 
 if TYPE_CHECKING:
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 HELPED = 0.25
 """A step helped if it brought this share of the throughput that its instances should bring."""

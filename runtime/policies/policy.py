@@ -24,14 +24,14 @@ from importlib import import_module
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
 
-from anabranch.runtime.checks import PipelineError, check_number
+from anabranch.runtime.values.checks import PipelineError, check_number
 
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 M = TypeVar("M")
 Heritage = dict[str, float]

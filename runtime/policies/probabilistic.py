@@ -47,6 +47,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from anabranch.runtime.measuring.reading import SERVICE_TIMES, Reading
 from anabranch.runtime.policies.budget import recent, within_budget
 from anabranch.runtime.policies.by_chance import BY_CHANCE
 from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Why
@@ -55,13 +56,12 @@ from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT, Load, measure
 from anabranch.runtime.policies.memory import Memory, born, cooling_s, heritage, learn
 from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage, Policy
-from anabranch.runtime.policies.reading import SERVICE_TIMES, Reading
 from anabranch.runtime.policies.way import Way
 
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 
 def decide(reading: Reading, settings: Scale, memory: Memory, rng: Random) -> tuple[Act, Memory]:

@@ -14,16 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.policies.concert import Part, by_turn, carried_out, evenly
-from anabranch.runtime.policies.decision import Duplicate, Leave, Move, Resize
-from anabranch.runtime.policies.look import operator_of
-from anabranch.runtime.policies.turns import (
+from anabranch.runtime.measuring.turns import (
     COMING_PERIODS,
     joining,
     noted,
     settled,
     slot_of,
 )
+from anabranch.runtime.policies.concert import Part, by_turn, carried_out, evenly
+from anabranch.runtime.policies.decision import Duplicate, Leave, Move, Resize
+from anabranch.runtime.policies.look import operator_of
 
 if TYPE_CHECKING:
     from random import Random

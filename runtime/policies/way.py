@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Act, Explanation
 from anabranch.runtime.policies.memory import Memory
-from anabranch.runtime.policies.reading import Reading
 
 if TYPE_CHECKING:
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 Step = Callable[["Reading", "Scale", Memory, Explanation, Random], tuple[Act, Memory]]
 

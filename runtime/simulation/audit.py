@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from anabranch.protocol import invariants
 from anabranch.protocol.states import Active, Gone, State, waiting_for
 from anabranch.protocol.table import describe
-from anabranch.runtime.ledger import settle
+from anabranch.runtime.reporting.ledger import settle
 from anabranch.runtime.simulation import keyed_audit
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.models import expand

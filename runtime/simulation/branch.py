@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.ownership import Routes
-from anabranch.runtime.flow import least_waiting
+from anabranch.runtime.processing.flow import least_waiting
 from anabranch.runtime.simulation.channel import Channel, Items
 
 Lot = tuple[int, float, Items]

@@ -16,7 +16,7 @@ from anabranch.protocol.credit import Allowance, Grant
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Message
 from anabranch.protocol.session import Session
-from anabranch.runtime.policies.reading import Figures, Planned
+from anabranch.runtime.measuring.reading import Figures, Planned
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.links import Frame, Lane, Wire
 

@@ -10,7 +10,7 @@ from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.look import Look, OperatorLook, Seen
 from anabranch.runtime.policies.reconcile import Order
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.models import Model

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
-from anabranch.runtime.graph import Pipeline, edges
 from anabranch.runtime.keyed.groups import group_of
+from anabranch.runtime.pipeline.graph import Pipeline, edges
+from anabranch.runtime.processing.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host
 from anabranch.runtime.simulation.instance import Instance

@@ -22,6 +22,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids, Message
 from anabranch.protocol.ownership import Routes
 from anabranch.protocol.states import Active, waiting_for
+from anabranch.runtime.reporting.status import FinalCount
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.counted_keys import CountedKeyedSinkWork, CountedKeyedWork
 from anabranch.runtime.simulation.departure import Departure
@@ -36,7 +37,6 @@ from anabranch.runtime.simulation.outbox import Outbox
 from anabranch.runtime.simulation.progress import FREEZING, Progress
 from anabranch.runtime.simulation.scaling import Scaling
 from anabranch.runtime.simulation.work import QueueWork, SinkWork, SourceWork, Work
-from anabranch.runtime.status import FinalCount
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.world import World

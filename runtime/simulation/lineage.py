@@ -25,7 +25,7 @@ Taken = tuple[tuple[Place, Place], int]
 
 class Birth(NamedTuple):
     """`root`: the tuple of a source that it stems from. `time_s`: event time. `mark`: by what it is
-    late or is not, as in `anabranch.runtime.marks`."""
+    late or is not, as in `anabranch.runtime.processing.marks`."""
 
     root: int
     time_s: float

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Routes
-from anabranch.runtime.flow import RATE_SHARE, held_tuples_max
+from anabranch.runtime.processing.flow import RATE_SHARE, held_tuples_max
 from anabranch.runtime.simulation.branch import Branch, Sending
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.counted_keys import CountedKeyedBranch

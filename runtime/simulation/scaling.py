@@ -10,16 +10,16 @@ from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import groups_of
 from anabranch.protocol.states import Active
-from anabranch.runtime.concerted import Concerted
-from anabranch.runtime.flow import window_tuples
 from anabranch.runtime.keyed.placement import of_share
-from anabranch.runtime.level import Level
-from anabranch.runtime.meter import Meter
+from anabranch.runtime.measuring.level import Level
+from anabranch.runtime.measuring.meter import Meter
+from anabranch.runtime.measuring.reading import Reading
+from anabranch.runtime.policies.concerted import Concerted
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.processing.flow import window_tuples
 from anabranch.runtime.simulation.channel import Channel
 
 if TYPE_CHECKING:

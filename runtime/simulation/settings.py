@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from anabranch.runtime.flow import FIRST_WINDOW_TUPLES
+from anabranch.runtime.processing.flow import FIRST_WINDOW_TUPLES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

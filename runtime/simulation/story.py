@@ -9,11 +9,11 @@ from anabranch.protocol.effects import Effect, Terminate, Veto
 from anabranch.protocol.events import BatchReady, BatchReceived, Event
 from anabranch.protocol.states import State
 from anabranch.protocol.table import TABLE
+from anabranch.runtime.reporting.wording import condition, tell, tell_sent
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.scene import Scene
 from anabranch.runtime.simulation.trial import Outcome, Trial
 from anabranch.runtime.simulation.world import Table
-from anabranch.runtime.wording import condition, tell, tell_sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from anabranch.protocol.ownership import (
 from anabranch.protocol.states import Active, ClosingIn, Draining, Finished, State
 from anabranch.protocol.table import TABLE, Cell
 from anabranch.runtime.keyed.placement import balanced, flux
-from anabranch.runtime.latency import LatencyCounts
+from anabranch.runtime.measuring.latency import LatencyCounts
 from anabranch.runtime.policies.bounds import leaves, places
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.channel import Channel, Items

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.foreign import describe, shown, type_name
+from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.sinks.arrow_types import Make, type_called
+from anabranch.runtime.values.foreign import describe, shown, type_name
 
 NO_NAME = "this name is no text in UTF-8"
 

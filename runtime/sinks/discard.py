@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.foreign import describe
+from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.sinks.levels import levels
+from anabranch.runtime.values.foreign import describe
 
 _TIMES_OF_NUMPY = "mM"
 _TIMES = (dt.datetime, dt.time)

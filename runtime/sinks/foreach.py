@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
-from anabranch.runtime.operator import Operator, Retry, Step, as_retry, step
-from anabranch.runtime.operators import make_processor
-from anabranch.runtime.steps import Part
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.plan.operator import Operator, Retry, Step, as_retry, step
+from anabranch.runtime.processing.operators import make_processor
+from anabranch.runtime.processing.steps import Part
 
 
 @dataclass(frozen=True)

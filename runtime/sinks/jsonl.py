@@ -1,6 +1,6 @@
 """A file of JSON lines, written by any number of instances.
 
-Each batch is a piece of a shared file (`anabranch.runtime.shared_file`): whole and there once,
+Each batch is a piece of a shared file (`runtime.storage.shared_file`): whole and there once,
 whichever process dies at which moment. When `put` has returned, it is with the operating system,
 and survives the crash of every process; with `durable=True` it is on the disk, and survives that
 of the machine.
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
-from anabranch.runtime.path_names import path_of
-from anabranch.runtime.shared_file import SharedFile, sidecar_path
+from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.sinks.encoding import json_lines
+from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
+from anabranch.runtime.values.path_names import path_of
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 

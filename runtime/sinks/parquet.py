@@ -18,11 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
-from anabranch.runtime.path_names import path_of
-from anabranch.runtime.shared_file import in_thread, write_whole
-from anabranch.runtime.sidecar import sync_folder
+from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.sinks.columns import (
     Schema,
     SchemaError,
@@ -30,7 +26,11 @@ from anabranch.runtime.sinks.columns import (
     check_schema,
     table_of,
 )
-from anabranch.runtime.working_folder import absolute
+from anabranch.runtime.storage.shared_file import in_thread, write_whole
+from anabranch.runtime.storage.sidecar import sync_folder
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.path_names import path_of
+from anabranch.runtime.values.working_folder import absolute
 
 SUFFIX = ".parquet"
 WITHOUT_PYARROW = (

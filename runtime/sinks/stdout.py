@@ -15,7 +15,7 @@ import stat
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.ends import (
+from anabranch.runtime.plan.ends import (
     DeadLetter,
     NeverTaken,
     ReaderGone,
@@ -24,10 +24,10 @@ from anabranch.runtime.ends import (
     Writer,
     passing,
 )
-from anabranch.runtime.patience import Patience
+from anabranch.runtime.reporting.standard_output import STDOUT, is_closed, results_fd
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.stdout_lock import StdoutLock
-from anabranch.runtime.standard_output import STDOUT, is_closed, results_fd
+from anabranch.runtime.storage.patience import Patience
 
 _CERTAIN_BYTES = 4096
 """What a pipe that counts as writable takes without blocking, whole or not at all (PIPE_BUF on

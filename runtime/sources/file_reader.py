@@ -8,13 +8,13 @@ import stat
 import zlib
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.ends import Chunk, DeadLetter, Reader, RunContext, Split, passing
-from anabranch.runtime.patience import Patience
-from anabranch.runtime.payload import describe
+from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Split, passing
+from anabranch.runtime.processing.payload import describe
 from anabranch.runtime.sources.lines import LineCutter
 from anabranch.runtime.sources.listing import identity
 from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip
 from anabranch.runtime.sources.records import RecordCutter
+from anabranch.runtime.storage.patience import Patience
 
 if TYPE_CHECKING:
     from anabranch.runtime.sources.files import Files

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anabranch.runtime.ends import Reader, RunContext, Source, Split
-from anabranch.runtime.path_names import path_name
+from anabranch.runtime.plan.ends import Reader, RunContext, Source, Split
 from anabranch.runtime.sources.file_reader import FileReader
 from anabranch.runtime.sources.groups import GroupReader, files_in, groups_of, split_of
 from anabranch.runtime.sources.lines import Format, checked_encoding, checked_format
 from anabranch.runtime.sources.listing import Found, Listing
 from anabranch.runtime.sources.records import CsvForm, csv_form
+from anabranch.runtime.values.path_names import path_name
 
 SPLIT_BYTES = 4 * 2**20
 

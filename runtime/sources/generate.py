@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count as count_up
 from typing import Any, Protocol, runtime_checkable
 
-from anabranch.runtime.ends import (
+from anabranch.runtime.plan.ends import (
     Chunk,
     DeadLetter,
     Offered,
@@ -26,10 +26,10 @@ from anabranch.runtime.ends import (
     Source,
     Split,
 )
-from anabranch.runtime.foreign import describe
-from anabranch.runtime.plain_calls import NoLoop
-from anabranch.runtime.stages import call_each
-from anabranch.runtime.steps import where_raised
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.stages import call_each
+from anabranch.runtime.processing.steps import where_raised
+from anabranch.runtime.values.foreign import describe
 
 Rate = float | Callable[[float], float]
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anabranch.runtime.ends import Chunk, InputError, Reader, RunContext, Split
+from anabranch.runtime.plan.ends import Chunk, InputError, Reader, RunContext, Split
 from anabranch.runtime.sources.file_reader import FileReader
 from anabranch.runtime.sources.listing import Found
 

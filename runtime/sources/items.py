@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 
 SPLIT_TUPLES = 4096
 

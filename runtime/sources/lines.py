@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.sources.wide import refuse_wide_text
 
 Format = Literal["text", "jsonl", "csv"]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.sources.patterns import find_files
 from anabranch.runtime.sources.raw import is_gzip, look_at
 from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text

@@ -14,10 +14,10 @@ import stat
 from abc import ABC, abstractmethod
 from typing import Any
 
-from anabranch.runtime.ends import RunContext, passing
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.patience import Note
+from anabranch.runtime.plan.ends import RunContext, passing
 from anabranch.runtime.sources.spool import DiskError, Spool
+from anabranch.runtime.storage.patience import Note
+from anabranch.runtime.values.kinds import EventKind
 
 log = logging.getLogger("anabranch.source")
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.sources.lines import HEAD_BYTES, Cut, LineCutter
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")

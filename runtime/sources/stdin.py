@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.open_stdin import Input, identity, open_input
 from anabranch.runtime.sources.records import RecordCutter

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import codecs
 
-from anabranch.runtime.ends import InputError
+from anabranch.runtime.plan.ends import InputError
 
 LOOK_BYTES = 4096
 _SURE_BYTES = 8

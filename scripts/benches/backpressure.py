@@ -6,7 +6,7 @@ import os
 import time
 
 import anabranch as ab
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.workloads.slow import Slowed
 from benches.figures import growth, slope
 from benches.memory import Memory, memory_of

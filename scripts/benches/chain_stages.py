@@ -10,13 +10,13 @@ import sys
 from typing import Any
 
 from anabranch.protocol.core import Core
-from anabranch.runtime.live import pumps
-from anabranch.runtime.live.connection import Connection
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.outbox import Outbox
-from anabranch.runtime.payload import Encoder
+from anabranch.runtime.live.channel.connection import Connection
+from anabranch.runtime.live.instance import pumps
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.outbox import Outbox
+from anabranch.runtime.processing.payload import Encoder
+from anabranch.runtime.processing.steps import Chain
 from anabranch.runtime.sources.file_reader import FileReader
-from anabranch.runtime.steps import Chain
 from benches.stopwatch import Stopwatch
 
 ASYNC_PARTS: list[tuple[Any, str, str]] = [

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import anabranch as ab
 from anabranch.runtime.policies.script import parse_script
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from benches.result import Result, Settings
 
 SECONDS_MAX = 40.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.runtime.policies.script import Script, parse_script
-from anabranch.runtime.report import Event
+from anabranch.runtime.reporting.report import Event
 
 TOLD = {"told to duplicate": "join", "told to leave": "leave"}
 

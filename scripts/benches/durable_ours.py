@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import anabranch as ab
-from anabranch.runtime.ends import Source
+from anabranch.runtime.plan.ends import Source
 from benches.keyed_functions import VOCABULARY, itself, one_more
 
 

@@ -6,7 +6,7 @@ import statistics
 import time
 
 import anabranch as ab
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from benches.memory import memory_of
 from benches.result import Result, Settings
 

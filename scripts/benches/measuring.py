@@ -13,11 +13,11 @@ import timeit
 from typing import Any
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.cpu import HostUse
-from anabranch.runtime.live.intake import Intake, Queued
-from anabranch.runtime.live.repeats import Repeats
-from anabranch.runtime.live.totals import Closed
-from anabranch.runtime.slot_meter import SlotMeter
+from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.totals import Closed
+from anabranch.runtime.live.instance.intake import Intake, Queued
+from anabranch.runtime.measuring.cpu import HostUse
+from anabranch.runtime.measuring.slot_meter import SlotMeter
 from benches.chain import check
 from benches.chain_functions import expected_results, write_lines
 from benches.contestants import compete

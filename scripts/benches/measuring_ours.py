@@ -6,10 +6,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from anabranch.runtime import concerted, cpu, meter
-from anabranch.runtime.level import Level
-from anabranch.runtime.live import intake, neighbourhood, scaling
-from anabranch.runtime.slot_meter import SlotMeter
+from anabranch.runtime.live.channel import neighbourhood
+from anabranch.runtime.live.instance import intake, scaling
+from anabranch.runtime.measuring import cpu, meter
+from anabranch.runtime.measuring.level import Level
+from anabranch.runtime.measuring.slot_meter import SlotMeter
+from anabranch.runtime.policies import concerted
 from benches import chain_ours
 
 

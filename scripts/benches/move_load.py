@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import anabranch as ab
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
 from anabranch.runtime.keyed.groups import group_of
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 KEY_BYTES = 1024
 GROUPS = 256

@@ -8,7 +8,7 @@ has to be forked from the preloaded parent first.
 from __future__ import annotations
 
 import anabranch as ab
-from anabranch.runtime.report import Report
+from anabranch.runtime.reporting.report import Report
 from benches.decisions import Joining, alternately, joinings
 from benches.figures import in_turns, percentile
 from benches.result import Result, Settings

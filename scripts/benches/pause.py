@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anabranch as ab
-from anabranch.runtime.report import Report
+from anabranch.runtime.reporting.report import Report
 from benches.decisions import alternately, decisions
 from benches.figures import longest_gap, percentile
 from benches.result import Result, Settings

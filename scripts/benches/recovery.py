@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import anabranch as ab
 from anabranch.panels import OPERATORS as COLOURS
 from anabranch.panels import PictureUnavailable, head, new_figure, prepare
-from anabranch.runtime.report import Event
+from anabranch.runtime.reporting.report import Event
 from benches.figures import percentile
 from benches.recovery_load import KEYS, OPERATORS, PER_S, Row, pipeline_of, read_rows
 from benches.result import Result, Settings
 
 if TYPE_CHECKING:
-    from anabranch.runtime.live.launch import Run
+    from anabranch.runtime.live.agent.launch import Run
 
 ABOUT = f"an instance is killed under {PER_S:,} tuples/s of {KEYS:,} keys"
 RUNS = 20

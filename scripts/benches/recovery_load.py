@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import anabranch as ab
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 PER_S = 5000
 KEYS = 10_000

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 
 def born(_number: int) -> float:

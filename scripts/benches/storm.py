@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 
 import anabranch as ab
-from anabranch.runtime.kinds import EventKind
 from anabranch.runtime.policies.script import Script, parse_script
-from anabranch.runtime.report import Report
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.values.kinds import EventKind
 from benches.churned import measure_churn
 from benches.result import Result, Settings
 from benches.traced import Check, Origin, Verdict, Via, verdict

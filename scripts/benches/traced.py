@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 Tuple = list[int]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.runtime.policies.script import load_script
-from anabranch.runtime.report import Report
-from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
 from faults.settings import read
 
 LOOK_S = 0.05

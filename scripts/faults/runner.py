@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.runtime.report import Report, read_report
+from anabranch.runtime.reporting.report import Report, read_report
 from faults import processes
 from faults.flow import EDGES, KEYED, OPERATORS, SCALED, write_input
 from faults.health import Health, LifeNow, watch

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.ledger import Balance, Ledger
-from anabranch.runtime.report import Event, OperatorReport, Report
-from anabranch.runtime.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
+from anabranch.runtime.reporting.ledger import Balance, Ledger
+from anabranch.runtime.reporting.report import Event, OperatorReport, Report
+from anabranch.runtime.reporting.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
+from anabranch.runtime.values.kinds import EventKind
 
 
 def instance(name: str, **changes: Any) -> InstanceSnapshot:

@@ -20,9 +20,10 @@ from anabranch import testing
 from anabranch.commands.failing import INTERRUPTED, WRONG_USAGE
 from anabranch.commands.run import command
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.graph import DELIVERIES
-from anabranch.runtime.live import deaths, lives, suspicion, wary
-from anabranch.runtime.report import Report
+from anabranch.runtime.live.agent import deaths, lives, suspicion
+from anabranch.runtime.live.instance import wary
+from anabranch.runtime.pipeline.graph import DELIVERIES
+from anabranch.runtime.reporting.report import Report
 from tests.anabranch.fakes import operator_report, report
 from tests.runtime.agent_runs import until
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.report import read_report
+from anabranch.runtime.reporting.report import read_report
 from tests.anabranch.files import write
 
 COUNT, WORK_S = 60, 0.01

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 from anabranch.policies import Reading
-from anabranch.runtime.policies.slot_sums import SlotSums
-from anabranch.runtime.report import HostReport, OperatorReport, Report, Samples
-from anabranch.runtime.snapshot import OperatorSnapshot, RunSnapshot
+from anabranch.runtime.measuring.slot_sums import SlotSums
+from anabranch.runtime.reporting.report import HostReport, OperatorReport, Report, Samples
+from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
 
 PAGE = Path(__file__).parents[2] / "docs" / "measures.md"
 NAME = re.compile(r"`([a-z_0-9.]+)`")

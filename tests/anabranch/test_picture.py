@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from anabranch.panels import spread
 from anabranch.picture import PictureUnavailable, draw
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.ledger import Ledger
-from anabranch.runtime.report import Event, OperatorReport, Report, Samples
+from anabranch.runtime.reporting.ledger import Ledger
+from anabranch.runtime.reporting.report import Event, OperatorReport, Report, Samples
+from anabranch.runtime.values.kinds import EventKind
 from anabranch.story import Change, Line, smooth, story_of
 
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="extra: plot")

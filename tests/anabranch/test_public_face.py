@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError
 
 ROOT = Path(ab.__file__).parent.parent
 

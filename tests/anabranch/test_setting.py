@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.policy import Policy, setting
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.stdout import stdout
 from anabranch.runtime.sources import items
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.setting import apply_settings
 
 

@@ -26,9 +26,9 @@ from anabranch.forecasting import (
     variants_of,
 )
 from anabranch.loading import load_pipeline
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.ledger import Ledger
-from anabranch.runtime.report import OperatorReport, Report, write_report
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.reporting.ledger import Ledger
+from anabranch.runtime.reporting.report import OperatorReport, Report, write_report
 from anabranch.workloads.curves import Steady, Step
 from tests.anabranch.files import GOOD, clean_imports, write
 

@@ -6,8 +6,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.keyed.handler import KeyTime
+from anabranch.runtime.values.checks import PipelineError
 from tests.anabranch.tested_pipelines import (
     Alarm,
     Anything,

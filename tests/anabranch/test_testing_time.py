@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.virtual_time import Deadlock
 from tests.anabranch.tested_pipelines import (
     Alarm,

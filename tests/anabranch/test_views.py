@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from anabranch.runtime.snapshot import RunSnapshot
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.views.figures import bar, duration, milliseconds, plural, rate, table
 from anabranch.views.live import LiveView, picture
 from anabranch.views.plain import PlainView, line_of

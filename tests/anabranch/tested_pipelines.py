@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 import anabranch as ab
-from anabranch.runtime.graph import Stream
 from anabranch.runtime.keyed.handler import KeyTime, Timer
+from anabranch.runtime.pipeline.graph import Stream
 
 Timed = tuple[str, float]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import launch
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import Report
+from anabranch.runtime.live.agent import launch
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.processes import PATIENCE_S, still_alive_after
 

@@ -16,14 +16,14 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from anabranch.runtime.ends import Reader, RunContext, Sink, Source, Split, Writer
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.link import receive_blocking, send_blocking
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.scale import Scale
-from anabranch.runtime.status import FinalCount, Status, id_from_wire
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.link.link import receive_blocking, send_blocking
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Reader, RunContext, Sink, Source, Split, Writer
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.reporting.status import FinalCount, Status, id_from_wire
+from anabranch.runtime.values.kinds import EventKind
 
 ENTRY = "tests.runtime.fake_instance:run_fake"
 POLL_S = 0.01

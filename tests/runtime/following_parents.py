@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
 
-from anabranch.runtime.live.forker import Forker
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.origin import find_origin
-from anabranch.runtime.live.parent_process import ParentProcess, fork_parent, import_parent
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.process.forker import Forker
+from anabranch.runtime.live.process.origin import find_origin
+from anabranch.runtime.live.process.parent_process import ParentProcess, fork_parent, import_parent
 from tests.runtime import fake_instance as fake
 from tests.runtime.processes import PATIENCE_S, ROOT, alive, eventually, kill_parent_and_heir
 

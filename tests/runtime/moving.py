@@ -7,10 +7,10 @@ from typing import Any
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
-from anabranch.runtime.graph import Delivery
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.keyed_pump import KeyedPump
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 RATE_PER_S = 5_000
 

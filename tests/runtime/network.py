@@ -20,14 +20,11 @@ from anabranch.protocol.invariants import broken_in
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Ids
 from anabranch.protocol.states import Active, Gone, Idle
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Split, Writer
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.ledger import settle
-from anabranch.runtime.live.connection import Connection
-from anabranch.runtime.live.final_count import final_count
-from anabranch.runtime.live.home import Home
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.messages import (
+from anabranch.runtime.live.channel.connection import Connection
+from anabranch.runtime.live.instance.final_count import final_count
+from anabranch.runtime.live.instance.home import Home
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.link.messages import (
     Claim,
     EventNote,
     MayLeave,
@@ -37,7 +34,10 @@ from anabranch.runtime.live.messages import (
     SplitAnswer,
     StaysAfterAll,
 )
-from anabranch.runtime.status import FinalCount, id_from_wire
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Split, Writer
+from anabranch.runtime.reporting.ledger import settle
+from anabranch.runtime.reporting.status import FinalCount, id_from_wire
 
 TOKEN = b"network"
 

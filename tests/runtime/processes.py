@@ -23,9 +23,10 @@ HEAD = f"""
 import sys, time, json, os, signal
 sys.path.insert(0, {str(ROOT)!r})
 from tests.runtime import fake_instance as fake
-from anabranch.runtime.live import launch, orphans
-from anabranch.runtime.options import Options
-from anabranch.runtime.standard_output import results_fd
+from anabranch.runtime.live.agent import launch
+from anabranch.runtime.live.process import orphans
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.reporting.standard_output import results_fd
 from tests.runtime.agent_runs import pids_with_heir, until
 
 def tell(run):

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.operator import Operator, Retry, Step
-from anabranch.runtime.operators import Part, Processor, make_processor
+from anabranch.runtime.plan.operator import Operator, Retry, Step
+from anabranch.runtime.processing.operators import Part, Processor, make_processor
 
 
 class Run:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.board import Board
-from anabranch.runtime.ends import DeadLetter, RunContext, Source, Split
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Source, Split
+from anabranch.runtime.sources.board import Board
 
 LIMITS = Limits()
 

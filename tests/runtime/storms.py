@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import anabranch as ab
-from anabranch.runtime.graph import Stream
+from anabranch.runtime.pipeline.graph import Stream
 from tests.runtime.network import Network
 
 N = 20_000

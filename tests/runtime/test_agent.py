@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.run_dir import PATH_BYTES_MAX
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process.run_dir import PATH_BYTES_MAX
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.policies.scale import Scale
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     finish,

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import launch, parent_process
-from anabranch.runtime.live.parent_process import ParentProcess
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import read_report
+from anabranch.runtime.live.agent import launch
+from anabranch.runtime.live.process import parent_process
+from anabranch.runtime.live.process.parent_process import ParentProcess
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.reporting.report import read_report
+from anabranch.runtime.values.checks import PipelineError
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     failure_of,
@@ -60,7 +61,7 @@ def test_a_run_beside_another_one_does_not_keep_its_files_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With a copy of the first one's lifeline in the second, the first would not end."""
-    monkeypatch.setattr("anabranch.runtime.live.orphans._prctl", None)
+    monkeypatch.setattr("anabranch.runtime.live.process.orphans._prctl", None)
     first = start(three_operators(Endless()))
     second = start(three_operators(Endless()), preload="fork")
     kill_parent_and_heir(pids_with_heir(first))

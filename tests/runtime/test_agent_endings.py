@@ -10,14 +10,14 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.failure import Failure, RunFailed
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.agent import Agent, Outcome
-from anabranch.runtime.live.boards import Boards
-from anabranch.runtime.report import CTRL_C, DURATION
-from anabranch.runtime.status import FinalCount
+from anabranch.runtime.live.agent.agent import Agent, Outcome
+from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.reporting.failure import Failure, RunFailed
+from anabranch.runtime.reporting.report import CTRL_C, DURATION
+from anabranch.runtime.reporting.status import FinalCount
+from anabranch.runtime.values.checks import PipelineError
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     TIMEOUT_S,
@@ -123,7 +123,7 @@ def test_an_instance_that_speaks_nonsense_whenever_it_is_resumed_fails_the_run()
 def test_an_instance_that_does_not_exit_after_its_account_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.watch.EXIT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("anabranch.runtime.live.agent.watch.EXIT_TIMEOUT_S", 0.3)
 
     def stays(me: Fake) -> None:
         me.wait_until_preds_are_gone()
@@ -170,7 +170,7 @@ def test_a_failure_of_the_agent_itself_ends_the_run_and_is_shown_whole(
     def fall_over(*_: object) -> None:
         raise RuntimeError("a bug of ours")
 
-    monkeypatch.setattr("anabranch.runtime.live.recorder.Recorder.sample", fall_over)
+    monkeypatch.setattr("anabranch.runtime.live.agent.recorder.Recorder.sample", fall_over)
     with pytest.raises((RunFailed, RuntimeError), match="a bug of ours"):
         start(three_operators(Endless())).wait(TIMEOUT_S)
 

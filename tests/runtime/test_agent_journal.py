@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live.agent_journal import (
+from anabranch.runtime.live.agent.agent_journal import (
     AgentJournal,
     Damaged,
     EndedEarly,
@@ -17,8 +17,8 @@ from anabranch.runtime.live.agent_journal import (
     _framed,
     read_records,
 )
-from anabranch.runtime.live.extent import ExtentFile, extent_path
-from anabranch.runtime.live.state_dir import StateError
+from anabranch.runtime.live.agent.state_dir import StateError
+from anabranch.runtime.live.journal.extent import ExtentFile, extent_path
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
 

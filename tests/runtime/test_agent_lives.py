@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import beginning, deaths, lives, suspicion
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.agent import beginning, deaths, lives, suspicion
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.policies.script import parse_script
-from anabranch.runtime.report import Report
-from anabranch.runtime.snapshot import InstanceSnapshot, RunSnapshot
-from anabranch.runtime.status import FinalCount, id_to_wire
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.reporting.snapshot import InstanceSnapshot, RunSnapshot
+from anabranch.runtime.reporting.status import FinalCount, id_to_wire
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     TIMEOUT_S,

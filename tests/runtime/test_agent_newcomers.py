@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.policies.script import parse_script
-from anabranch.runtime.report import Report
-from anabranch.runtime.status import id_to_wire
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.reporting.status import id_to_wire
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     TIMEOUT_S,

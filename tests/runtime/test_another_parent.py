@@ -19,16 +19,16 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.live import parent_process
-from anabranch.runtime.live.control import FromParent, Loaded
-from anabranch.runtime.live.forker import (
+from anabranch.runtime.live.agent.starter import Starter
+from anabranch.runtime.live.agent.tasks import Tasks
+from anabranch.runtime.live.agent.warm_pool import WarmPool
+from anabranch.runtime.live.link.control import FromParent, Loaded
+from anabranch.runtime.live.process import parent_process
+from anabranch.runtime.live.process.forker import (
     ForkError,
 )
-from anabranch.runtime.live.parent_link import ParentLink
-from anabranch.runtime.live.run_dir import MARK, MARK_TEXT, RunDir
-from anabranch.runtime.live.starter import Starter
-from anabranch.runtime.live.tasks import Tasks
-from anabranch.runtime.live.warm_pool import WarmPool
+from anabranch.runtime.live.process.parent_link import ParentLink
+from anabranch.runtime.live.process.run_dir import MARK, MARK_TEXT, RunDir
 from tests.runtime.agent_runs import finish, pids_with_heir, start, until
 from tests.runtime.following_parents import MODULE, SLEEPS, Made, lives, made
 from tests.runtime.processes import (
@@ -53,8 +53,10 @@ def no_heirs(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on systems other than Linux, where nothing kills the children of a dead parent either:
     only the end of the lifeline tells them."""
     monkeypatch.setattr(parent_process, "can_have_heirs", lambda: False)
-    monkeypatch.setattr("anabranch.runtime.live.heirs.can_have_heirs", lambda: False)
-    monkeypatch.setattr("anabranch.runtime.live.orphans.die_with_parent", lambda _parent: None)
+    monkeypatch.setattr("anabranch.runtime.live.process.heirs.can_have_heirs", lambda: False)
+    monkeypatch.setattr(
+        "anabranch.runtime.live.process.orphans.die_with_parent", lambda _parent: None
+    )
 
 
 # -- the agent's side alone ------------------------------------------------------------------

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.loading import LoadError, load_pipeline
-from anabranch.runtime.live.origin import LoadError as ReadAgainError
-from anabranch.runtime.live.origin import Origin, load_preload, load_request
+from anabranch.runtime.live.process.origin import LoadError as ReadAgainError
+from anabranch.runtime.live.process.origin import Origin, load_preload, load_request
 from tests.anabranch.files import GOOD, clean_imports, write
 
 ENOUGH = threading.Event()
@@ -103,7 +103,9 @@ def test_a_library_that_begins_one_by_itself_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     library = write(tmp_path / "lib", f"import threading\n{THREAD}\n", "a_library.py")
-    monkeypatch.setattr("anabranch.runtime.begun_threads.LIBRARIES", (str(library.parent),))
+    monkeypatch.setattr(
+        "anabranch.runtime.pipeline.begun_threads.LIBRARIES", (str(library.parent),)
+    )
     monkeypatch.syspath_prepend(str(library.parent))
     assert load_pipeline(str(write(tmp_path, beginning("import a_library")))).name == "pipeline"
     assert "headlines.py:2 begins the thread 'fresh' by importing a library" in caplog.text
@@ -112,7 +114,7 @@ def test_a_library_that_begins_one_by_itself_is_told_of(
 def test_a_file_that_is_read_again_is_refused_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.origin._loading", False)
+    monkeypatch.setattr("anabranch.runtime.live.process.origin._loading", False)
     pipeline = load_pipeline(str(write(tmp_path, GOOD))).pipeline
     path = write(tmp_path, beginning(THREAD), "again.py")
     request = load_request(pipeline, Origin("", str(path), "pipeline"), "os:getpid")

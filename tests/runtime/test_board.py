@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.board import Board, BoardError
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.sources.board import Board, BoardError
 
 
 def numbers(*pairs: tuple[int, int]) -> Iterator[Split]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.bounds import is_asked, leaves, places
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 16), st.integers(0, 20))

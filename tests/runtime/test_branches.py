@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.ledger import settle
+from anabranch.runtime.reporting.ledger import settle
 from tests.runtime.network import Kept, Network
 
 # An instance that is killed in the middle leaves sockets behind that are never closed.

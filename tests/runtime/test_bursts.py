@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.instance.instance import Instance
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_keyed_watermarks import Spoken
 

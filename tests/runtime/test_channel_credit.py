@@ -8,11 +8,11 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live import frames
-from anabranch.runtime.live.channel import Channel, Row
-from anabranch.runtime.live.frames import Pieces
-from anabranch.runtime.live.intake import Intake, Queued
-from anabranch.runtime.live.repeats import Repeats
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.channel import Channel, Row
+from anabranch.runtime.live.channel.frames import Pieces
+from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.test_channel_lives import Kept, Worker, fields_of
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)

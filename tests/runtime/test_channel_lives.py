@@ -9,11 +9,11 @@ import pytest
 from anabranch.protocol import messages
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live import frames
-from anabranch.runtime.live.channel import Channel, Row
-from anabranch.runtime.live.frames import Pieces
-from anabranch.runtime.live.intake import Intake, Queued
-from anabranch.runtime.live.repeats import Repeats
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.channel import Channel, Row
+from anabranch.runtime.live.channel.frames import Pieces
+from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.test_channels import Listener
 
 UP, OTHER = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("up"), 1)

@@ -16,13 +16,13 @@ from anabranch.protocol import messages
 from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
-from anabranch.runtime.live import frames
-from anabranch.runtime.live import neighbourhood as neighbourhoods
-from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.connection import HANDSHAKE_BYTES_MAX
-from anabranch.runtime.live.frames import Addresses
-from anabranch.runtime.live.neighbourhood import Neighbourhood
-from anabranch.runtime.live.totals import Totals
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel import neighbourhood as neighbourhoods
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.channel.connection import HANDSHAKE_BYTES_MAX
+from anabranch.runtime.live.channel.frames import Addresses
+from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
+from anabranch.runtime.live.channel.totals import Totals
 from tests.runtime.processes import eventually
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)

@@ -11,11 +11,12 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.ledger import settle
-from anabranch.runtime.live import finals, recorder, totals
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.ended import has_mark, leave_mark, mark_all
-from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.agent import finals, recorder
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.channel import totals
+from anabranch.runtime.live.channel.ended import has_mark, leave_mark, mark_all
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.reporting.ledger import settle
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, Fake, three_operators

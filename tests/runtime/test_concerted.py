@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.arrears import is_news, passed_on
-from anabranch.runtime.concerted import Concerted, newest
-from anabranch.runtime.policies.reading import Figures, Planned, Reading
-from anabranch.runtime.policies.slot_sums import SlotSums
+from anabranch.runtime.measuring.reading import Figures, Planned, Reading
+from anabranch.runtime.measuring.slot_sums import SlotSums
+from anabranch.runtime.policies.arrears import is_news, passed_on
+from anabranch.runtime.policies.concerted import Concerted, newest
 
 
 def figures(slot: int, arrived: float, instances: int = 1) -> Figures:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.ends import DeadLetter
-from anabranch.runtime.live.counts import Counts
+from anabranch.runtime.live.instance.counts import Counts
+from anabranch.runtime.plan.ends import DeadLetter
 
 ME = InstanceId(OperatorName("out"), 0)
 

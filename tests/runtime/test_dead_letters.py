@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.dead_letters import TUPLE_CHARS_MAX, DeadLetterFile, tuple_json
-from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.storage.dead_letters import TUPLE_CHARS_MAX, DeadLetterFile, tuple_json
 
 
 def open_file(path: Path) -> DeadLetterFile:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.dead_limit import exceeded
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.reporting.dead_limit import exceeded
+from anabranch.runtime.values.checks import PipelineError
 
 
 def told(dead_max: float | None, dead: int, read: int, **more: Any) -> str:

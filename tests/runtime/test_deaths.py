@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.plan.ends import DeadLetter
 from tests.runtime.network import Kept, KeptWriter, Network
 from tests.runtime.storms import STORIES, storm
 

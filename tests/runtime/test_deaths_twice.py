@@ -13,9 +13,9 @@ import pytest
 import anabranch as ab
 from anabranch.protocol import events
 from anabranch.protocol.states import Draining, Finished
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
-from anabranch.runtime.live.pumps import OperatorPump
-from anabranch.runtime.live.source_pump import SourcePump
+from anabranch.runtime.live.instance.pumps import OperatorPump
+from anabranch.runtime.live.instance.source_pump import SourcePump
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Kept, Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.

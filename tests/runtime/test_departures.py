@@ -13,11 +13,11 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.agent_journal import Record
-from anabranch.runtime.live.resumption import rebuild, told_of
-from anabranch.runtime.live.roster import Member, Roster
+from anabranch.runtime.live.agent.agent_journal import Record
+from anabranch.runtime.live.agent.resumption import rebuild, told_of
+from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.fake_instance import three_operators
 from tests.runtime.moving import Barred
 from tests.runtime.network import Network

@@ -11,7 +11,7 @@ import pytest
 from tests.runtime.processes import HEAD, LINUX
 
 SHOW = """
-from anabranch.runtime.live.preloaded import become_parent
+from anabranch.runtime.live.process.preloaded import become_parent
 become_parent()
 print(os.popen("grep SigIgn /proc/self/status").read().split()[1])
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live.ended import Marks, has_mark, leave_mark
+from anabranch.runtime.live.channel.ended import Marks, has_mark, leave_mark
 
 
 def at(number: int) -> InstanceId:

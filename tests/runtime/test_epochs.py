@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.branch import Branch, Epochs, Segments, SharedBranch
+from anabranch.runtime.live.instance.branch import Branch, Epochs, Segments, SharedBranch
 
 WAYS = 3
 

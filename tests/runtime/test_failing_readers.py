@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
-from anabranch.runtime.failure import RunFailed
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.reporting.failure import RunFailed
 
 SPLITS, EACH = 2, 1_000
 FAILS_AT = 500

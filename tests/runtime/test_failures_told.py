@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.runtime.ends import InputError, ReaderGone
-from anabranch.runtime.live.journal import JournalError
-from anabranch.runtime.live.last_words import detail_of, reason_of
+from anabranch.runtime.live.journal.journal import JournalError
+from anabranch.runtime.live.link.last_words import detail_of, reason_of
+from anabranch.runtime.plan.ends import InputError, ReaderGone
 from anabranch.spark_bridge.durable import Damaged
 from anabranch.spark_bridge.frames import FrameError
 from anabranch.spark_bridge.gateway import GatewayError

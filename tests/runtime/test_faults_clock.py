@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.keyed.handler import KeyTime, Timer
-from anabranch.runtime.live.run_dir import RunDir
+from anabranch.runtime.live.process.run_dir import RunDir
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.faulty import folder_of_all
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_instances import Numbers

@@ -20,12 +20,14 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime import patience
-from anabranch.runtime.failure import LifeOver, RunFailed
-from anabranch.runtime.live import ended, journal, puts
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.report import Event
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.channel import ended
+from anabranch.runtime.live.commit import puts
+from anabranch.runtime.live.journal import journal
+from anabranch.runtime.reporting.failure import LifeOver, RunFailed
+from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.sinks.stdout import Stdout
+from anabranch.runtime.storage import patience
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, three_operators
 from tests.runtime.faulty import Refusing

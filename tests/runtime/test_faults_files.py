@@ -22,11 +22,11 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime import patience
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live.launch import Run
+from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.policies.script import parse_script
-from anabranch.runtime.report import Event
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Event
+from anabranch.runtime.storage import patience
 from tests.runtime.agent_runs import until
 from tests.runtime.faulty import as_nobody, files_left, folder_of_all, may_mount, small_disk
 from tests.runtime.network import Network

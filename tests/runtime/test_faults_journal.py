@@ -15,9 +15,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live import journal as journals
-from anabranch.runtime.live.extent import Extent, ExtentFile, extent_path, read_extent
-from anabranch.runtime.live.journal import (
+from anabranch.runtime.live.journal import journal as journals
+from anabranch.runtime.live.journal.extent import Extent, ExtentFile, extent_path, read_extent
+from anabranch.runtime.live.journal.journal import (
     DRAWN,
     Journal,
     JournalError,

@@ -15,10 +15,10 @@ import pytest
 
 from anabranch.protocol import messages
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live import connection as connections
-from anabranch.runtime.live import frames
-from anabranch.runtime.live.connection import HANDSHAKE_BYTES_MAX
-from anabranch.runtime.live.frames import FrameReader, Pieces
+from anabranch.runtime.live.channel import connection as connections
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.connection import HANDSHAKE_BYTES_MAX
+from anabranch.runtime.live.channel.frames import FrameReader, Pieces
 from tests.runtime.processes import eventually
 from tests.runtime.test_channels import DOWN, Pair, part
 

@@ -21,13 +21,14 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.limits import Limits
-from anabranch.runtime import payload, salvage
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import pumps, suspicion
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.preloaded import FILES_WANTED
+from anabranch.runtime.live.agent import suspicion
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.instance import pumps
+from anabranch.runtime.live.process.preloaded import FILES_WANTED
 from anabranch.runtime.policies.script import parse_script
-from anabranch.runtime.report import Event, Report
+from anabranch.runtime.processing import payload, salvage
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Event, Report
 from tests.runtime.agent_runs import until
 from tests.runtime.faulty import files_left
 from tests.runtime.network import Network
@@ -243,7 +244,7 @@ AGENT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 import anabranch as ab
-from anabranch.runtime.live import suspicion
+from anabranch.runtime.live.agent import suspicion
 suspicion.LOOK_PERIOD_S, suspicion.SUSPECT_S = 0.05, 0.6
 
 if __name__ == "__main__":

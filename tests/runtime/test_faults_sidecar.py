@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.shared_file import SharedFile
-from anabranch.runtime.slots import SLOTS_BYTES
+from anabranch.runtime.storage.shared_file import SharedFile
+from anabranch.runtime.storage.slots import SLOTS_BYTES
 from tests.runtime.faulty import Refusing
 
 OWNERS = ("a.0", "b.0", "a.1")

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.flat import NOTHING, PARTS_MAX, flat_copy, is_plain
-from anabranch.runtime.sharing import share
-from anabranch.runtime.undo import Undo, Unpicklable
+from anabranch.runtime.processing.undo import Undo, Unpicklable
+from anabranch.runtime.values.flat import NOTHING, PARTS_MAX, flat_copy, is_plain
+from anabranch.runtime.values.sharing import share
 
 atoms = st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.dates()
 fixed = atoms | st.tuples(atoms, atoms)

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from anabranch.protocol.credit import Allowance
-from anabranch.runtime.flow import WINDOW_TUPLES_MIN, least_waiting, window_tuples
+from anabranch.runtime.processing.flow import WINDOW_TUPLES_MIN, least_waiting, window_tuples
 
 
 @dataclass

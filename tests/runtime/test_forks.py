@@ -15,10 +15,10 @@ from typing import Any, Literal
 import pytest
 
 import anabranch as ab
-from anabranch.runtime import forks
-from anabranch.runtime.live import journal as journals
-from anabranch.runtime.live.journal import Journal
-from anabranch.runtime.shared_file import SharedFile
+from anabranch.runtime.live.journal import journal as journals
+from anabranch.runtime.live.journal.journal import Journal
+from anabranch.runtime.storage import forks
+from anabranch.runtime.storage.shared_file import SharedFile
 from tests.runtime.processes import LINUX
 
 TIMEOUT_S = 60

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live import instance_process
-from anabranch.runtime.live.instance import Instance
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.process import instance_process
 
 TUPLES = 2_000
 

@@ -12,7 +12,7 @@ from anabranch.protocol import messages
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
-from anabranch.runtime.live import frames
+from anabranch.runtime.live.channel import frames
 
 
 def iid(operator: str, number: int) -> InstanceId:

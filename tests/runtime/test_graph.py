@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline, Stream
-from anabranch.runtime.operator import Retry
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline, Stream
+from anabranch.runtime.plan.operator import Retry
+from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
+from anabranch.runtime.values.checks import PipelineError
 
 
 def numbers() -> Stream:

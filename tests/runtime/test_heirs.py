@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live.forker import Forker, ForkError
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.parent_process import fork_parent
-from anabranch.runtime.live.process import Process
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.process.forker import Forker, ForkError
+from anabranch.runtime.live.process.parent_process import fork_parent
+from anabranch.runtime.live.process.process import Process
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, start, until
 from tests.runtime.fake_instance import Endless, three_operators
@@ -112,8 +112,10 @@ async def test_children_end_with_their_parent_and_the_next_ones_come_from_its_he
 async def test_a_child_that_does_not_die_with_its_parent_is_killed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.bereft.PATIENCE_S", 0.05)
-    monkeypatch.setattr("anabranch.runtime.live.orphans.die_with_parent", lambda _parent: None)
+    monkeypatch.setattr("anabranch.runtime.live.process.bereft.PATIENCE_S", 0.05)
+    monkeypatch.setattr(
+        "anabranch.runtime.live.process.orphans.die_with_parent", lambda _parent: None
+    )
     async with made() as one:
         before = await one.forker.fork()
         await one.succeed()
@@ -143,8 +145,8 @@ async def test_an_heir_that_is_killed_is_replaced() -> None:
 async def test_heirs_that_are_killed_again_and_again_are_replaced_without_delay(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.heirs.SOUND_S", 0.0)
-    monkeypatch.setattr("anabranch.runtime.live.heirs.RETRY_MAX_S", 1000.0)
+    monkeypatch.setattr("anabranch.runtime.live.process.heirs.SOUND_S", 0.0)
+    monkeypatch.setattr("anabranch.runtime.live.process.heirs.RETRY_MAX_S", 1000.0)
     async with made() as one:
         for _ in range(12):
             heir = await one.heir()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live import keyed_pump
+from anabranch.runtime.live.instance import keyed_pump
 from tests.runtime.moving import latest_by_key, pump_of
 from tests.runtime.network import Kept, Network
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.line import Line
-from anabranch.runtime.live.branch import Branch, SharedBranch
-from anabranch.runtime.live.held import ABOUT, HELD, HeldMemory, remembered
-from anabranch.runtime.live.turns import Turns
-from anabranch.runtime.payload import Batch
+from anabranch.runtime.live.commit.turns import Turns
+from anabranch.runtime.live.instance.branch import Branch, SharedBranch
+from anabranch.runtime.live.instance.held import ABOUT, HELD, HeldMemory, remembered
+from anabranch.runtime.processing.payload import Batch
+from anabranch.runtime.values.line import Line
 from tests.runtime.test_keyed_branch import GROUPS, OWNERS, Way
 
 

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.dead_letters import tuple_json
-from anabranch.runtime.foreign import describe, shown
 from anabranch.runtime.keyed.schedule import in_order
-from anabranch.runtime.operator import PAUSE_MAX_S, Retry
-from anabranch.runtime.plain_calls import NoLoop
+from anabranch.runtime.plan.operator import PAUSE_MAX_S, Retry
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.storage.dead_letters import tuple_json
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.foreign import describe, shown
 from tests.anabranch.tested_pipelines import Anything
 from tests.runtime.processing import Run, flat, keeping, mapping
 

@@ -14,8 +14,8 @@ import pytest
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.states import preds_of, succs_of
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Kept, Network
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.keyed.moving import Kept
-from anabranch.runtime.live.keyed_pump import KeyedPump
+from anabranch.runtime.live.instance.keyed_pump import KeyedPump
 from tests.runtime.moving import Barred, delayed_transfer, latest_by_key, pump_of
 from tests.runtime.network import Network
 

@@ -16,9 +16,9 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Route, Routes
 from anabranch.runtime.keyed.groups import group_of
 from anabranch.runtime.keyed.payload import decode_keyed
-from anabranch.runtime.live.branch import Branch
-from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.keyed_branch import KeyedBranch
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.instance.branch import Branch
+from anabranch.runtime.live.instance.keyed_branch import KeyedBranch
 from tests.runtime.test_channels import Listener
 
 GROUPS = 8

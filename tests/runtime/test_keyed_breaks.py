@@ -8,8 +8,8 @@ from typing import Any
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.handler import KeyTime, Timer
+from anabranch.runtime.pipeline.graph import Pipeline
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_instances import Numbers
 

@@ -14,10 +14,10 @@ import pytest
 
 from anabranch import testing
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.keyed.windows import tumbling
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Source
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_instances import Numbers
 

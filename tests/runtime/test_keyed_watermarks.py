@@ -15,7 +15,10 @@ import pytest
 import anabranch as ab
 from anabranch.protocol import effects, messages
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.ends import (
+from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import (
     Chunk,
     Reader,
     RunContext,
@@ -23,9 +26,6 @@ from anabranch.runtime.ends import (
     Source,
     Split,
 )
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.keyed.watermarks import Gate
-from anabranch.runtime.live.instance import Instance
 from tests.runtime.network import Kept, Network
 
 IDLE_S = 0.3

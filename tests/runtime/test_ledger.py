@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.ledger import Ledger, settle
-from anabranch.runtime.live.finals import Finals
-from anabranch.runtime.status import FinalCount, Status
+from anabranch.runtime.live.agent.finals import Finals
+from anabranch.runtime.reporting.ledger import Ledger, settle
+from anabranch.runtime.reporting.status import FinalCount, Status
 
 EDGES = [("lines", "work"), ("work", "out")]
 OPERATORS = ["lines", "work", "out"]

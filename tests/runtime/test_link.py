@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.live.link import (
+from anabranch.runtime.live.link.link import (
     FRAME_BYTES_MAX,
     UNSENT_BYTES_MAX,
     FrameBuffer,
@@ -21,8 +20,15 @@ from anabranch.runtime.live.link import (
     receive_blocking,
     send_blocking,
 )
-from anabranch.runtime.live.messages import Claim, EventNote, FromProcess, Ready
-from anabranch.runtime.status import FinalCount, Status, id_from_wire, id_to_wire, operator_of
+from anabranch.runtime.live.link.messages import Claim, EventNote, FromProcess, Ready
+from anabranch.runtime.reporting.status import (
+    FinalCount,
+    Status,
+    id_from_wire,
+    id_to_wire,
+    operator_of,
+)
+from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.processes import PATIENCE_S
 
 Pair = tuple[socket.socket, socket.socket]
@@ -107,7 +113,7 @@ async def test_last_words_are_heard_by_an_end_that_speaks_before_it_reads_them(p
 async def test_finishing_does_not_depend_on_copies_of_the_socket(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.link.FAREWELL_S", 60)
+    monkeypatch.setattr("anabranch.runtime.live.link.link.FAREWELL_S", 60)
     with pair[0].dup():  # as in a process which the user's program has forked
         agent = await Link.attach(pair[0], lambda _: None)
         process = await Link.attach(pair[1], lambda _: None)
@@ -118,7 +124,7 @@ async def test_finishing_does_not_depend_on_copies_of_the_socket(
 async def test_finishing_does_not_wait_wait_for_ever_for_an_end_that_hangs(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.link.FAREWELL_S", 0.01)
+    monkeypatch.setattr("anabranch.runtime.live.link.link.FAREWELL_S", 0.01)
     link = await Link.attach(pair[0], lambda _: None)
     await asyncio.wait_for(link.finish(), PATIENCE_S)
     await asyncio.wait_for(link.closed, PATIENCE_S)

@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live import listening
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.listening import SUSPECT_S, TICK_S, Listening
-from anabranch.runtime.live.messages import Suspect
-from anabranch.runtime.status import id_from_wire
+from anabranch.runtime.live.instance import listening
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.listening import SUSPECT_S, TICK_S, Listening
+from anabranch.runtime.live.link.messages import Suspect
+from anabranch.runtime.reporting.status import id_from_wire
 from tests.runtime.network import Kept, Network
 from tests.runtime.processes import eventually
 from tests.runtime.test_keyed_watermarks import Spoken

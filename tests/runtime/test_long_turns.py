@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_keyed_watermarks import Spoken
 

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import keyed_pump, turns
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.turns import Turns
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.live.commit import turns
+from anabranch.runtime.live.commit.turns import Turns
+from anabranch.runtime.live.instance import keyed_pump
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.policies.scale import Scale
 from tests.runtime.network import Kept, Network
 from tests.runtime.processes import eventually
 from tests.runtime.test_keyed_watermarks import Spoken
@@ -144,7 +145,7 @@ async def test_a_picture_is_drawn_for_as_long_as_it_took_to_tell_what_has_change
         clock[0] += telling_s
         before.append(drawn[0])
 
-    monkeypatch.setattr("anabranch.runtime.live.turns.time.thread_time", lambda: clock[0])
+    monkeypatch.setattr("anabranch.runtime.live.commit.turns.time.thread_time", lambda: clock[0])
     monkeypatch.setattr(turns, "TURN_S_MAX", 0.0)
     before: list[int] = []
     kept = KeptTurns(tmp_path / "a.journal")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live import frames
-from anabranch.runtime.live.channel import CONTRADICTIONS_MAX
-from anabranch.runtime.live.journal import JournalError
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.channel import CONTRADICTIONS_MAX
+from anabranch.runtime.live.journal.journal import JournalError
 from tests.runtime.processes import eventually
 from tests.runtime.test_channels import Pair, part
 from tests.runtime.test_faults_peers import OTHER, Raw, hello, raw

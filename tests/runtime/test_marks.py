@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch import testing
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.marks import NO_MARK, Marked, Opened, marked_ways, opened
-from anabranch.runtime.operator import Operator
-from anabranch.runtime.operators import make_processor
-from anabranch.runtime.payload import Encoder, decode
-from anabranch.runtime.steps import Part
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.marks import NO_MARK, Marked, Opened, marked_ways, opened
+from anabranch.runtime.processing.operators import make_processor
+from anabranch.runtime.processing.payload import Encoder, decode
+from anabranch.runtime.processing.steps import Part
 
 Event = tuple[str, float]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.meter import CAPACITY_BUSY_MIN_S, Meter
+from anabranch.runtime.measuring.meter import CAPACITY_BUSY_MIN_S, Meter
 
 
 def meter(**changes: float | bool) -> Meter:

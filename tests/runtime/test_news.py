@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.kinds import Cause, EventKind
-from anabranch.runtime.live import agent_journal as log
-from anabranch.runtime.live import recorder as recorder_module
-from anabranch.runtime.live import suspicion
-from anabranch.runtime.live.news import QUIET_S, URGENT, Alerts
-from anabranch.runtime.live.recorder import Recorder
-from anabranch.runtime.live.resumption import _of_report, _to_recorder
-from anabranch.runtime.report import Event
-from anabranch.runtime.status import FinalCount, Status
+from anabranch.runtime.live.agent import agent_journal as log
+from anabranch.runtime.live.agent import recorder as recorder_module
+from anabranch.runtime.live.agent import suspicion
+from anabranch.runtime.live.agent.news import QUIET_S, URGENT, Alerts
+from anabranch.runtime.live.agent.recorder import Recorder
+from anabranch.runtime.live.agent.resumption import _of_report, _to_recorder
+from anabranch.runtime.reporting.report import Event
+from anabranch.runtime.reporting.status import FinalCount, Status
+from anabranch.runtime.values.kinds import Cause, EventKind
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, three_operators

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.operator import Retry, Step
+from anabranch.runtime.plan.operator import Retry, Step
 from tests.runtime import processing
 from tests.runtime.processing import Run, flat, keeping, mapping, odd_fails
 

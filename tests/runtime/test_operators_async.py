@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.operator import Retry
+from anabranch.runtime.plan.operator import Retry
 from tests.runtime.processing import Run, flat, mapping, odd_fails
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.steps import StepError
+from anabranch.runtime.processing.steps import StepError
 from tests.runtime.processing import Run, mapping
 
 

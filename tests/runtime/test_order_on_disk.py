@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live.agent_journal import AgentJournal, EndedEarly, Passed
-from anabranch.runtime.live.extent import extent_path
-from anabranch.runtime.live.state_dir import _write_synced
+from anabranch.runtime.live.agent.agent_journal import AgentJournal, EndedEarly, Passed
+from anabranch.runtime.live.agent.state_dir import _write_synced
+from anabranch.runtime.live.journal.extent import extent_path
 from anabranch.spark_bridge.durable import replace_file
 from tests.runtime.recorded_disk import RecordedDisk
 from tests.runtime.test_parquet import opened

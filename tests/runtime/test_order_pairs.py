@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime import order
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Stream
-from anabranch.runtime.keyed.streams import KeyedStream
+from anabranch.runtime.pipeline import order
+from anabranch.runtime.pipeline.graph import Stream
+from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.values.checks import PipelineError
 
 MANY = ab.Scale(max_instances=4)
 Ordered = bool | None

@@ -10,10 +10,10 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.flat import fixed
-from anabranch.runtime.operator import Retry
-from anabranch.runtime.own import WATCHED_MAX, copied
-from anabranch.runtime.undo import SAVED_BYTES_MAX, Undo
+from anabranch.runtime.plan.operator import Retry
+from anabranch.runtime.processing.own import WATCHED_MAX, copied
+from anabranch.runtime.processing.undo import SAVED_BYTES_MAX, Undo
+from anabranch.runtime.values.flat import fixed
 from tests.anabranch.tested_pipelines import Anything
 from tests.runtime.processing import Run, flat, keeping, mapping
 

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live.forker import (
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.process.forker import (
     FORKS_IN_FLIGHT_MAX,
     PARENTS_IN_VAIN_MAX,
     Forker,
     ForkError,
 )
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.origin import find_origin
-from anabranch.runtime.live.parent_process import import_parent
+from anabranch.runtime.live.process.origin import find_origin
+from anabranch.runtime.live.process.parent_process import import_parent
+from anabranch.runtime.reporting.failure import RunFailed
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, start, until
 from tests.runtime.following_parents import MODULE, SLEEPS, lives, made

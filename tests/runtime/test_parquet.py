@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import ExactWriter, RunContext, passing
+from anabranch.runtime.plan.ends import ExactWriter, RunContext, passing
 from anabranch.runtime.sinks.parquet import parquet
+from anabranch.runtime.values.checks import PipelineError
 from tests.runtime.dying import survives
 from tests.runtime.reading import context
 

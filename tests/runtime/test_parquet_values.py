@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.runtime.checks import PipelineError
 from anabranch.runtime.sinks.arrow_types import type_called
 from anabranch.runtime.sinks.columns import arrow_schema, table_of
 from anabranch.runtime.sinks.parquet import parquet
+from anabranch.runtime.values.checks import PipelineError
 
 UTC = dt.UTC
 NOON = dt.datetime(2026, 1, 1, 12)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError
 
 NO_PATHS: list[Any] = [None, 3, ["a"], "a\0b", b"\0", "\ud83d"]
 

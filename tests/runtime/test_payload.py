@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.payload import Encoder, PayloadError, decode, describe
-from anabranch.runtime.salvage import decode_batch
+from anabranch.runtime.processing.payload import Encoder, PayloadError, decode, describe
+from anabranch.runtime.processing.salvage import decode_batch
 
 
 class Text(str):

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Sink
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.places import check_places, check_report, check_targets
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.places import check_places, check_report, check_targets
+from anabranch.runtime.plan.ends import Sink
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.jsonl import jsonl
 from anabranch.runtime.sinks.parquet import parquet
 from anabranch.runtime.sources import files, items
+from anabranch.runtime.values.checks import PipelineError
 
 
 def pipeline(source: Path, sink: Path, dead: Path) -> Pipeline:

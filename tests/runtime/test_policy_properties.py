@@ -9,14 +9,14 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from anabranch.runtime.measuring.reading import Reading
+from anabranch.runtime.measuring.turns import BATCH_MAX, joining, leaving, settled
 from anabranch.runtime.policies.decision import Decision, Duplicate, Hold, Leave, Why
 from anabranch.runtime.policies.in_turn import RESERVE
 from anabranch.runtime.policies.load import BLOCKED, SATURATED, measure
 from anabranch.runtime.policies.memory import Memory
 from anabranch.runtime.policies.probabilistic import decide
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.policies.turns import BATCH_MAX, joining, leaving, settled
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 
 NOW_S = 10_000.0
 shares = st.floats(0, 1)

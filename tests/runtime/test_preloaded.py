@@ -21,16 +21,16 @@ from types import ModuleType
 import pytest
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import origin
-from anabranch.runtime.live.forker import Forker, ForkError
-from anabranch.runtime.live.messages import Assign
-from anabranch.runtime.live.parent_process import choose_way, fork_parent, import_parent
-from anabranch.runtime.live.process import OnOutput, Process, describe_exit
-from anabranch.runtime.live.tasks import Tasks
-from anabranch.runtime.live.warm_pool import WarmPool
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.live.agent.tasks import Tasks
+from anabranch.runtime.live.agent.warm_pool import WarmPool
+from anabranch.runtime.live.link.messages import Assign
+from anabranch.runtime.live.process import origin
+from anabranch.runtime.live.process.forker import Forker, ForkError
+from anabranch.runtime.live.process.parent_process import choose_way, fork_parent, import_parent
+from anabranch.runtime.live.process.process import OnOutput, Process, describe_exit
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.values.checks import PipelineError
 from tests.runtime import fake_instance as fake
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT, alive, eventually, private_kib
 
@@ -395,7 +395,7 @@ def test_nothing_stays_open_of_a_parent_that_could_not_be_begun(
 
     found = origin.find_origin(script.here)
     assert found is not None
-    monkeypatch.setattr("anabranch.runtime.live.parent_process.fork_quietly", refuse)
+    monkeypatch.setattr("anabranch.runtime.live.process.parent_process.fork_quietly", refuse)
     monkeypatch.setattr("subprocess.Popen", refuse)
     before = files()
     with pytest.raises(BlockingIOError):

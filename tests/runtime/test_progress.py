@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live import launch
-from anabranch.runtime.options import Options
+from anabranch.runtime.live.agent import launch
+from anabranch.runtime.pipeline.options import Options
 from tests.runtime.agent_runs import finish, until, wait_for
 
 LINES = 40_000

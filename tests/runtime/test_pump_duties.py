@@ -14,13 +14,13 @@ import pytest
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import DeadLetter, RunContext, Writer
-from anabranch.runtime.graph import Delivery
-from anabranch.runtime.ledger import settle
-from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.intake import Intake, Queued
-from anabranch.runtime.live.keyed_pump import KeyedPump
-from anabranch.runtime.live.repeats import Repeats
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.instance.intake import Intake, Queued
+from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Writer
+from anabranch.runtime.reporting.ledger import settle
 from tests.runtime.network import Kept as Sink
 from tests.runtime.network import Network
 from tests.runtime.test_channel_lives import Kept, Worker

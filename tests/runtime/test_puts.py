@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from anabranch.runtime.live import puts as puts_module
-from anabranch.runtime.live.journal import JournalError
-from anabranch.runtime.live.puts import Puts
-from anabranch.runtime.patience import Patience
+from anabranch.runtime.live.commit import puts as puts_module
+from anabranch.runtime.live.commit.puts import Puts
+from anabranch.runtime.live.journal.journal import JournalError
+from anabranch.runtime.storage.patience import Patience
 
 
 class Story:

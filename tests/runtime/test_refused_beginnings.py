@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.sinks.jsonl import jsonl
 from anabranch.runtime.sinks.parquet import parquet
 from tests.runtime.agent_runs import finish, start

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
-from anabranch.runtime.graph import Delivery
+from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Network
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.

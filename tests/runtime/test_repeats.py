@@ -5,10 +5,10 @@ from __future__ import annotations
 from anabranch.protocol import messages
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live import frames
-from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.intake import Intake, Queued
-from anabranch.runtime.live.repeats import Repeats
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.test_channel_lives import Kept, Worker, fields_of
 
 A, B = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("up"), 1)

@@ -12,12 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.latency import BUCKETS_MAX, LatencyCounts, bucket_of, merged, upper_ms
-from anabranch.runtime.ledger import settle
-from anabranch.runtime.live import recorder as recorder_module
-from anabranch.runtime.live.recorder import Recorder
-from anabranch.runtime.report import (
+from anabranch.runtime.live.agent import recorder as recorder_module
+from anabranch.runtime.live.agent.recorder import Recorder
+from anabranch.runtime.measuring.latency import (
+    BUCKETS_MAX,
+    LatencyCounts,
+    bucket_of,
+    merged,
+    upper_ms,
+)
+from anabranch.runtime.reporting.ledger import settle
+from anabranch.runtime.reporting.report import (
     Event,
     OperatorReport,
     Report,
@@ -27,7 +32,8 @@ from anabranch.runtime.report import (
     read_report,
     write_report,
 )
-from anabranch.runtime.status import IDLE, FinalCount, Status
+from anabranch.runtime.reporting.status import IDLE, FinalCount, Status
+from anabranch.runtime.values.kinds import EventKind
 
 WANTED = {"pipeline", "seconds", "ledger", "operators", "events"}
 LEDGER = {

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anabranch.runtime.live.reseeding import generators, reseed
+from anabranch.runtime.live.process.reseeding import generators, reseed
 
 Draw = Callable[[], float]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live import run_dir
-from anabranch.runtime.live.run_dir import RunDir, remove_unless_used
+from anabranch.runtime.live.process import run_dir
+from anabranch.runtime.live.process.run_dir import RunDir, remove_unless_used
 from tests.runtime.faulty import folder_of_all
 
 

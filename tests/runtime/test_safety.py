@@ -9,10 +9,10 @@ from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.branch import SharedBranch
-from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.outbox import Outbox
-from anabranch.runtime.live.safety import Safety
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.instance.branch import SharedBranch
+from anabranch.runtime.live.instance.outbox import Outbox
+from anabranch.runtime.live.instance.safety import Safety
 from tests.runtime.test_channels import Listener
 
 OUT = OperatorName("out")

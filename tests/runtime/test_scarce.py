@@ -12,8 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live.instance_process import wait_for_files
+from anabranch.runtime.live.process.instance_process import wait_for_files
+from anabranch.runtime.reporting.failure import RunFailed
 from tests.runtime.agent_runs import TIMEOUT_S
 from tests.runtime.faulty import files_left
 from tests.runtime.processes import eventually

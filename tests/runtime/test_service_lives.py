@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.ends import Service, ServiceContext
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.live import deaths, launch
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import Report
+from anabranch.runtime.live.agent import deaths, launch
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.ends import Service, ServiceContext
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.values.kinds import EventKind
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import TIMEOUT_S, failure_of, finish, pids_with_heir, until
 from tests.runtime.fake_instance import Endless, Nowhere, Numbers

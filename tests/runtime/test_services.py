@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import Service, ServiceContext
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live import launch
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.service import services_of
-from anabranch.runtime.options import Options
+from anabranch.runtime.live.agent import launch
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process.service import services_of
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.ends import Service, ServiceContext
+from anabranch.runtime.reporting.failure import RunFailed
 from tests.runtime import fake_instance as fake
 from tests.runtime.fake_instance import Fake, Nowhere, Numbers
 from tests.runtime.processes import PATIENCE_S, eventually, still_alive_after
@@ -119,7 +119,7 @@ def test_a_service_may_go_on_until_everything_was_taken(tmp_path: Path) -> None:
 def test_a_service_that_goes_on_too_long_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.attendants.LINGER_GRACE_S", 0.1)
+    monkeypatch.setattr("anabranch.runtime.live.agent.attendants.LINGER_GRACE_S", 0.1)
     run = start(served(Lingering(600, tmp_path / "done")))
     assert run.wait(TIMEOUT_S).ok
     assert still_alive_after(run.snapshot().pids, 0) == []

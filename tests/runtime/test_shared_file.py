@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.ends import passing
-from anabranch.runtime.shared_file import SharedFile, sidecar_path
+from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from tests.runtime.dying import forked, survives
 
 PIECES = 3
@@ -349,7 +349,7 @@ async def test_lost_power_that_leaves_zeros_is_mended_unless_the_piece_was_whole
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marked: bool
 ) -> None:
     if not marked:  # power went before its putter could say so
-        monkeypatch.setattr("anabranch.runtime.sidecar.mark_slot", lambda *_: None)
+        monkeypatch.setattr("anabranch.runtime.storage.sidecar.mark_slot", lambda *_: None)
     file = opened(tmp_path)
     await file.put(1, b"a\n")
     await file.put(2, b"b" * 100 + b"\n")

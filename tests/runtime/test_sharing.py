@@ -17,9 +17,9 @@ import anabranch as ab
 from anabranch import testing
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs, decode_keyed
-from anabranch.runtime.marks import Marked, opened
-from anabranch.runtime.payload import Encoder, decode
-from anabranch.runtime.sharing import Swells, separate, share
+from anabranch.runtime.processing.marks import Marked, opened
+from anabranch.runtime.processing.payload import Encoder, decode
+from anabranch.runtime.values.sharing import Swells, separate, share
 from tests.anabranch.tested_pipelines import Anything
 from tests.runtime.processing import Run, flat, mapping
 

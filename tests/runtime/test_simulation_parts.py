@@ -15,7 +15,7 @@ from anabranch.protocol.credit import Allowance
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
 from anabranch.protocol.states import Active, Spawning
-from anabranch.runtime import wording
+from anabranch.runtime.reporting import wording
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.branch import Branch
 from anabranch.runtime.simulation.clock import Clock

@@ -26,15 +26,15 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import ExactWriter, RunContext, passing
-from anabranch.runtime.operator import Retry
+from anabranch.runtime.plan.ends import ExactWriter, RunContext, passing
+from anabranch.runtime.plan.operator import Retry
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.encoding import json_lines, text_lines
 from anabranch.runtime.sinks.foreach import foreach
 from anabranch.runtime.sinks.jsonl import jsonl
 from anabranch.runtime.sinks.stdout import Stdout, StdoutWriter, stdout
 from anabranch.runtime.sinks.stdout_lock import LOCK_NAME
+from anabranch.runtime.values.checks import PipelineError
 from tests.runtime.reading import context
 
 

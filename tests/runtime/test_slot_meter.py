@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.level import Level
-from anabranch.runtime.meter import Meter
-from anabranch.runtime.policies.reading import Figures
-from anabranch.runtime.policies.slot_sums import SlotSums
-from anabranch.runtime.slot_meter import SlotMeter, added
+from anabranch.runtime.measuring.level import Level
+from anabranch.runtime.measuring.meter import Meter
+from anabranch.runtime.measuring.reading import Figures
+from anabranch.runtime.measuring.slot_meter import SlotMeter, added
+from anabranch.runtime.measuring.slot_sums import SlotSums
 
 
 def test_a_slot_holds_what_was_counted_between_its_borders() -> None:

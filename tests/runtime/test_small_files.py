@@ -17,11 +17,11 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live import claims
-from anabranch.runtime.live.boards import Boards, InputChanged
-from anabranch.runtime.live.messages import SplitAnswer
-from anabranch.runtime.live.recovery import Past, read_past
-from anabranch.runtime.live.source_pump import SourcePump
+from anabranch.runtime.live.agent.boards import Boards, InputChanged
+from anabranch.runtime.live.commit.recovery import Past, read_past
+from anabranch.runtime.live.instance import claims
+from anabranch.runtime.live.instance.source_pump import SourcePump
+from anabranch.runtime.live.link.messages import SplitAnswer
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Kept, Network
 

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import InputError, Split
+from anabranch.runtime.plan.ends import InputError, Split
 from anabranch.runtime.sources import files
 from tests.runtime.reading import Reading, context
 

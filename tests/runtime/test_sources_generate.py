@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.board import Board
-from anabranch.runtime.ends import Reader, Source, Split
+from anabranch.runtime.plan.ends import Reader, Source, Split
 from anabranch.runtime.sources import generate, items
+from anabranch.runtime.sources.board import Board
 from anabranch.runtime.sources.generate import Generate, Rate, RateError
 from tests.runtime.reading import Reading, context
 

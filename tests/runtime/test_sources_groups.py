@@ -15,11 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.runtime import patience
-from anabranch.runtime.ends import InputError, Split
-from anabranch.runtime.live.claims import Claimed, claimed_at, place_of
+from anabranch.runtime.live.instance.claims import Claimed, claimed_at, place_of
+from anabranch.runtime.plan.ends import InputError, Split
 from anabranch.runtime.sources import Files, csv, files, listing
 from anabranch.runtime.sources.patterns import find_files
+from anabranch.runtime.storage import patience
 from tests.runtime.reading import Reading
 
 COUNT = 300

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import DeadLetter
+from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.sources.lines import LineCutter, checked_encoding
 
 pieces = st.sampled_from(

@@ -15,7 +15,7 @@ import pytest
 import uvloop
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import InputError, Reader, RunContext
+from anabranch.runtime.plan.ends import InputError, Reader, RunContext
 from anabranch.runtime.sources import Stdin, stdin
 from tests.runtime.reading import Reading, context
 

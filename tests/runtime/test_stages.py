@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.stages import _as_bools
+from anabranch.runtime.processing.stages import _as_bools
 
 CONSTANTS = (True, False, None, ..., StopIteration)
 OTHERS: list[Any] = [

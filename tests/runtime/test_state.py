@@ -12,19 +12,19 @@ import msgspec
 import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Split
-from anabranch.runtime.failure import Failure, RunFailed
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.agent_journal import AgentJournal, Passed, read_records
-from anabranch.runtime.live.boards import Boards, InputChanged, SplitsError
-from anabranch.runtime.live.chronicle import CannotWrite, Chronicle
-from anabranch.runtime.live.extent import ExtentFile
-from anabranch.runtime.live.state_dir import StateError, open_state
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import Report
+from anabranch.runtime.live.agent.agent_journal import AgentJournal, Passed, read_records
+from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
+from anabranch.runtime.live.agent.chronicle import CannotWrite, Chronicle
+from anabranch.runtime.live.agent.state_dir import StateError, open_state
+from anabranch.runtime.live.journal.extent import ExtentFile
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.reporting.failure import Failure, RunFailed
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.kinds import EventKind
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import TIMEOUT_S, finish, start, until, wait_for
 from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
@@ -524,7 +524,7 @@ def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
 def test_a_long_journal_is_shortened_and_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.agent_journal.SHORTEN_BYTES_MIN", 2000)
+    monkeypatch.setattr("anabranch.runtime.live.agent.agent_journal.SHORTEN_BYTES_MIN", 2000)
     fake.BEHAVIOUR["lines"] = reads_many
     run = start(three_operators(Numbers(2000)), state=tmp_path)
     until(lambda: "halfway" in [e.label for e in run.snapshot().events])

@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.agent_journal import AgentJournal, Final, Over, Record, read_records
-from anabranch.runtime.live.ended import ended_dir, has_mark
-from anabranch.runtime.live.process import Process
-from anabranch.runtime.live.starter import Starter, StartError
-from anabranch.runtime.report import Report
+from anabranch.runtime.live.agent.agent_journal import (
+    AgentJournal,
+    Final,
+    Over,
+    Record,
+    read_records,
+)
+from anabranch.runtime.live.agent.starter import Starter, StartError
+from anabranch.runtime.live.channel.ended import ended_dir, has_mark
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.reporting.report import Report
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, pause, start, until, wait_for
 from tests.runtime.fake_instance import Endless, Fake, three_operators

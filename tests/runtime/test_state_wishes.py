@@ -11,10 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.state_dir import FORMAT, RunFile, StateError, open_state, version
-from anabranch.runtime.options import Options
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.agent.state_dir import FORMAT, RunFile, StateError, open_state, version
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import parse_script
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start

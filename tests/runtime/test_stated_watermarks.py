@@ -10,8 +10,8 @@ from typing import Any
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.keyed.watermarks import Gate
-from anabranch.runtime.live.intake import Said
-from anabranch.runtime.live.watermarks import Watermarks
+from anabranch.runtime.live.instance.intake import Said
+from anabranch.runtime.live.instance.watermarks import Watermarks
 
 A, B = InstanceId(OperatorName("next"), 0), InstanceId(OperatorName("next"), 1)
 Stated = tuple[float, bool]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from anabranch.protocol.states import State
-from anabranch.runtime.status import InstanceState
+from anabranch.runtime.reporting.status import InstanceState
 
 
 def test_every_state_of_the_protocol_has_a_name_on_the_wire() -> None:

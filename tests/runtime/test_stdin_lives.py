@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.runtime.ends import Reader, RunContext, Split
+from anabranch.runtime.plan.ends import Reader, RunContext, Split
 from anabranch.runtime.sources import Stdin
 from anabranch.runtime.sources import open_stdin as open_stdin_module
 from anabranch.runtime.sources.spool import Spool, SpoolError

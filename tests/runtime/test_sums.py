@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.carried import Carried, carried
-from anabranch.runtime.ledger import Ledger, SummedFinals, settle
-from anabranch.runtime.live import finals as finals_module
-from anabranch.runtime.live import totals as totals_module
-from anabranch.runtime.live.finals import Finals
-from anabranch.runtime.live.totals import Closed, Totals
-from anabranch.runtime.status import FinalCount, Status
+from anabranch.runtime.live.agent import finals as finals_module
+from anabranch.runtime.live.agent.finals import Finals
+from anabranch.runtime.live.channel import totals as totals_module
+from anabranch.runtime.live.channel.totals import Closed, Totals
+from anabranch.runtime.reporting.carried import Carried, carried
+from anabranch.runtime.reporting.ledger import Ledger, SummedFinals, settle
+from anabranch.runtime.reporting.status import FinalCount, Status
 
 EDGES = [("a", "b"), ("b", "c")]
 OPERATORS = ["a", "b", "c"]

@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.live import kernel_view, suspicion
-from anabranch.runtime.live import messages as msg
-from anabranch.runtime.live.launch import Run
-from anabranch.runtime.live.roster import Phase
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import Event
-from anabranch.runtime.status import id_to_wire
+from anabranch.runtime.live.agent import suspicion
+from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.agent.roster import Phase
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process import kernel_view
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.reporting.report import Event
+from anabranch.runtime.reporting.status import id_to_wire
+from anabranch.runtime.values.checks import PipelineError
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, Fake, three_operators

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.live.link import encode
-from anabranch.runtime.live.messages import EventNote
-from anabranch.runtime.texts import carried, original, printable
+from anabranch.runtime.live.link.link import encode
+from anabranch.runtime.live.link.messages import EventNote
+from anabranch.runtime.values.kinds import EventKind
+from anabranch.runtime.values.texts import carried, original, printable
 
 
 @given(st.binary().filter(lambda name: b"\0" not in name))

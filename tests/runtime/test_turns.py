@@ -15,13 +15,13 @@ import uvloop
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live import journal as journals
-from anabranch.runtime.live import turns
-from anabranch.runtime.live.channel import Channel
-from anabranch.runtime.live.journal import Journal, read_journal, segments
-from anabranch.runtime.live.recovery import Past
-from anabranch.runtime.live.turns import Turns
-from anabranch.runtime.patience import Patience
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.commit import turns
+from anabranch.runtime.live.commit.recovery import Past
+from anabranch.runtime.live.commit.turns import Turns
+from anabranch.runtime.live.journal import journal as journals
+from anabranch.runtime.live.journal.journal import Journal, read_journal, segments
+from anabranch.runtime.storage.patience import Patience
 from tests.runtime.processes import eventually
 from tests.runtime.test_channels import Listener
 
@@ -101,7 +101,7 @@ async def test_a_turn_is_the_longer_the_more_the_last_one_had_to_tell(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, cost_s: float, least_s: float
 ) -> None:
     now = itertools.count(0.0, cost_s)
-    monkeypatch.setattr("anabranch.runtime.live.turns.time.thread_time", now.__next__)
+    monkeypatch.setattr("anabranch.runtime.live.commit.turns.time.thread_time", now.__next__)
     await kept.turns.committed()
     began = asyncio.get_running_loop().time()
     kept.value = 1
@@ -117,7 +117,7 @@ def test_a_turn_in_which_no_more_can_be_done_ends_at_once_if_something_waits_for
     """Instances use a loop whose handles are of types of its own."""
     monkeypatch.setattr(turns, "TURN_S_MAX", 3600.0)
     now = itertools.count(0.0, 3600.0)
-    monkeypatch.setattr("anabranch.runtime.live.turns.time.thread_time", now.__next__)
+    monkeypatch.setattr("anabranch.runtime.live.commit.turns.time.thread_time", now.__next__)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(ends_if_awaited(Kept(tmp_path / "a.journal")))
 

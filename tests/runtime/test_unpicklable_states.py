@@ -14,8 +14,8 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.own import WATCHED_MAX
-from anabranch.runtime.undo import AFTER_BYTES_MAX, SAVED_BYTES_MAX, Undo, Unpicklable
+from anabranch.runtime.processing.own import WATCHED_MAX
+from anabranch.runtime.processing.undo import AFTER_BYTES_MAX, SAVED_BYTES_MAX, Undo, Unpicklable
 from tests.anabranch.tested_pipelines import Anything
 
 Tuple = dict[str, Any]

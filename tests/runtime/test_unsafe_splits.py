@@ -15,7 +15,10 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.ends import (
+from anabranch.runtime.live.instance import source_pump
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.instance.source_pump import SourcePump
+from anabranch.runtime.plan.ends import (
     Chunk,
     DeadLetter,
     Reader,
@@ -25,9 +28,6 @@ from anabranch.runtime.ends import (
     Split,
     Writer,
 )
-from anabranch.runtime.live import source_pump
-from anabranch.runtime.live.instance import Instance
-from anabranch.runtime.live.source_pump import SourcePump
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Network
 

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.live import deaths, wary
+from anabranch.runtime.live.agent import deaths
+from anabranch.runtime.live.instance import wary
+from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.policies.script import parse_script
-from anabranch.runtime.report import Report
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Report
 from tests.runtime.processes import LINUX
 
 N = 3_000
@@ -292,7 +293,7 @@ def test_a_source_that_ends_its_process_fails_the_run_as_before(tmp_path: Path) 
 def test_a_tuple_that_hangs_is_a_dead_letter_where_the_user_has_set_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from anabranch.runtime.live import suspicion
+    from anabranch.runtime.live.agent import suspicion
 
     monkeypatch.setattr(suspicion, "SUSPECT_S", 0.4)
     monkeypatch.setattr(suspicion, "LOOK_PERIOD_S", 0.1)

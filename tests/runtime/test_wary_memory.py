@@ -9,14 +9,14 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.kinds import Cause, Ending
-from anabranch.runtime.live import wary
-from anabranch.runtime.live.channel import Row
-from anabranch.runtime.live.promise import PROMISES
-from anabranch.runtime.live.recovery import Past, PastChannel
-from anabranch.runtime.live.totals import Totals
-from anabranch.runtime.live.wary import TRIES, WARY_TUPLES, Place, Wary
-from anabranch.runtime.steps import StepError
+from anabranch.runtime.live.channel.channel import Row
+from anabranch.runtime.live.channel.totals import Totals
+from anabranch.runtime.live.commit.recovery import Past, PastChannel
+from anabranch.runtime.live.instance import wary
+from anabranch.runtime.live.instance.promise import PROMISES
+from anabranch.runtime.live.instance.wary import TRIES, WARY_TUPLES, Place, Wary
+from anabranch.runtime.processing.steps import StepError
+from anabranch.runtime.values.kinds import Cause, Ending
 
 PEER = InstanceId(OperatorName("numbers"), 0)
 KILLED = Ending(Cause.SIGNAL, "was killed by SIGKILL")

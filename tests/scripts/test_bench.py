@@ -24,8 +24,8 @@ from benches.recovery_load import Row
 from benches.result import Result, Settings
 from benches.startup import until_first_tuple_and_exit
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.report import Event
+from anabranch.runtime.reporting.report import Event
+from anabranch.runtime.values.kinds import EventKind
 from tests.scripts import SCRIPTS, script
 
 TIMEOUT_S = 90

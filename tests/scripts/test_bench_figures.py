@@ -21,8 +21,8 @@ from benches.stopwatch import Stopwatch
 from benches.telling import number, table
 from benches.traced import Order, Origin, Verdict, Via, verdict
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.report import Event
+from anabranch.runtime.reporting.report import Event
+from anabranch.runtime.values.kinds import EventKind
 
 
 def test_a_spread_is_least_middle_and_greatest() -> None:

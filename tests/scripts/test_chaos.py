@@ -30,7 +30,7 @@ from faults.settings import Settings
 from faults.storm import Times, script_of
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import Reader, RunContext
+from anabranch.runtime.plan.ends import Reader, RunContext
 from anabranch.runtime.sources import generate
 from tests.scripts import SCRIPTS, script
 
@@ -233,7 +233,7 @@ async def timed(reader: Reader) -> tuple[list[Any], float]:
 
 
 SLEEPER = """
-from anabranch.runtime.live.orphans import set_process_name
+from anabranch.runtime.live.process.orphans import set_process_name
 set_process_name("ab:words.7")
 print("ready", flush=True)
 input()

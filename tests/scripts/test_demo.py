@@ -14,8 +14,8 @@ import pytest
 from demo import DAY_S, RATE_MAX, day_for, judged, main, pieces_per_line
 from demo_telling import Watch, first_tuple_s, is_there, neighbours_at_once
 
-from anabranch.runtime.kinds import EventKind
-from anabranch.runtime.report import Event, Report, Samples
+from anabranch.runtime.reporting.report import Event, Report, Samples
+from anabranch.runtime.values.kinds import EventKind
 from anabranch.workloads.corpus import Corpus, stage
 from anabranch.workloads.curves import Daily
 from anabranch.workloads.sentiment import oracle

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
 from anabranch.spark_bridge.gateway import Gateway
 from tests.spark_bridge.support import TOKEN
 

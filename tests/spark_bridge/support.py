@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import DeadLetter, RunContext, Split
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Split
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.client import Link
 from anabranch.spark_bridge.gateway import Gateway

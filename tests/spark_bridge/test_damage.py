@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.runtime.payload import decode
+from anabranch.runtime.processing.payload import decode
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.durable import Damaged, sealed

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import Split
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.payload import Encoder
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.processing.payload import Encoder
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.frames import FrameError, framed
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.source import SparkFeed

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.client import GatewayLost
 from anabranch.spark_bridge.places import GATEWAY_FILE, Place, PlaceUnknown

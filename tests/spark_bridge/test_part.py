@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.ends import passing
-from anabranch.runtime.payload import decode
+from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.processing.payload import decode
 from anabranch.spark_bridge.log import LogError
 from anabranch.spark_bridge.log_reader import StreamLog
 from anabranch.spark_bridge.sink import LogWriter, SparkCollect

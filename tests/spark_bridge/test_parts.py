@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.live.extent import extent_path
+from anabranch.runtime.live.journal.extent import extent_path
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.admission import TASK_ROWS_GOOD, admit, plan
 from anabranch.spark_bridge.client import Caller, GatewayLost, Link

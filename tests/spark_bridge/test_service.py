@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.ends import ServiceContext, Sink, Source, Split
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import ServiceContext, Sink, Source, Split
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.client import Caller
 from anabranch.spark_bridge.errors import SparkUnavailable

@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from anabranch.runtime.ends import Split
+from anabranch.runtime.plan.ends import Split
 from anabranch.spark_bridge.gateway import GatewayStatus
 from anabranch.spark_bridge.sink import SparkCollect
 from tests.spark_bridge.support import Board, Running, context, drain, start

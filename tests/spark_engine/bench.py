@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import anabranch as ab
-from anabranch.runtime.dead_letters import tuple_json
 from anabranch.runtime.sinks.encoding import json_lines
+from anabranch.runtime.storage.dead_letters import tuple_json
 from tests.spark_engine.constructs import CONSTRUCTS
 
 SPLIT_BYTES = 1024

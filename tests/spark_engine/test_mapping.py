@@ -12,7 +12,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.marks import NO_MARK
+from anabranch.runtime.processing.marks import NO_MARK
 from anabranch.spark_engine.mapping import TIME, mapped
 from anabranch.spark_engine.merging import Merger
 from anabranch.spark_engine.outbox import Outbox

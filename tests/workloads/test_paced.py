@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.workloads import paced
 from anabranch.workloads.curves import Steady, Step, Trace
 

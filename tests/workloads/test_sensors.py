@@ -6,7 +6,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.workloads import sensors
 from anabranch.workloads.sensors import FORMATS, Mean, Reading
 from tests.workloads.shared_data import lines_of

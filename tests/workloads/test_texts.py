@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.ends import Sink, Source
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink, Source
+from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads import afinn, sentiment, wordcount
 from anabranch.workloads.texts import text_of, words_of
 

@@ -11,7 +11,7 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.workloads import topk
 from anabranch.workloads.stamps import seconds_of
 from anabranch.workloads.topk import Ranking

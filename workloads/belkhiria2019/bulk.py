@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.runtime.measuring.turns import BATCH_MAX, COMING_PERIODS
 from anabranch.runtime.policies.in_turn import LASTING_PERIODS, LEAVE_MAX, RESERVE
 from anabranch.runtime.policies.memory import BACKOFF_MAX_S, HELPED
-from anabranch.runtime.policies.turns import BATCH_MAX, COMING_PERIODS
 from anabranch.workloads.belkhiria2019.bulk_motion import Motions
 from anabranch.workloads.belkhiria2019.setup import Counts, Outcome, Setup
 from anabranch.workloads.curve_base import FloatArray

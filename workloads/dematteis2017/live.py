@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import Report
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.reporting.report import Report
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.dematteis2017.fit import (
     OPERATOR,

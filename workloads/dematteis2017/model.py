@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.runtime.measuring.slot_sums import COUNT_S, SlotSums
 from anabranch.runtime.policies.predictive.controller import Slot
-from anabranch.runtime.policies.slot_sums import COUNT_S, SlotSums
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.dematteis2017.loads import Scene
 

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.runtime.ends import DeadLetter, RunContext, Sink, Writer
-from anabranch.runtime.failure import RunFailed
-from anabranch.runtime.graph import Pipeline
-from anabranch.runtime.live.launch import start
-from anabranch.runtime.options import Options
-from anabranch.runtime.report import Report
+from anabranch.runtime.live.agent.launch import start
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
+from anabranch.runtime.reporting.failure import RunFailed
+from anabranch.runtime.reporting.report import Report
 from anabranch.workloads.curve_base import Curve, FloatArray
 
 INVERTED_S = 0.01

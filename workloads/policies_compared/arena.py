@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.runtime.level import Level
-from anabranch.runtime.meter import Meter
+from anabranch.runtime.measuring.level import Level
+from anabranch.runtime.measuring.meter import Meter
+from anabranch.runtime.measuring.reading import Figures, Planned, Reading
+from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
-from anabranch.runtime.policies.reading import Figures, Planned, Reading
-from anabranch.runtime.scale import Scale
-from anabranch.runtime.slot_meter import added
+from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.policies_compared.contestants import INSTANCES_MAX, Contestant
 from anabranch.workloads.policies_compared.scenes import Scene

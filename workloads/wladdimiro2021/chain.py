@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.ends import Sink
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Sink
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.figures import Thresholds
@@ -20,7 +20,7 @@ from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import generate
 from anabranch.workloads.curves import Trace

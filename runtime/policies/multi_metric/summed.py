@@ -17,8 +17,8 @@ from anabranch.runtime.policies.policy import Heritage, Policy
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.reading import Figures, Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.measuring.reading import Figures, Reading
+    from anabranch.runtime.policies.scale import Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.measuring.turns import slot_of
 from anabranch.runtime.policies.load import BLOCKED
 from anabranch.runtime.policies.multi_metric.figures import (
     Figures,
@@ -18,10 +19,9 @@ from anabranch.runtime.policies.multi_metric.figures import (
 )
 from anabranch.runtime.policies.multi_metric.plan import Bounds, change
 from anabranch.runtime.policies.policy import setting
-from anabranch.runtime.policies.turns import slot_of
 
 if TYPE_CHECKING:
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 WHOLE = 0.9
 """A window of which it saw less says nothing."""

@@ -16,9 +16,9 @@ from anabranch.runtime.policies.predictive.told import last_slot, slot_of
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.predictive.controller import Slot
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 SOURCE = "De Matteis & Mencagli 2017, a baseline"
 

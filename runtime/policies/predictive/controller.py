@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, latency_s
 from anabranch.runtime.policies.predictive.queueing import (
@@ -24,7 +25,6 @@ from anabranch.runtime.policies.predictive.queueing import (
     wait_as_one,
     wait_split,
 )
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 HORIZON_MAX = 10
 

@@ -18,8 +18,8 @@ from anabranch.runtime.policies.predictive.told import last_slot
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.measuring.reading import Reading
+    from anabranch.runtime.policies.scale import Scale
 
 
 @dataclass(frozen=True)

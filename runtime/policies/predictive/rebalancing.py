@@ -17,8 +17,8 @@ from anabranch.runtime.policies.predictive.balance import evened
 from anabranch.runtime.policies.predictive.rules import rebalances
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.reading import Figures, Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.measuring.reading import Figures, Reading
+    from anabranch.runtime.policies.scale import Scale
 
 
 DOUBTFUL = 2.0

@@ -17,8 +17,8 @@ from anabranch.runtime.policies.predictive.rebalancing import Evenness
 from anabranch.runtime.policies.predictive.told import slot_of
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.reading import Figures
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.measuring.reading import Figures
+    from anabranch.runtime.policies.scale import Scale
 
 LOAD = ("rate", "work_s", "arrivals_cv2", "work_cv2")
 """Of the newest known load, as it is inherited."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from anabranch.runtime.measuring.reading import Figures, Reading
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.controller import Slot
-from anabranch.runtime.policies.reading import Figures, Reading
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 if TYPE_CHECKING:
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 WAIT_PERIODS = 0.5
 """So long an instance waits for the sums of all siblings."""

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.graph import Pipeline
 from anabranch.runtime.keyed.groups import group_of
 from anabranch.runtime.keyed.processor import KeyedProcessor
-from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.operator import Operator
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.steps import Part
 from anabranch.runtime.sources import items
-from anabranch.runtime.steps import Part
 
 Build = Callable[[KeyedStream], object]
 

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from anabranch.runtime.keyed.processor import KeyedProcessor
-from anabranch.runtime.steps import Part
+from anabranch.runtime.processing.steps import Part
 from tests.runtime.keyed.bench import Bench, Build, Moves, nothing
 from tests.runtime.keyed.test_processor_moves import counting
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.failure import StateSpoilt
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.keyed.notes import NoNotes
 from anabranch.runtime.keyed.windows import count, tumbling
-from anabranch.runtime.operator import Retry
-from anabranch.runtime.steps import StepError
-from anabranch.runtime.undo import SAVED_BYTES_MAX
+from anabranch.runtime.plan.operator import Retry
+from anabranch.runtime.processing.steps import StepError
+from anabranch.runtime.processing.undo import SAVED_BYTES_MAX
+from anabranch.runtime.reporting.failure import StateSpoilt
 from tests.runtime.keyed.bench import Bench
 from tests.runtime.keyed.journaled import MANY, Batch, Mortals, contents, install, moving
 from tests.runtime.keyed.test_processor import Flaky, Visits, clocked

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
-from anabranch.runtime.keyed.spec import Keyed
-from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.operator import Retry
+from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.plan.operator import Retry
+from anabranch.runtime.plan.spec import Keyed
 from tests.runtime.keyed.bench import Bench, Build
 from tests.runtime.keyed.journaled import Faults, Mortals
 from tests.runtime.keyed.test_processor_moves import (

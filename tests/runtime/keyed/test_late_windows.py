@@ -10,7 +10,6 @@ import pytest
 
 from anabranch.runtime.keyed import aggregations
 from anabranch.runtime.keyed.late import Late
-from anabranch.runtime.keyed.streams import KeyedStream
 from anabranch.runtime.keyed.windows import (
     Retraction,
     WindowResult,
@@ -19,6 +18,7 @@ from anabranch.runtime.keyed.windows import (
     sliding,
     tumbling,
 )
+from anabranch.runtime.pipeline.streams import KeyedStream
 from tests.runtime.keyed.bench import Bench
 
 Event = tuple[str, float, Any]

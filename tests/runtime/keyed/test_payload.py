@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.ends import DeadLetter
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs, decode_keyed
-from anabranch.runtime.payload import Batch
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.processing.payload import Batch
 from tests.runtime.test_payload import TwoArguments, Unwilling, same, values
 
 PICKLED = b"\x80"

@@ -13,11 +13,11 @@ import pytest
 from anabranch.runtime.keyed.functions import TIMERS_AT_END_MAX
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
-from anabranch.runtime.keyed.spec import Keyed, LateRule
-from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.operator import Retry
+from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.plan.operator import Retry
+from anabranch.runtime.plan.spec import Keyed, LateRule
+from anabranch.runtime.processing.steps import StepError
 from anabranch.runtime.sinks.discard import discard
-from anabranch.runtime.steps import StepError
 from tests.runtime.keyed.bench import Bench, Build
 
 

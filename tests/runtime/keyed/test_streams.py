@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline, Stream
-from anabranch.runtime.keyed.spec import EventTime, KeyedEdge
-from anabranch.runtime.keyed.streams import KeyedStream
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.pipeline.graph import Pipeline, Stream
+from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.plan.spec import EventTime, KeyedEdge
+from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.stdout import stdout
 from anabranch.runtime.sources import items
+from anabranch.runtime.values.checks import PipelineError
 
 Write = Callable[[KeyedStream], object]
 

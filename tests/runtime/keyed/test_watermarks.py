@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.keyed.spec import EventTime
 from anabranch.runtime.keyed.watermarks import Gate, Stamper
+from anabranch.runtime.plan.spec import EventTime
 
 SOURCE, OTHER = OperatorName("source"), OperatorName("other")
 A, B = InstanceId(SOURCE, 1), InstanceId(SOURCE, 2)

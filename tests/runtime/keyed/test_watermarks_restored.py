@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.keyed.spec import EventTime
 from anabranch.runtime.keyed.watermarks import RESTORED, Gate, Stamper
+from anabranch.runtime.plan.spec import EventTime
 
 SOURCE = OperatorName("source")
 A, B = InstanceId(SOURCE, 1), InstanceId(SOURCE, 2)

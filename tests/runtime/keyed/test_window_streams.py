@@ -10,9 +10,9 @@ import pytest
 
 import anabranch as ab
 from anabranch import testing
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.keyed.streams import KeyedStream
 from anabranch.runtime.keyed.windows import Window
+from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.values.checks import PipelineError
 
 Event = tuple[str, float, int]
 Write = Callable[[KeyedStream], object]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from anabranch.runtime.checks import PipelineError
-from anabranch.runtime.graph import Pipeline
+from anabranch.runtime.measuring.reading import Reading
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import (
     Decision,
@@ -28,10 +28,10 @@ from anabranch.runtime.policies.decision import (
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources.items import items
+from anabranch.runtime.values.checks import PipelineError
 
 
 def _any(value: Any) -> Any:

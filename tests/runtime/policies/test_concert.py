@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.measuring.reading import Figures, Reading
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.concert import Part, carried_out, turn_of
 from anabranch.runtime.policies.decision import (
     Act,
@@ -20,9 +22,7 @@ from anabranch.runtime.policies.decision import (
     Resize,
     Why,
 )
-from anabranch.runtime.policies.reading import Figures, Reading
-from anabranch.runtime.policies.slot_sums import SlotSums
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 
 SCALE = Scale(max_instances=60, period_s=1.0, actions_per_minute_max=60)
 

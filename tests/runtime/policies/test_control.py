@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live import messages as msg
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.measuring.reading import Figures
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.control import Control, Sight
 from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave, Move, Why
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
 from anabranch.runtime.policies.policy import Heritage, setting
-from anabranch.runtime.policies.reading import Figures
 from anabranch.runtime.policies.reconcile import Order
-from anabranch.runtime.policies.slot_sums import SlotSums
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 from tests.runtime.policies.looks import look, seen
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pytest
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.slot_sums import SlotSums
 from anabranch.workloads.curves import CurveError
 from anabranch.workloads.policies_compared import scenes, telling
 from anabranch.workloads.policies_compared.arena import TICK_S, Course, run
@@ -24,9 +24,9 @@ from anabranch.workloads.policies_compared.scores import scores, violations
 if TYPE_CHECKING:
     from random import Random
 
+    from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
-    from anabranch.runtime.policies.reading import Reading
-    from anabranch.runtime.scale import Scale
+    from anabranch.runtime.policies.scale import Scale
 
 SHORT = Scene("short", np.array([4.0] * 15 + [8.0] * 15), 1.0, step_s=15.0)
 

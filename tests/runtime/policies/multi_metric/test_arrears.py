@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import anabranch as ab
-from anabranch.runtime import concerted
+from anabranch.runtime.policies import concerted
 
 
 def pipeline() -> ab.Pipeline:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.runtime.measuring.reading import Reading
+from anabranch.runtime.measuring.turns import share
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Resize
 from anabranch.runtime.policies.multi_metric.figures import (
@@ -19,9 +21,7 @@ from anabranch.runtime.policies.multi_metric.figures import (
     state_of,
 )
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
-from anabranch.runtime.policies.reading import Reading
-from anabranch.runtime.policies.turns import share
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 
 TABLE = Thresholds()
 WINDOW_S = 5.0

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch.runtime.measuring.reading import Figures, Reading
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Resize
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
 from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.policies.reading import Figures, Reading
-from anabranch.runtime.policies.slot_sums import SlotSums
-from anabranch.runtime.scale import Scale
+from anabranch.runtime.policies.scale import Scale
 from tests.runtime.policies.looks import SCALE, look, seen
 
 RNG = random.Random(1)

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import anabranch as ab
+from anabranch.runtime.measuring.reading import Figures
+from anabranch.runtime.measuring.slot_meter import added
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Move, Resize
 from anabranch.runtime.policies.look import Look, Plan, Seen
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.central import PredictiveCentral
 from anabranch.runtime.policies.predictive.policy import Predictive
-from anabranch.runtime.policies.reading import Figures
-from anabranch.runtime.policies.slot_sums import SlotSums
-from anabranch.runtime.scale import Scale
-from anabranch.runtime.slot_meter import added
+from anabranch.runtime.policies.scale import Scale
 from tests.runtime.policies.looks import SCALE, look, seen
 
 RNG = random.Random(1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.controller import (
     Decision,
     Memory,
@@ -15,7 +16,6 @@ from anabranch.runtime.policies.predictive.controller import (
     step,
 )
 from anabranch.runtime.policies.predictive.queueing import Load, wait_as_one, wait_split
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 MS = 1e-3
 WORK_S = 10 * MS

@@ -6,12 +6,12 @@ import math
 
 import pytest
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.balance import balanced, flux
 from anabranch.runtime.policies.predictive.controller import Memory, Settings, Slot, observe, step
 from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, latency_s, options
 from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Load, wait_as_one
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 MS = 1e-3
 LOAD = Load(500, 10 * MS, 1, 0.5)

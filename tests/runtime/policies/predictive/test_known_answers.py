@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.balance import balanced, flux, moved
 from anabranch.runtime.policies.predictive.forecast import Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, options
@@ -16,7 +17,6 @@ from anabranch.runtime.policies.predictive.queueing import (
     wait_as_one,
     wait_of_each,
 )
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 MS = 1e-3
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.balance import balanced, flux
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, options
 from anabranch.runtime.policies.predictive.queueing import (
@@ -19,7 +20,6 @@ from anabranch.runtime.policies.predictive.queueing import (
     wait_as_one,
     wait_of_each,
 )
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 rates = st.floats(0, 2000)
 loads = st.builds(

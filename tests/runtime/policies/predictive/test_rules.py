@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.controller import Slot
 from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad, rebalances
-from anabranch.runtime.policies.slot_sums import SlotSums
 
 
 def busy(load: float, n: int, backlog: float = 0.0) -> Slot:

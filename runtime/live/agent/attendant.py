@@ -1,0 +1,256 @@
+"""Leads one service of a run through all its lives.
+
+    process ends ── goodbye said ──▶ over          in time, if its sources have ended or the run is
+                 ── said why ──▶ the run fails
+                 ── otherwise ──▶ died, resumed    the same service and address; life + 1
+
+The process of a service may die at any time, as that of an instance (see `lives`); only what a
+service keeps by itself is no business of ours. A later life is told where the earlier ones have
+listened, and may publish again what was published before: splits are numbered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from anabranch.runtime.live.agent import lives
+from anabranch.runtime.live.agent.deaths import Deaths
+from anabranch.runtime.live.agent.starter import Orders, StartError
+from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_life
+from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.plan.ends import Service, Split
+from anabranch.runtime.reporting.failure import Failure
+from anabranch.runtime.reporting.status import FinalCount
+from anabranch.runtime.values.kinds import Cause, EventKind
+from anabranch.runtime.values.texts import carried
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent
+
+_decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
+
+
+def _future() -> asyncio.Future[None]:
+    return asyncio.get_running_loop().create_future()
+
+
+@dataclass(slots=True)
+class Life:
+    """One process of a service, from its assignment to its end."""
+
+    process: Process
+    begun_s: float
+    is_ready: bool = False
+    goodbye: asyncio.Future[None] = field(default_factory=_future)
+    ended: asyncio.Future[None] = field(default_factory=_future)
+    failed: msg.Failed | None = None
+
+
+class Attendant:
+    def __init__(
+        self, agent: Agent, service: Service, operators: tuple[str, ...], index: int
+    ) -> None:
+        self.service = service
+        self.operators = operators
+        self.name = f"service {service.name}"
+        self._key = f"{self.name} {index}"
+        """Several services may have one name."""
+        self.address = ""
+        self.ready = _future()
+        """Done when the first life to get so far has said its address."""
+        self.over = _future()
+        """No process of it runs, and none is to come."""
+        self._agent = agent
+        self._index = index
+        self._number = 0
+        """How many lives it has had, the present one included."""
+        self._life: Life | None = None
+        """None: there is no process yet."""
+        self._deaths = Deaths()
+        self._last_split: dict[str, int] = {}
+        """By operator, the highest number of a split that was published."""
+        self._published = 0
+        self._closing = False
+        self._given_up = False
+
+    def start(self, orders: Orders) -> None:
+        self._agent.tasks.start(f"lives of {self.name}", self._lead(orders))
+
+    def close(self) -> None:
+        """The instances have ended: it may, too."""
+        self._closing = True
+        if self._life is not None:
+            self._life.process.send(msg.Close())
+
+    def give_up(self) -> None:
+        """What dies from now on stays dead."""
+        self._given_up = True
+
+    # -- lives -----------------------------------------------------------------------------
+
+    async def _lead(self, orders: Orders) -> None:
+        failure = None
+        began_s, pause_s = time.monotonic(), lives.PAUSE_FIRST_S
+        while failure is None and not self._said_goodbye and not self._given_up:
+            try:
+                life = await self._begin_life(orders, began_s)
+            except StartError as error:
+                failure = await self._why_not_again(str(error), began_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, lives.PAUSE_MAX_S)
+            else:
+                await life.ended
+                failure = self._why_hopeless(life)
+                began_s, pause_s = time.monotonic(), lives.PAUSE_FIRST_S
+        self._conclude(failure)
+
+    @property
+    def _said_goodbye(self) -> bool:
+        return self._life is not None and self._life.goodbye.done()
+
+    async def _begin_life(self, orders: Orders, began_s: float) -> Life:
+        """Return when it is ready. Raises `StartError`."""
+        starter = self._agent.starter
+        self._life = None
+        process = await starter.take(self.name)
+        process.name = self.name
+        self._number += 1
+        life = self._life = Life(process, time.monotonic())
+        ready = starter.expect(self._key)
+        process.on_frame = lambda body: self._receive(life, body)
+        self._agent.tasks.start(f"watch {self.name}", self._watch(life))
+        process.send(self._assignment(orders))
+        if self._closing:
+            process.send(msg.Close())
+        self.address = await starter.wait(self._key, process, ready)
+        if self._number > 1:
+            passed_ms = 1000 * (time.monotonic() - began_s)
+            self._write(EventKind.RESUMED, f"life {self._number} after {passed_ms:.0f} ms")
+        if not self.ready.done():
+            self.ready.set_result(None)
+        return life
+
+    def _assignment(self, orders: Orders) -> msg.AssignService:
+        return msg.AssignService(
+            index=self._index,
+            operators=list(self.operators),
+            pipeline=orders.pipeline,
+            run_dir=carried(orders.run_dir),
+            started_s=orders.started_s,
+            token=orders.token,
+            limits=asdict(orders.limits),
+            former_address=self.address,
+        )
+
+    async def _watch(self, life: Life) -> None:
+        """One life to its end. What it printed last is still shown, but nobody waits for it."""
+        process = life.process
+        await watch_life(process, life.goodbye, self._agent.forker)
+        process.link.close()
+        if not (life.goodbye.done() or life.failed or self._given_up):
+            self._note_death(life)
+        if self._is_hopeless(life):
+            await process.last_words()  # they may be the reason why the run fails
+        told = str(describe_end(self.name, process, life.failed))
+        self._agent.starter.note_ended(self._key, told)
+        life.ended.set_result(None)
+        await process.last_words()
+        process.close()
+
+    def _note_death(self, life: Life) -> None:
+        end = how_ended(life.process)
+        self._write(EventKind.DIED, end.how, end.cause)
+        lived_s = time.monotonic() - life.begun_s
+        self._deaths.note(end, self._published, lived_s, busy=not life.is_ready)
+        if (often := self._deaths.often) is not None:
+            self._write(EventKind.DIES_OFTEN, often, end.cause)
+
+    def _is_hopeless(self, life: Life) -> bool:
+        """Whether its next life would end as this one has."""
+        return life.failed is not None or self._deaths.too_many
+
+    def _why_hopeless(self, life: Life) -> Failure | None:
+        """Why it is not resumed once more; None if it is."""
+        failure = describe_end(self.name, life.process, life.failed)
+        if life.failed is not None:
+            return failure
+        if self._deaths.too_many:
+            return Failure(self._deaths.told(self.name), failure.detail)
+        return None
+
+    async def _why_not_again(self, why: str, began_s: float) -> Failure | None:
+        """What did not get ready: why that is the end of it; None if it is tried again."""
+        life, may_again = self._life, self.ready.done()
+        if life is None:
+            died = False
+        else:
+            died = life.process.exit_code is not None  # otherwise it was too slow, and is killed
+            await life.ended
+            if self._is_hopeless(life):
+                return self._why_hopeless(life)
+            if life.goodbye.done():
+                early = Failure(f"{self.name} returned before it said where it listens")
+                return None if may_again else early
+        if may_again and not died:
+            self._write(EventKind.START_FAILED, why)
+        in_time = time.monotonic() - began_s <= lives.START_TRIES_S
+        return None if in_time and (died or may_again) else Failure(why)
+
+    def _conclude(self, failure: Failure | None) -> None:
+        self.over.set_result(None)
+        waiting = [o for o in self.operators if self._agent.boards.is_served(o)]
+        if failure is None and waiting and not self._closing:
+            failure = Failure(f"{self.name} returned before it ended {', '.join(waiting)}")
+        if failure is None or self._given_up:
+            return
+        if self.ready.done():
+            self._agent.fail(failure)
+        else:
+            self.ready.set_exception(StartError(str(failure)))
+
+    # -- what it says ----------------------------------------------------------------------
+
+    def _receive(self, life: Life, body: bytes) -> None:
+        match _decode(body):
+            case msg.Ready(address=address):
+                life.is_ready = True
+                self._agent.starter.note_ready(self._key, address)
+            case msg.Publish(operator=operator, splits=splits):
+                self._publish(operator, splits)
+            case msg.Ended(operator=operator):
+                self._agent.boards.end_service(operator)
+            case msg.Failed() as failed:
+                life.failed = failed
+                if self.ready.done():
+                    # At once, not when it exits: instances will complain of its end in a moment.
+                    self._agent.fail(describe_end(self.name, life.process, failed))
+            case FinalCount():
+                life.goodbye.set_result(None)
+            case other:
+                raise ValueError(f"a service cannot say {type(other).__name__}")
+
+    def _publish(self, operator: str, splits: list[Split]) -> None:
+        boards = self._agent.boards
+        new = self._new_ones(operator, splits)
+        if self._number == 1 or boards.is_served(operator):
+            boards.publish(operator, new)
+
+    def _new_ones(self, operator: str, splits: Iterable[Split]) -> list[Split]:
+        """Those that no earlier life has published."""
+        last = self._last_split.get(operator, -1)
+        new = [s for s in splits if s.get("number", last + 1) > last]
+        self._last_split[operator] = max([last, *(s["number"] for s in new if "number" in s)])
+        self._published += len(new)
+        return new
+
+    def _write(self, kind: EventKind, detail: str, cause: Cause | None = None) -> None:
+        """An event of the report."""
+        news = self._agent.news
+        news.note(self.operators[0], kind, detail, instance=self.name, cause=cause)

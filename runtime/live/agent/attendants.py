@@ -1,0 +1,51 @@
+"""The services of a run: started before the instances, closed after them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.live.agent.attendant import Attendant
+from anabranch.runtime.live.agent.starter import Orders
+from anabranch.runtime.live.process.service import services_of
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent
+
+LINGER_GRACE_S = 1.0
+
+
+class Attendants:
+    """One for each service."""
+
+    def __init__(self, agent: Agent) -> None:
+        found = enumerate(services_of(agent.pipeline))
+        self._all = [Attendant(agent, service, names, i) for i, (service, names) in found]
+
+    def address_for(self, operator: str) -> str:
+        return next((a.address for a in self._all if operator in a.operators), "")
+
+    @property
+    def all_over(self) -> bool:
+        """Whether no process of a service runs, and none is to come."""
+        return all(attendant.over.done() for attendant in self._all)
+
+    async def start(self, orders: Orders) -> None:
+        """Return when every service has said its address. Raises `StartError`."""
+        for attendant in self._all:
+            attendant.start(orders)
+            await attendant.ready
+
+    async def close(self) -> None:
+        """Tell all services that the instances have ended; return when they have, or lingered."""
+        running = [a for a in self._all if not a.over.done()]
+        for attendant in running:
+            attendant.close()
+        if running:
+            linger_s = max(a.service.linger_s for a in running) + LINGER_GRACE_S
+            await asyncio.wait([a.over for a in running], timeout=linger_s)
+
+    def give_up(self) -> None:
+        """The run ends everything now."""
+        for attendant in self._all:
+            attendant.give_up()

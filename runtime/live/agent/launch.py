@@ -1,0 +1,400 @@
+"""Begins runs: for a script in a thread of its own, for the command line in the main thread."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import msgspec
+
+from anabranch.runtime.live.agent.agent import Agent, Outcome
+from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
+from anabranch.runtime.live.agent.views import report_of, snapshot_of
+from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
+from anabranch.runtime.live.process.parent_process import (
+    ParentProcess,
+    choose_way,
+    fork_parent,
+    import_parent,
+)
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.pipeline.order import bound
+from anabranch.runtime.pipeline.places import check_places, check_report
+from anabranch.runtime.reporting.dead_limit import exceeded
+from anabranch.runtime.reporting.failure import Failure, RunFailed
+from anabranch.runtime.reporting.report import CTRL_C, Report, check_writable, write_report
+from anabranch.runtime.reporting.snapshot import RunSnapshot
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.working_folder import check_working_folder
+
+STOP_TIMEOUT_S = 15.0
+"""More than everything that ends a run may take."""
+View = Callable[[RunSnapshot], None]
+
+
+def start(pipeline: Pipeline, options: Options | None = None, *, entry: str = DEFAULT_ENTRY) -> Run:
+    """Begin a run and return when its first instances are ready.
+
+    Works in any program: see `Options.preload` for how instances get the pipeline. Raises
+    `PipelineError` if the pipeline cannot run, what `prepare` of its ends raises, and `RunFailed`
+    if instances do not start.
+    """
+    return Run(_prepare(pipeline, options or Options(), entry))
+
+
+def run(
+    pipeline: Pipeline,
+    options: Options | None = None,
+    *,
+    view: View | None = None,
+    view_period_s: float = 0.25,
+    entry: str = DEFAULT_ENTRY,
+) -> Report:
+    """Carry out a whole run in this, the main, thread. Raises as `start` does.
+
+    Ctrl-C ends the input, so that the stream is finished properly; a second one, or SIGTERM,
+    stops everything; a signal that this process ignores stays ignored. `view` gets a snapshot
+    every `view_period_s` and one at the end.
+    """
+    prepared = _prepare(pipeline, options or Options(), entry)
+
+    def began(agent: Agent) -> None:
+        _take_signals(agent)
+        if view is not None:
+            agent.tasks.start("view", _show_again(view, agent, view_period_s))
+
+    try:
+        report = asyncio.run(_carry_out(prepared, began, view or _nobody_looks))
+    finally:
+        prepared.abandon()
+    return report
+
+
+class Run:
+    """A run in progress. Also a context manager: leaving it ends the input of unbounded sources
+    and waits for the end; leaving it by an exception stops the run."""
+
+    def __init__(self, prepared: Prepared) -> None:
+        self.pipeline = prepared.pipeline
+        self._prepared = prepared
+        self._began = threading.Event()
+        self._ended = threading.Event()
+        self._stop_wanted = False
+        self._agent: Agent | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._snapshot: RunSnapshot | None = None
+        self._report: Report | None = None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._live, name="anabranch-agent", daemon=True)
+        self._thread.start()
+        atexit.register(self._stop_at_exit)
+        try:
+            self._began.wait()
+        except BaseException:
+            # Ctrl-C while instances start: there will be no `Run` that could be stopped.
+            self._stop_at_exit()
+            raise
+        if self._error is not None:
+            self._over()
+            atexit.unregister(self._stop_at_exit)
+            raise self._error
+
+    @property
+    def resumed_from(self) -> str | None:
+        """When the run began with which this one goes on; None: it has begun by itself."""
+        state = self._prepared.state
+        return None if state is None or state.resumed is None else state.resumed.started_at
+
+    def wait(self, timeout_s: float | None = None) -> Report:
+        """The report, when the run has ended. Raises `RunFailed`, or `TimeoutError` if it goes on.
+
+        A run that was stopped is no failure: see `Report.ended`.
+        """
+        if not self._over(timeout_s):
+            raise TimeoutError(f"run of {self.pipeline.name!r} goes on after {timeout_s} s")
+        atexit.unregister(self._stop_at_exit)
+        if self._error is not None:
+            raise self._error
+        assert self._report is not None
+        return self._report
+
+    def end_input(self, operator: str | None = None) -> None:
+        """Let one source, or all, act as if its input had ended; then `wait`.
+
+        Raises `PipelineError` if there is no such source.
+        """
+        known = [o.name for o in self.pipeline.operators.values() if o.source is not None]
+        if operator is not None and operator not in known:
+            raise PipelineError(f"{operator!r} is no source; known: {', '.join(known)}")
+        self._tell(lambda agent: agent.end_input(operator))
+
+    def cut_short(self, by: str) -> None:
+        """As `end_input`, and the report says that the run ended early, and `by` what."""
+        self._tell(lambda agent: agent.end_input(by=by))
+
+    def stop(self) -> Report:
+        """End everything now, give up what is on its way, and return when nothing is left."""
+        self._tell(Agent.stop)
+        return self.wait(STOP_TIMEOUT_S)
+
+    def snapshot(self) -> RunSnapshot:
+        """What the run looks like; renewed about four times a second."""
+        assert self._snapshot is not None
+        return self._snapshot
+
+    def service_address(self, operator: str) -> str:
+        """Where the service of a source or sink listens; empty if it has none."""
+        return self.snapshot().operator(operator).service_address
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self._tell(Agent.stop)
+            self._over(STOP_TIMEOUT_S)
+            return
+        for operator in self.pipeline.operators.values():
+            if operator.source is not None and not operator.source.bounded:
+                self.end_input(operator.name)
+        self.wait()
+
+    def _live(self) -> None:
+        try:
+            self._report = asyncio.run(_carry_out(self._prepared, self._agent_made, self._look))
+        except BaseException as error:
+            # Raised again where the user waits for it.
+            self._error = error
+        finally:
+            self._prepared.abandon()
+            self._ended.set()
+            self._began.set()
+
+    def _agent_made(self, agent: Agent) -> None:
+        self._agent = agent
+        self._loop = asyncio.get_running_loop()
+        if self._stop_wanted:
+            agent.stop()
+        self._look(snapshot_of(agent))
+        agent.tasks.start("view", _show_again(self._look, agent, 0.25))
+        agent.started.add_done_callback(self._agent_started)
+
+    def _agent_started(self, started: asyncio.Future[None]) -> None:
+        if not started.cancelled() and self._agent is not None:
+            self._look(snapshot_of(self._agent))
+            self._began.set()
+
+    def _look(self, snapshot: RunSnapshot) -> None:
+        self._snapshot = snapshot
+
+    def _tell(self, order: Callable[[Agent], None]) -> None:
+        """Have the agent's thread do it; nothing to do once the run has ended."""
+        loop, agent = self._loop, self._agent
+        if loop is None or agent is None:
+            return
+        try:
+            loop.call_soon_threadsafe(order, agent)
+        except RuntimeError:
+            # The loop was closed, so the run has ended.
+            return
+
+    def _stop_at_exit(self) -> None:
+        """The program ends without having waited."""
+        self._stop_wanted = True
+        self._tell(Agent.stop)
+        self._over(STOP_TIMEOUT_S)
+
+    def _over(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come.
+
+        Python 3.11 takes a thread for ended if Ctrl-C interrupts a `join`, so that is done only
+        when it takes no time.
+        """
+        if not self._ended.wait(timeout_s):
+            return False
+        self._thread.join()
+        return True
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A pipeline that can run, and how its processes will get it."""
+
+    pipeline: Pipeline
+    options: Options
+    entry: str
+    origin: Origin | None
+    parent: ParentProcess | None
+    state: StateDir | None
+
+    def agent(self) -> Agent:
+        """To be called in the thread that carries out the run."""
+        if self.parent is None:
+            assert self.origin is not None
+            self.parent = import_parent(self.pipeline, self.origin, self.entry)
+        return Agent(self.pipeline, self.options, self.parent, self.state, self._another_parent)
+
+    def _another_parent(self) -> ParentProcess | None:
+        """One that reads the pipeline's file again, when no copy of it is left in any process.
+
+        None if that would run the user's program a second time, which has not been asked for.
+        """
+        origin = self.origin or find_origin(self.pipeline)
+        if origin is None or (origin.is_program and self.origin is None):
+            return None
+        return import_parent(self.pipeline, origin, self.entry)
+
+    def abandon(self) -> None:
+        """End the parent, if it is there; all others end with it. Harmless after a run."""
+        parent, self.parent = self.parent, None
+        self._end(parent)
+        if self.state is not None:
+            self.state.close()
+
+    def _end(self, parent: ParentProcess | None) -> None:
+        if parent is None:
+            return
+        parent.kill()
+        deadline = time.monotonic() + 2.0
+        while not parent.ended() and time.monotonic() < deadline:
+            time.sleep(0.002)
+        parent.close()
+
+
+def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
+    if being_loaded():
+        raise PipelineError(
+            "a run was started while the pipeline's file is read again for another run; put the "
+            'call under `if __name__ == "__main__":`'
+        )
+    pipeline.validate()
+    check_working_folder()
+    if options.report is not None:
+        check_writable(options.report)
+        check_report(pipeline, options.report)
+        # The program may change the working directory, or remove it, before the run has ended.
+        options = replace(options, report=options.report.absolute())
+    if options.script is not None:
+        operators = pipeline.operators
+        scalable = [o.name for o in operators.values() if o.can_scale]
+        options.script.decisions(scalable, bound(operators))
+    check_places(pipeline)
+    way, origin = choose_way(pipeline, options.preload)
+    state = open_state(pipeline, options)
+    try:
+        resumed = state is not None and state.resumed is not None
+        _prepare_ends(pipeline, resumed=resumed)
+        if not resumed:
+            _give_up_what_was(pipeline, state)
+        parent = fork_parent(pipeline, entry) if way == "fork" else None
+    except BaseException:
+        if state is not None:
+            state.close()
+        raise
+    return Prepared(pipeline, options, entry, origin, parent, state)
+
+
+def _prepare_ends(pipeline: Pipeline, *, resumed: bool) -> None:
+    for operator in pipeline.operators.values():
+        end = operator.source or operator.sink
+        if end is None:
+            continue
+        if not resumed:
+            end.prepare()
+        elif operator.source is not None and operator.source.service is not None:
+            raise StateError(
+                f"source {operator.name!r} is fed by a service, which cannot feed it again; "
+                "begin anew with --fresh"
+            )
+        else:
+            end.prepare_to_resume()
+
+
+def _give_up_what_was(pipeline: Pipeline, state: StateDir | None) -> None:
+    """The last run and its results, now that nothing refuses to begin. In this order, or a run
+    whose results are gone could seem to be one that can go on."""
+    if state is not None:
+        state.clear()
+    for operator in pipeline.operators.values():
+        if operator.sink is not None:
+            operator.sink.empty()
+
+
+async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:
+    agent = prepared.agent()
+    began(agent)
+    outcome = await agent.run()
+    view(snapshot_of(agent))
+    return _finish(agent, outcome)
+
+
+def _finish(agent: Agent, outcome: Outcome) -> Report:
+    report = report_of(agent, outcome)
+    failure = outcome.failure or _failure_by_deaths(agent.pipeline, report)
+    if failure is not None and report.failure is None:
+        report = msgspec.structs.replace(report, ended="failed", failure=failure.message)
+    if agent.options.report is not None and not (failure is not None and failure.refused):
+        try:
+            write_report(report, agent.options.report)
+        except OSError as error:
+            told = f"the report could not be written to {str(agent.options.report)!r}: {error}"
+            failure = failure or Failure(told)
+            report = msgspec.structs.replace(report, failure=failure.message)
+    if failure is not None:
+        raise RunFailed(failure, report)
+    return report
+
+
+def _failure_by_deaths(pipeline: Pipeline, report: Report) -> Failure | None:
+    """Of a run that came to its end: too many tuples have died."""
+    ledger = report.ledger
+    told = exceeded(
+        pipeline.dead_max,
+        dead=ledger.dead_letters,
+        read=ledger.tuples_in,
+        delivered=ledger.tuples_out,
+        ended=True,
+    )
+    if not report.finished or not told:
+        return None
+    return Failure(f"too many tuples died: {told}")
+
+
+async def _show_again(view: View, agent: Agent, period_s: float) -> None:
+    while True:
+        view(snapshot_of(agent))
+        await asyncio.sleep(period_s)
+
+
+def _nobody_looks(_snapshot: RunSnapshot) -> None:
+    return
+
+
+def _take_signals(agent: Agent) -> None:
+    loop = asyncio.get_running_loop()
+    interrupts = 0
+
+    def interrupted() -> None:
+        nonlocal interrupts
+        interrupts += 1
+        if interrupts == 1 and agent.started.done():
+            agent.end_input(by=CTRL_C)
+        else:
+            agent.stop()
+
+    loop.add_signal_handler(signal.SIGTERM, agent.stop)
+    for number, act in ((signal.SIGINT, interrupted), (signal.SIGHUP, agent.stop)):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`, or in a script's background
+            loop.add_signal_handler(number, act)

@@ -1,0 +1,122 @@
+"""What happens in a run goes three ways: into the report, into the journal of the agent, so that
+the report of a resumed run has it too, and, if a user should act on it, to the terminal at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.live.agent.agent_journal import Happened
+from anabranch.runtime.live.agent.chronicle import CannotWrite
+from anabranch.runtime.reporting.report import Event
+from anabranch.runtime.values.kinds import Cause, EventKind
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent
+    from anabranch.runtime.live.agent.roster import Member
+
+URGENT = frozenset(
+    {
+        EventKind.LIMITED,
+        EventKind.WOULD_DO,
+        EventKind.POLICY_FAILED,
+        EventKind.REFUSED,
+        EventKind.START_FAILED,
+        EventKind.DIES_OFTEN,
+        EventKind.BURIED,
+        EventKind.BUSY_LONG,
+        EventKind.HANGS,
+        EventKind.ENDED_BY_FORCE,
+    }
+)
+"""A user should know of these while the run goes on. What waits for the system (`WAITS`) says so in
+the log, which is seen at once too."""
+QUIET_S = 10.0
+"""The same of one operator is not told again so soon; how often it came is told with the next."""
+
+
+class Alerts:
+    """`say` gets each line that a user should see at once."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._told_s: dict[tuple[str, EventKind], float] = {}
+        self._left_out: dict[tuple[str, EventKind], int] = {}
+
+    def hear(self, event: Event) -> None:
+        if event.kind not in URGENT or not event.detail:
+            return
+        whose = event.instance if event.kind is EventKind.HANGS else event.operator
+        which = whose, event.kind
+        if event.t - self._told_s.get(which, -QUIET_S) < QUIET_S:
+            self._left_out[which] = self._left_out.get(which, 0) + 1
+            return
+        self._told_s[which] = event.t
+        left_out = self._left_out.pop(which, 0)
+        more = f" (and {left_out:,} times more since the last time)" if left_out else ""
+        self._say(f"{line_of(event)}{more}")
+
+
+def line_of(event: Event) -> str:
+    """`work.0 hangs: no word and no work for 60 s; ...`"""
+    words = f"{event.instance or event.operator} {event.kind.replace('_', ' ')}"
+    return f"{words}: {event.detail}" if event.detail else words
+
+
+class News:
+    """`say`: see `Alerts`."""
+
+    def __init__(self, agent: Agent, say: Callable[[str], None]) -> None:
+        self._agent = agent
+        self._alerts = Alerts(say)
+
+    def note(
+        self,
+        operator: str,
+        kind: EventKind,
+        detail: str = "",
+        *,
+        instance: str = "",
+        label: str = "",
+        cause: Cause | None = None,
+        t: float | None = None,
+    ) -> None:
+        """`t`: on the clock of the host; now if not given."""
+        agent = self._agent
+        known = operator in agent.pipeline.operators
+        event = Event(
+            t=agent.now_s if t is None else round(t - agent.started_s, 4),
+            operator=operator,
+            kind=kind,
+            instances=len(agent.roster.active(operator)) if known else 0,
+            instance=instance,
+            detail=detail,
+            label=label,
+            cause=cause,
+        )
+        agent.recorder.note(event)
+        self._alerts.hear(event)
+        with suppress(CannotWrite):  # then the run has failed
+            agent.log(Happened(event=event))
+
+    def of(
+        self,
+        member: Member,
+        kind: EventKind,
+        detail: str = "",
+        *,
+        label: str = "",
+        cause: Cause | None = None,
+        t: float | None = None,
+    ) -> None:
+        """About one instance."""
+        self.note(
+            member.id.operator,
+            kind,
+            detail,
+            instance=member.text,
+            label=label,
+            cause=cause,
+            t=t,
+        )

@@ -1,0 +1,87 @@
+"""`createNode()` of the paper: newcomers, and those that never took part after all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.agent.roster import LIVING, Member, Phase
+from anabranch.runtime.live.agent.starter import StartError
+from anabranch.runtime.live.link.messages import Spawn, Spawned
+from anabranch.runtime.reporting.status import id_to_wire
+from anabranch.runtime.values.kinds import EventKind
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent
+
+CHILDREN_MAX = 64
+"""Of one request."""
+
+
+class Spawner:
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+
+    def begin(self, creator: Member, request: Spawn) -> None:
+        """Places are taken at once, so that siblings which ask together do not exceed the limit."""
+        n = max(0, min(request.n, CHILDREN_MAX))
+        children, reason = self._agent.roster.reserve(creator.id, n, request.heritage)
+        if children and reason:
+            told = f"{reason}: {len(children)} of {n} are started"
+            self._agent.news.of(creator, EventKind.LIMITED, told)
+        work = self._bring_up(creator, request.request, children, reason)
+        self._agent.tasks.start(f"spawn for {creator.text}", work)
+
+    def discard(self, child: InstanceId) -> None:
+        """A child that nobody will ever start."""
+        if self._agent.roster.has_ended(child):
+            return  # an earlier life of its creator has said so before
+        member = self._agent.roster.get(child)
+        if member is None or member.phase is not Phase.LISTENING:
+            raise ValueError(f"{child} cannot be discarded")
+        self.end_unused(member)
+
+    def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
+        """A later life of `creator` knows of these; nobody will ever start the others."""
+        for child in self._agent.roster.listening_children(creator.id):
+            if child.id not in children:
+                self.end_unused(child)
+
+    def end_unused(
+        self, member: Member, why: EventKind = EventKind.DISCARDED, detail: str = ""
+    ) -> None:
+        """End a process that has taken no part: it holds nothing, and nobody waits for it."""
+        if self._agent.roster.end(member, Phase.DISCARDED):
+            self._agent.news.of(member, why, detail)
+            if member.process is not None:
+                self._agent.forker.kill(member.process)
+
+    async def _bring_up(
+        self, creator: Member, request: int, children: list[Member], reason: str
+    ) -> None:
+        life = creator.life
+        errors = await asyncio.gather(*(self._try(child) for child in children))
+        # One may have ended between its word that it is ready and now.
+        ready = [c for c in children if c.phase is Phase.STARTING]
+        if creator.phase not in LIVING or creator.life != life:
+            for child in ready:
+                self.end_unused(child)
+            return
+        for child in ready:
+            self._agent.roster.listen(child)
+        reason = next((error for error in errors if error is not None), reason)
+        if not ready:
+            self._agent.news.of(creator, EventKind.REFUSED, reason)
+        wire = [(id_to_wire(c.id), c.address) for c in ready]
+        answer = Spawned(request=request, children=wire, reason=reason)
+        self._agent.send(creator.id, answer)
+
+    async def _try(self, child: Member) -> str | None:
+        """None when the child is ready, otherwise why it is not."""
+        try:
+            await self._agent.start_member(child)
+        except StartError as error:
+            self.end_unused(child, EventKind.START_FAILED, str(error))
+            return str(error)
+        return None

@@ -1,0 +1,138 @@
+"""Brings members up: an idle process, its assignment, and the word that it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.warm_pool import WarmPool
+from anabranch.runtime.live.link.messages import Assign
+from anabranch.runtime.live.process.forker import Forker, ForkError
+from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.reporting.status import id_to_wire
+from anabranch.runtime.values.texts import carried
+
+
+class StartError(Exception):
+    """An instance or a service did not get ready. The message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What every assignment of a run holds."""
+
+    pipeline: str
+    run_dir: Path
+    started_s: float
+    token: bytes
+    transport: str
+    host: str
+    seed: int
+    scaling: bool
+    dry_run: bool
+    limits: Limits
+    delivery: str
+    state_dir: Path
+
+    def assign(self, member: Member, service_address: str, journal: Path) -> Assign:
+        return Assign(
+            id=id_to_wire(member.id),
+            pipeline=self.pipeline,
+            run_dir=carried(self.run_dir),
+            started_s=self.started_s,
+            token=self.token,
+            transport=self.transport,
+            host=self.host,
+            genesis=member.genesis,
+            seed=self.seed,
+            scaling=self.scaling,
+            dry_run=self.dry_run,
+            limits=asdict(self.limits),
+            service_address=service_address,
+            heritage=member.heritage,
+            life=member.life,
+            journal=carried(journal),
+            delivery=self.delivery,
+            address=member.address,
+            state_dir=carried(self.state_dir),
+            in_vain=member.deaths.ends,
+        )
+
+
+class Starter:
+    """`adopt(member, process)` is called before a process gets its assignment, so that whatever
+    it says or suffers afterwards finds its ear."""
+
+    def __init__(
+        self,
+        pool: WarmPool,
+        forker: Forker,
+        deadline_s: float,
+        adopt: Callable[[Member, Process], None],
+    ) -> None:
+        self._pool = pool
+        self._forker = forker
+        self._deadline_s = deadline_s
+        self._adopt = adopt
+        self._awaited: dict[str, asyncio.Future[str]] = {}
+
+    async def take(self, what: str) -> Process:
+        """An idle process within the deadline of a parent that is there and stays. Raises
+        `StartError`."""
+        try:
+            while True:
+                # First, for a new parent may have to read the pipeline, which may take long.
+                await self._forker.ready()
+                parent = self._forker.parent_pid
+                try:
+                    async with asyncio.timeout(self._deadline_s):
+                        return await self._pool.take()
+                except TimeoutError:
+                    if self._forker.parent_pid == parent:
+                        told = f"{what}: no process within {self._deadline_s:g} s"
+                        raise StartError(told) from None
+        except ForkError as error:
+            raise StartError(f"{what}: {error}") from None
+
+    async def start(self, member: Member, assign: Assign) -> None:
+        """Return when `member` is ready, with its address set. Raises `StartError`."""
+        process = await self.take(member.text)
+        member.process = process
+        process.name = member.text
+        ready = self.expect(member.text)
+        self._adopt(member, process)
+        process.send(assign)
+        member.address = await self.wait(member.text, process, ready)
+
+    def expect(self, key: str) -> asyncio.Future[str]:
+        """`key`: nobody else has it."""
+        ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._awaited[key] = ready
+        return ready
+
+    async def wait(self, key: str, process: Process, ready: asyncio.Future[str]) -> str:
+        """The address of a process that was expected; kills it after the deadline."""
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                return await ready
+        except TimeoutError:
+            self._forker.kill(process)
+            told = f"{process.name} was not ready within {self._deadline_s:g} s"
+            raise StartError(told) from None
+        finally:
+            del self._awaited[key]
+
+    def note_ready(self, key: str, address: str) -> None:
+        ready = self._awaited.get(key)
+        if ready is not None and not ready.done():
+            ready.set_result(address)
+
+    def note_ended(self, key: str, words: str) -> None:
+        """The process ended; whoever waits for it to be ready learns why it never will be."""
+        ready = self._awaited.get(key)
+        if ready is not None and not ready.done():
+            ready.set_exception(StartError(words))

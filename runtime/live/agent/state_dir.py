@@ -1,0 +1,403 @@
+"""The folder in which a run keeps what outlives its processes: DIR of `--state DIR`.
+
+    run.json        what the run is: pipeline, version, secret, limits, seed, beginning
+    agent.journal   what the agent knows
+    journals/       one journal per instance
+    ends/           what sources and sinks keep
+    extents/        how long the journals were at least (so in journals/)
+    lock            held while the run lives
+
+A run that is complete removes all of it; `run.json` is `run.json.over` meanwhile, so that what a
+death leaves of it is removed by the next run. A folder that holds a run and whose lock is free
+belongs to a run that was killed, stopped or has failed: it can be resumed. Without `--state` the
+same lies in the folder of the run and goes with it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import shutil
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.agent.agent_journal import (
+    AgentJournal,
+    Damaged,
+    Founded,
+    read_records,
+)
+from anabranch.runtime.live.journal.extent import EXTENTS
+from anabranch.runtime.live.link.own_files import own
+from anabranch.runtime.live.process.run_dir import FolderLock
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.storage.shared_file import write_whole
+from anabranch.runtime.storage.sidecar import sync_folder
+
+FORMAT = 5
+RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
+OVER, HALF = f"{RUN}.over", f"{RUN}.new"
+_HALF_BEGINS = b'{"format":'
+_OURS = (RUN, JOURNAL, JOURNALS, ENDS, EXTENTS, f"{JOURNAL}.new", HALF, OVER)
+LEFT_TIMEOUT_S = 10.0
+"""How long processes of a killed run may take to end."""
+
+
+class StateError(ValueError):
+    """The folder cannot be used in this way. The message says why, and what can be done."""
+
+
+class RunFile(msgspec.Struct, frozen=True, kw_only=True):
+    """What a resumed run must have in common with the one that was killed."""
+
+    format: int
+    version: str
+    pipeline: str
+    operators: dict[str, str]
+    """By name: what it is and where its input comes from, in words."""
+    groups: int
+    delivery: str
+    durable: dict[str, str] = {}
+    """By operator: what its instances outlive; their journals are written accordingly."""
+    token: bytes
+    limits: dict[str, Any]
+    seed: int
+    started_at: str
+    run_dir: str
+    """Neighbours know the sockets in it."""
+    gone: dict[str, str]
+    """Sources whose input is gone with the processes that read it, and what to say of it."""
+    transport: str
+    host: str
+    crc: int = 0
+    """CRC-32 of the file with 0 here."""
+
+    @property
+    def sealed(self) -> RunFile:
+        plain = msgspec.structs.replace(self, crc=0)
+        return msgspec.structs.replace(plain, crc=zlib.crc32(msgspec.json.encode(plain)))
+
+
+class StateDir:
+    """Locked from `open_state` to `close`."""
+
+    def __init__(self, path: Path, lock: io.FileIO) -> None:
+        self.path = path
+        self.resumed: RunFile | None = None
+        """What the run was that is to go on; None: a new one begins."""
+        self._lock = lock
+        self._folder = own(FolderLock(path))
+        self._journal: AgentJournal | None = None
+
+    def journal(self, *, power: bool) -> AgentJournal:
+        self._journal = AgentJournal(self.path / JOURNAL, power=power)
+        return self._journal
+
+    def begin(self, run: RunFile) -> None:
+        for name in (JOURNALS, ENDS):
+            (self.path / name).mkdir(mode=0o700, exist_ok=True)
+        _write_synced(self.path / RUN, msgspec.json.encode(run.sealed))
+        sync_folder(self.path.parent)  # in which this one may be new
+
+    def clear(self) -> None:
+        """Remove what belongs to the run, and nothing else: the folder is the user's. What says
+        that it was ours goes last."""
+        with suppress(FileNotFoundError):
+            (self.path / RUN).rename(self.path / OVER)
+        for name in _OURS:
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def is_resumable(self, *, power: bool) -> bool:
+        """Raises `StateError` if what the agent knew cannot be read."""
+        try:
+            records = read_records(self.path / JOURNAL, power=power)
+            if not records and _has_something(self.path / JOURNALS):
+                raise Damaged(f"{JOURNAL} is gone or empty, and {JOURNALS} is not")
+        except Damaged as error:
+            raise StateError(
+                f"state folder {str(self.path)!r}: {error}, so nobody can know how far the run "
+                "was; put it back as it was, or begin anew with --fresh"
+            ) from None
+        return any(isinstance(record, Founded) for record in records)
+
+    def close(self) -> None:
+        """Give the folder back; harmless if done before."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        self._folder.close()
+        if not self._lock.closed:
+            if not (self.path / RUN).exists():
+                (self.path / LOCK).unlink(missing_ok=True)
+            self._lock.close()
+
+
+def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
+    """Lock the folder of `options.state`; None if there is none. Raises `StateError`.
+
+    A run that is given up is still there: what begins anew may yet be refused by a target.
+    """
+    if options.state is None:
+        return None
+    path = options.state.absolute()
+    try:
+        if options.resume and not (path / RUN).exists():
+            raise StateError(
+                f"state folder {str(path)!r} holds no run that could be resumed: none was begun "
+                "there, or it is complete; start without --resume to begin one"
+            )
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        state = StateDir(path, _locked(path))
+    except OSError as error:
+        raise StateError(
+            f"state folder {str(path)!r} cannot be used: {error.strerror}; name another folder"
+        ) from None
+    try:
+        state.resumed = _what_is_resumed(state, pipeline, options)
+    except BaseException:
+        state.close()
+        raise
+    return state
+
+
+def kept_in(state: Path | None) -> bool:
+    """Whether the folder holds a run that could be resumed."""
+    return state is not None and (state / RUN).exists()
+
+
+def as_before(options: Options, run: RunFile) -> Options:
+    """What neighbours and journals rely on is as it was when the run began."""
+    limits = Limits(**run.limits)
+    transport: Any = run.transport
+    return replace(options, limits=limits, transport=transport, host=run.host, seed=run.seed)
+
+
+def version() -> str:
+    """Of what is installed: journals hold values of its classes."""
+    try:
+        return metadata.version("anabranch")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def gone_inputs(pipeline: Pipeline) -> dict[str, str]:
+    """To be asked when the run begins: later, standard input may be another one."""
+    found = ((str(o.name), o.source) for o in pipeline.operators.values())
+    return {name: s.why_not for name, s in found if s is not None and not s.replayable}
+
+
+def operators_in_words(pipeline: Pipeline) -> dict[str, str]:
+    return {str(o.name): _in_words(o) for o in pipeline.operators.values()}
+
+
+def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> RunFile | None:
+    path = state.path
+    if not (path / RUN).exists():
+        if (path / OVER).exists() and _read_ours(path, OVER):
+            state.clear()  # a run was killed while it did so
+        if foreign := [name for name in _OURS if _is_foreign(path / name)]:
+            raise StateError(
+                f"state folder {str(path)!r} holds {foreign[0]!r}, which is not part of a run; "
+                "name another folder"
+            )
+        return None
+    written = _read_ours(path, RUN)
+    if options.fresh:
+        return None
+    if not options.resume and not options.resume_or_begin:
+        raise StateError(
+            f"state folder {str(path)!r} holds a run that has not been completed; go on with it "
+            "with --resume, or give it up and begin anew with --fresh (or remove the folder)"
+        )
+    run = _run_of(written, path)
+    _check_same(run, pipeline, path)
+    _wait_for_the_old(path)
+    if state.is_resumable(power=outlives_power(pipeline)):
+        return run
+    return None  # it was killed before it read anything
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether it is there and no run has left it that was killed before it had begun."""
+    if path.name == HALF and path.is_file():
+        data = path.read_bytes()
+        return data[: len(_HALF_BEGINS)] != _HALF_BEGINS[: len(data)]
+    return _has_something(path)
+
+
+def _has_something(path: Path) -> bool:
+    """An empty folder is all that a run leaves which is killed before it has begun."""
+    return any(path.iterdir()) if path.is_dir() else path.exists()
+
+
+def _read_ours(path: Path, name: str) -> dict[str, Any]:
+    """Of whatever version: a file that only has the name of ours is the user's."""
+    try:
+        run = msgspec.json.decode((path / name).read_bytes(), type=dict[str, Any])
+    except msgspec.DecodeError:
+        run = {}
+    if not {"format", "version", "pipeline", "operators", "token"} <= run.keys():
+        raise StateError(
+            f"state folder {str(path)!r}: its {name} is damaged, or not that of a run, and is left "
+            "alone; put it back as it was, or name another folder"
+        )
+    return run
+
+
+def _run_of(written: dict[str, Any], path: Path) -> RunFile:
+    if (written["format"], written["version"]) != (FORMAT, version()):
+        raise StateError(
+            f"state folder {str(path)!r} was written by another version of anabranch "
+            f"({written['version']}, this is {version()}); finish the run with that one, or use "
+            "--fresh"
+        )
+    try:
+        run = msgspec.convert(written, RunFile)
+        if run != run.sealed:
+            raise ValueError("its checksum differs")
+        Limits(**run.limits)
+    except (TypeError, ValueError) as error:
+        raise StateError(
+            f"state folder {str(path)!r}: {RUN} is damaged: {error}; begin anew with --fresh"
+        ) from None
+    return run
+
+
+def _check_same(run: RunFile, pipeline: Pipeline, path: Path) -> None:
+    changes = list(_changes(run, pipeline))
+    if changes:
+        told = "; ".join(changes[:3])
+        raise StateError(
+            f"state folder {str(path)!r} belongs to another pipeline: {told}. Functions may be "
+            "changed before a run is resumed, the graph may not: undo that, or use --fresh"
+        )
+
+
+def _changes(run: RunFile, pipeline: Pipeline) -> Iterator[str]:
+    if run.pipeline != pipeline.name:
+        yield f"it was {run.pipeline!r} and is {pipeline.name!r}"
+        return
+    now = operators_in_words(pipeline)
+    for name in run.operators.keys() | now.keys():
+        before, after = run.operators.get(name, "not there"), now.get(name, "not there")
+        if before != after:
+            yield f"operator {name!r} was {before} and is {after}"
+    if list(run.operators) != list(now) and run.operators == now:
+        yield f"the order was {', '.join(run.operators)} and is {', '.join(now)}"
+    if run.delivery != pipeline.delivery:
+        yield f"delivery was {run.delivery} and is {pipeline.delivery}"
+    for name in now.keys() & run.operators.keys():
+        was, durable = run.durable.get(name, "process"), pipeline.durable_of(name)
+        if was != durable:
+            yield f"operator {name!r} was durable to {was} and is to {durable}"
+    if run.groups != pipeline.groups:
+        yield f"there were {run.groups} key groups and are {pipeline.groups}"
+
+
+def durability(pipeline: Pipeline) -> dict[str, str]:
+    """What the instances of each operator outlive."""
+    return {name: pipeline.durable_of(name) for name in pipeline.operators}
+
+
+def outlives_power(pipeline: Pipeline) -> bool:
+    """Whether an operator asks for it; then the agent must remember what that one knows."""
+    return any(pipeline.durable_of(name) == "power" for name in pipeline.operators)
+
+
+def _in_words(operator: Operator) -> str:
+    kind = "a source" if operator.source is not None else "an operator"
+    if operator.sink is not None:
+        kind = "a sink"
+    by_key = " by key" if operator.edges else ""
+    return f"{kind}{by_key}" + (f" after {', '.join(operator.upstream)}" * bool(operator.upstream))
+
+
+def _locked(path: Path) -> io.FileIO:
+    """The lock of the folder, with the process that holds it written into."""
+    if not (path / RUN).exists() and not _is_lock(path / LOCK):
+        raise StateError(
+            f"state folder {str(path)!r} holds {LOCK!r}, which is not part of a run; "
+            "name another folder"
+        )
+    while True:
+        fd = os.open(path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = own(io.FileIO(fd, "r+"))
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = lock.read(20).decode("ascii", "replace").strip()
+            lock.close()
+            raise StateError(
+                f"state folder {str(path)!r} is in use by another run"
+                + (f" (process {holder})" if holder else "")
+                + "; wait until that has ended, or name another folder"
+            ) from None
+        with suppress(FileNotFoundError):
+            if os.fstat(lock.fileno()).st_ino == (path / LOCK).stat().st_ino:
+                break
+        lock.close()  # the run that held it has removed it in this moment
+    lock.truncate(0)
+    lock.write(f"{os.getpid()}\n".encode())
+    return lock
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a lock of ours is there, or none: it holds the number of a process."""
+    try:
+        text = path.read_bytes()[:20]
+    except FileNotFoundError:
+        return True
+    return not text.strip() or text.strip().isdigit()
+
+
+def _wait_for_the_old(path: Path) -> None:
+    """Processes of a killed run end by themselves; until then they hold their journals."""
+    deadline = time.monotonic() + LEFT_TIMEOUT_S
+    for lock in (path / JOURNALS).glob("*.lock"):
+        while not _is_free(lock):
+            if time.monotonic() > deadline:
+                raise StateError(
+                    f"state folder {str(path)!r}: a process of the killed run still writes "
+                    f"{lock.name.removesuffix('.lock')!r}; end it first"
+                )
+            time.sleep(0.01)
+
+
+def _is_free(lock: Path) -> bool:
+    fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(fd)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    aside = path.with_name(f"{path.name}.new")
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        write_whole(fd, data)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.rename(aside, path)
+    sync_folder(path.parent)

@@ -1,0 +1,205 @@
+"""Makes values of a run for others to look at: the snapshot while it runs, the report after."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.live.agent.recorder import sent_to
+from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.measuring.cpu import PROCESSORS
+from anabranch.runtime.measuring.latency import merged, percentile
+from anabranch.runtime.pipeline.graph import edges
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.reporting.ledger import settle
+from anabranch.runtime.reporting.report import (
+    COMPLETED,
+    ENDED_EARLY,
+    HostReport,
+    OperatorReport,
+    Report,
+    percentiles,
+)
+from anabranch.runtime.reporting.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
+from anabranch.runtime.reporting.status import FinalCount, Status
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent, Outcome
+
+SNAPSHOT_EVENTS_MAX = 20
+
+
+def snapshot_of(agent: Agent) -> RunSnapshot:
+    return RunSnapshot(
+        pipeline=agent.pipeline.name,
+        phase=agent.phase,
+        seconds=time.monotonic() - agent.started_s,
+        operators=tuple(_operator_snapshot(agent, o) for o in agent.pipeline.operators.values()),
+        idle=len(agent.pool.idle),
+        pids=agent.forker.pids,
+        events=tuple(agent.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
+        host_busy=agent.host_use.share,
+    )
+
+
+def report_of(agent: Agent, outcome: Outcome) -> Report:
+    """To be called after the run has ended."""
+    pipeline, recorder, cut_by = agent.pipeline, agent.recorder, agent.boards.cut_by
+    finals = recorder.finals.rows()
+    unaccounted = {m.text: recorder.statuses.get(m.text) for m in agent.roster.unaccounted()}
+    return Report(
+        pipeline=pipeline.name,
+        seconds=round(time.monotonic() - agent.started_s, 3),
+        ended=ENDED_EARLY if cut_by and outcome.ended == COMPLETED else outcome.ended,
+        ended_by=cut_by if outcome.ended == COMPLETED else "",
+        failure=None if outcome.failure is None else outcome.failure.message,
+        failure_detail="" if outcome.failure is None else outcome.failure.detail,
+        started_at=agent.started_at.isoformat(timespec="milliseconds"),
+        ledger=settle(
+            recorder.finals.latest,
+            edges(pipeline.operators.values()),
+            list(pipeline.operators),
+            unaccounted,
+            summed=recorder.finals.summed,
+            excused=pipeline.delivery != "effectively-once"
+            and (agent.chronicle.resumed is not None or any(recorder.deaths.values())),
+        ),
+        operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
+        events=recorder.events,
+        events_dropped=recorder.events_dropped,
+        resumed=recorder.resumed,
+        latency_ms=percentiles(merged(f.latency for f in finals)),
+        dead_reasons=dict(sum((Counter(f.dead_reasons) for f in finals), Counter())),
+        sample_period_s=recorder.period_s,
+        seed=agent.seed,
+        delivery=pipeline.delivery,
+        hosts=[_host_report(agent)],
+    )
+
+
+def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
+    recorder, name = agent.recorder, operator.name
+    finals = recorder.finals.rows(name)
+    rows: list[FinalCount | Status] = [*finals]
+    rows += [s for s in recorder.statuses.values() if s.operator == name]
+    return OperatorReport(
+        name=name,
+        kind=_kind(operator),
+        tuples_in=sum(r.tuples_in for r in rows),
+        tuples_out=sum(r.tuples_out for r in rows),
+        dead=sum(r.dead for r in rows) + sum(f.dead_upstream for f in finals),
+        instances_peak=agent.roster.peaks[name],
+        instances_ever=agent.roster.ever[name],
+        joins=recorder.joins[name],
+        leaves=recorder.leaves[name],
+        policy=_policy(agent, operator),
+        deaths=recorder.deaths[name],
+        messages=sum(r.messages for r in rows),
+        late=dict(sum((Counter(f.late) for f in finals), Counter())),
+        ahead=sum(f.ahead for f in finals),
+        capacity=recorder.capacity(name),
+        latency_ms=percentiles(merged(f.latency for f in finals)),
+        processed=sum(r.processed for r in rows),
+        busy_s=round(sum(r.busy_s for r in rows), 3),
+        blocked_s=round(sum(r.blocked_s for r in rows), 3),
+        cpu_s=round(sum(r.cpu_s for r in rows), 3),
+        stay_ms=_stay_ms(operator, rows),
+        sent_to=_sent_to(rows),
+        samples=recorder.samples(name),
+    )
+
+
+def _stay_ms(operator: Operator, rows: list[FinalCount | Status]) -> float | None:
+    tuples = sum(r.tuples_in for r in rows)
+    if operator.source is not None or not tuples:
+        return None
+    return round(1000 * sum(r.here_s for r in rows) / tuples, 3)
+
+
+def _sent_to(rows: list[FinalCount | Status]) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts.update(row.sent_to if isinstance(row, Status) else sent_to(row))
+    return dict(counts)
+
+
+def _host_report(agent: Agent) -> HostReport:
+    host, used_s = agent.host_use, agent.host_use.used_s
+    return HostReport(
+        processors=PROCESSORS,
+        cpu_s=None if used_s is None else round(used_s, 2),
+        agent_cpu_s=round(host.own_s, 3),
+        seconds=round(host.passed_s(time.monotonic()), 3),
+    )
+
+
+def _policy(agent: Agent, operator: Operator) -> str | None:
+    decides = operator.scale is not None and operator.can_scale and agent.options.decides
+    return operator.scale.policy.text if operator.scale is not None and decides else None
+
+
+def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
+    recorder, name = agent.recorder, operator.name
+    row = recorder.latest(name)
+    rate_in, rate_out = recorder.recent_rates(name)
+    latency = recorder.recent_latency(name).counts
+    return OperatorSnapshot(
+        name=name,
+        kind=_kind(operator),
+        instances=len(agent.roster.active(name)),
+        rate_in=rate_in,
+        rate_out=rate_out,
+        load=row.load,
+        queued=row.queue,
+        held=row.held,
+        tuples_in=row.tuples_in,
+        tuples_out=row.tuples_out,
+        dead=row.dead,
+        joins=recorder.joins[name],
+        leaves=recorder.leaves[name],
+        deaths=recorder.deaths[name],
+        latency_p50_ms=percentile(latency, 0.5),
+        latency_p99_ms=percentile(latency, 0.99),
+        progress=agent.boards.progress(name),
+        service_address=agent.services.address_for(name),
+        members=tuple(_instance_snapshot(agent, m) for m in agent.roster.living(name)),
+        policy=_policy_name(agent, operator),
+        rate_to=recorder.recent_rates_to(name),
+        offered=row.offered,
+        waiting=sum(s.waiting for s in recorder.statuses.values() if s.operator == name),
+        cpu_s=round(sum(s.cpu_s for s in recorder.statuses.values() if s.operator == name), 2),
+    )
+
+
+def _policy_name(agent: Agent, operator: Operator) -> str:
+    if _policy(agent, operator) is None or operator.scale is None:
+        return ""
+    return operator.scale.policy.name
+
+
+def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
+    status = agent.recorder.statuses.get(member.text)
+    heard = agent.started_s if status is None else status.t
+    state = member.phase.name.lower() if status is None else status.state
+    return InstanceSnapshot(
+        id=member.text,
+        pid=0 if member.process is None else member.process.pid,
+        state="resuming" if member.resuming else state,
+        keeper=member.keeper,
+        load=0.0 if status is None else status.load,
+        queued=0 if status is None else status.queued,
+        held=0 if status is None else status.held,
+        blocked_by=None if status is None else status.blocked_by,
+        waiting_for=() if status is None else tuple(status.waiting_for),
+        groups=0 if status is None else status.groups,
+        hot=() if status is None else tuple(status.hot),
+        life=member.life,
+        silent_s=max(0.0, time.monotonic() - heard),
+    )
+
+
+def _kind(operator: Operator) -> str:
+    if operator.source is not None:
+        return "source"
+    return "operator" if operator.sink is None else "sink"

@@ -1,0 +1,247 @@
+"""A connection: bytes in and out, the handshake, and nothing of what the frames mean.
+
+The listener challenges, both sides prove that they belong to the run, and each says which frame
+it expects next. Whoever fails the proof, sends what is no frame, or is too slow in the handshake
+is cut off with a reason; nothing else is touched by that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from anabranch.protocol.errors import ChannelError
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.channel import frames
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.channel.frames import FrameReader, Pieces
+
+HANDSHAKE_DEADLINE_S = 5.0
+HANDSHAKE_BYTES_MAX = 16 * 2**10
+"""Kept for who has not proved yet that it belongs here."""
+REASON_CHARS_MAX = 200
+
+
+class Membership(Protocol):
+    """What a connection must know of the run, and whom it tells."""
+
+    me: InstanceId
+    life: int
+    address: str
+    book: frames.Addresses
+    pipeline: str
+    token: bytes
+    limits: Limits
+
+    def channel_of_dialer(self, dialer: InstanceId, life: int, connection: int) -> Channel: ...
+    def connection_opened(self, connection: Connection) -> None: ...
+    def connection_lost(self, connection: Connection) -> None: ...
+    def connection_refused(self, reason: str) -> None: ...
+    def fail(self, error: Exception) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    """One connection, from either end. `channel` is set by the dialer, found by the listener."""
+
+    def __init__(self, home: Membership, channel: Channel | None = None) -> None:
+        self.home = home
+        self.channel = channel
+        self._reader = FrameReader(home.limits.frame_bytes_max)
+        self._nonce = os.urandom(16)
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._expect: Callable[[list[Any]], None] = (
+            self._take_challenge if channel else self._take_hello
+        )
+        self.established = False
+        self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    # -- asyncio ---------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self.home.connection_opened(self)
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(HANDSHAKE_DEADLINE_S, self._too_slow)
+        if self.channel is None:
+            self.write(frames.frame(frames.CHALLENGE, frames.VERSION, self._nonce))
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for body in self._reader.feed(data):
+                fields = frames.read(body)
+                if self.established:
+                    cast(Channel, self.channel).receive(fields)
+                else:
+                    self._expect(fields)
+                if self._transport is None or self._transport.is_closing():
+                    return
+            if not self.established and self._reader.waiting > HANDSHAKE_BYTES_MAX:
+                raise ChannelError("more than a handshake before it was over")
+        except ChannelError as error:
+            self._refuse(error.what)
+        except Exception as error:  # the core, or what it drives: the instance cannot go on
+            self.home.fail(error)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        self._transport = None
+        self._expect = _nothing  # no cycle: the collector seldom comes by
+        if not self.lost.done():
+            self.lost.set_result(None)
+        if self.channel is not None:
+            self.channel.detach(self)
+            if self.channel.greeted is self:
+                self.channel.greeted = None
+        self.home.connection_lost(self)
+
+    @property
+    def fileno(self) -> int | None:
+        """The number of its open file."""
+        if self._transport is None or self._transport.is_closing():
+            return None
+        number: int = self._transport.get_extra_info("socket").fileno()
+        return number
+
+    # -- Wire ------------------------------------------------------------------------------
+
+    def write(self, pieces: Pieces) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(pieces)
+
+    def close(self, reason: str) -> None:
+        """Write what is buffered, then close."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _refuse(self, reason: str) -> None:
+        # A stranger may have had a word in it; it is shown on somebody's terminal.
+        shown = (c if c.isprintable() else "?" for c in reason[:REASON_CHARS_MAX])
+        self.home.connection_refused("".join(shown))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _too_slow(self) -> None:
+        self._refuse(f"no handshake within {HANDSHAKE_DEADLINE_S:.0f} s")
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    # -- handshake, dialer's side ----------------------------------------------------------
+
+    def _take_challenge(self, fields: list[Any]) -> None:
+        channel = cast(Channel, self.channel)
+        match fields:
+            case [frames.CHALLENGE, frames.VERSION, bytes(nonce)]:
+                me, peer = self.home.me, channel.peer
+                proof = frames.proof(self.home.token, "dialer", nonce, me, peer)
+                hello = (frames.HELLO, frames.VERSION, self.home.pipeline)
+                who = (frames.pack_id(me), self.home.address, frames.pack_id(peer))
+                number = channel.session.connection
+                self.write(frames.frame(*hello, *who, self.home.life, number, self._nonce, proof))
+                self._expect = self._take_welcome
+            case [frames.CHALLENGE, version, *_]:
+                raise ChannelError(f"the peer speaks version {version}, not {frames.VERSION}")
+            case _:
+                raise ChannelError("the listener did not begin with a challenge")
+
+    def _take_welcome(self, fields: list[Any]) -> None:
+        channel = cast(Channel, self.channel)
+        match fields:
+            case [
+                frames.WELCOME,
+                bytes(said),
+                int(life),
+                int(expected),
+                int(acknowledged),
+                int(tuples),
+                int(size),
+            ]:
+                me, peer = self.home.me, channel.peer
+                proof = frames.proof(self.home.token, "listener", self._nonce, peer, me)
+                if not hmac.compare_digest(said, proof):
+                    raise ChannelError(f"{peer} has not proved that it belongs to the run")
+                channel.meet(life)
+                mine = channel.session.expected, channel.acknowledged
+                self.write(frames.frame(frames.RESUME, *mine))
+                self._establish(expected, acknowledged)
+                channel.allow(tuples, size)
+            case _:
+                raise ChannelError("no welcome after hello")
+
+    # -- handshake, listener's side --------------------------------------------------------
+
+    def _take_hello(self, fields: list[Any]) -> None:
+        match fields:
+            case [
+                frames.HELLO,
+                frames.VERSION,
+                self.home.pipeline,
+                dialer_fields,
+                str(address),
+                listener_fields,
+                int(life),
+                int(number),
+                bytes(nonce),
+                bytes(said),
+            ]:
+                dialer = frames.unpack_id(dialer_fields)
+                listener = frames.unpack_id(listener_fields)
+            case [frames.HELLO, version, pipeline, *_] if (version, pipeline) != (
+                frames.VERSION,
+                self.home.pipeline,
+            ):
+                raise ChannelError(
+                    f"hello to pipeline {pipeline!r}, version {version!r}; "
+                    f"this is {self.home.pipeline!r}, version {frames.VERSION}"
+                )
+            case _:
+                raise ChannelError("no hello")
+        self._welcome(dialer, listener, (life, number), nonce, said)
+        self.home.book[dialer] = address
+
+    def _welcome(
+        self,
+        dialer: InstanceId,
+        listener: InstanceId,
+        connection: tuple[int, int],
+        nonce: bytes,
+        said: bytes,
+    ) -> None:
+        me = self.home.me
+        proof = frames.proof(self.home.token, "dialer", self._nonce, dialer, me)
+        if listener != me or not hmac.compare_digest(said, proof):
+            raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
+        channel = self.home.channel_of_dialer(dialer, *connection)
+        self.channel = channel
+        channel.greeted = self
+        answer = frames.proof(self.home.token, "listener", nonce, me, dialer)
+        mine = channel.session.expected, channel.acknowledged
+        credit = channel.grant.state()
+        self.write(frames.frame(frames.WELCOME, answer, self.home.life, *mine, *credit))
+        self._expect = self._take_resume
+
+    def _take_resume(self, fields: list[Any]) -> None:
+        match fields:
+            case [frames.RESUME, int(expected), int(acknowledged)]:
+                channel = cast(Channel, self.channel)
+                if channel.greeted is not self:
+                    raise ChannelError(f"{channel.peer} has a newer connection by now")
+                self._establish(expected, acknowledged)
+            case _:
+                raise ChannelError("no resume after welcome")
+
+    def _establish(self, expected: int, acknowledged: int) -> None:
+        self._cancel_deadline()
+        self.established = True
+        cast(Channel, self.channel).attach(self, expected, acknowledged)
+
+
+def _nothing(_fields: list[Any]) -> None:
+    """Of a connection that is lost."""

@@ -1,0 +1,128 @@
+"""What a journal tells of the earlier lives of an instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.channel.channel import Row
+from anabranch.runtime.live.channel.frames import Addresses, Pieces
+from anabranch.runtime.live.channel.totals import SummedTotals, Totals
+from anabranch.runtime.live.journal.journal import JournalError, Record, read_journal, segments
+
+
+@dataclass(slots=True)
+class PastChannel:
+    dialing: bool
+    peer: InstanceId
+    row: Row | None = None
+    frames: dict[int, Pieces] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> list[Pieces]:
+        """Frames that were not acknowledged, in their order; empty in place of those not kept."""
+        assert self.row is not None
+        return [self.frames.get(n, ()) for n in range(self.row.first_kept, self.row.next_number)]
+
+
+@dataclass(slots=True)
+class Past:
+    """Everything that counts at the end of a journal. `parts`: by their names in `turns`."""
+
+    channels: dict[int, PastChannel] = field(default_factory=dict)
+    totals: list[Totals] = field(default_factory=list)
+    summed: SummedTotals | None = None
+    book: Addresses = field(default_factory=dict)
+    parts: dict[str, Any] = field(default_factory=dict)
+    lasting: dict[str, dict[int, bytes]] = field(default_factory=dict)
+    """Pieces by kind and number, as results on their way to a target."""
+    added: dict[str, list[bytes]] = field(default_factory=dict)
+    """Changes by kind, such as those to the state of keys, oldest first."""
+    owner: str = ""
+    """Of whom it tells."""
+    parted: bool = False
+    """Whether the instance had said everything, and all of it was heard."""
+
+    def take(self, record: Record) -> None:
+        for kind, *rest in record.entries:
+            match kind:
+                case "frame":
+                    index, number, at, n = rest
+                    self.channels[index].frames[number] = tuple(record.pieces[at : at + n])
+                case "frame_of":  # a kept piece has become its end
+                    index, number, at, name, kept = rest
+                    frame = *record.pieces[at : at + 1], self.lasting[name][kept]
+                    self.channels[index].frames[number] = frame
+                case "row":
+                    index, values = rest
+                    channel = self.channels[index]
+                    channel.row = row = Row(*values)
+                    for number in [n for n in channel.frames if n < row.first_kept]:
+                        del channel.frames[number]
+                case "part":
+                    name, value = rest
+                    self.parts[name] = value
+                case "channel":
+                    index, dialing, peer = rest
+                    self.channels[index] = PastChannel(dialing, peer)
+                case "closed":
+                    del self.channels[rest[0]]
+                case "past":
+                    self._note_closed(*rest)
+                case "summed":
+                    (self.summed,) = rest
+                case "book":
+                    self.book.update(rest[0])
+                case "added":
+                    name, at = rest
+                    self.added.setdefault(name, []).append(record.pieces[at])
+                case "dropped":
+                    name, number = rest
+                    self.lasting[name].pop(number, None)
+                case "drawn":
+                    pass  # for whoever looks for the segments that count
+                case "owner":
+                    self.owner = rest[0]
+                case "parted":
+                    self.parted = True
+                case "picture":
+                    self._begin_anew()
+                case "kept":
+                    name, number, at = rest
+                    self.lasting.setdefault(name, {})[number] = record.pieces[at]
+                case _:
+                    raise JournalError(f"a journal with an unknown entry {kind!r}")
+
+    def _note_closed(self, totals: Totals) -> None:
+        """The peer has ended, so nobody needs its address."""
+        self.totals.append(totals)
+        for peer in [peer for peer in self.book if str(peer) == totals.peer]:
+            del self.book[peer]
+
+    def _begin_anew(self) -> None:
+        """All but what is told by changes, which is drawn piece by piece over what was before."""
+        self.channels.clear()
+        self.totals.clear()
+        self.summed = None
+        self.book.clear()
+        self.parts.clear()
+        self.lasting.clear()
+
+
+def read_past(path: Path, *, power: bool, owner: str, life: int) -> Past | None:
+    """None if no earlier life has committed anything there. Raises `JournalError` if one must have,
+    and it is gone, or the journal is somebody else's."""
+    if life > 1 and not segments(path):
+        raise JournalError(
+            f"the journal {str(path)!r} is gone, and with it what {owner} was; put it back and "
+            "resume the run, or begin a new one"
+        )
+    past, found = Past(), False
+    for record in read_journal(path, power=power):
+        past.take(record)
+        found = True
+    if past.owner not in ("", owner):
+        raise JournalError(f"the journal {str(path)!r} is that of {past.owner}, not of {owner}")
+    return past if found and "core" in past.parts else None

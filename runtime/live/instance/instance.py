@@ -1,0 +1,599 @@
+"""The driver of one instance: events into the core, effects out of it, and nothing decided here.
+
+    link ──decisions, splits──▶ ┌──────┐ ──effects──▶ neighbourhood (messages)
+    channels ──messages───────▶ │ core │             ▶ outbox (view) ▶ pump (begin, stop, drained)
+    pump ──drained────────────▶ └──────┘             ▶ link (spawn, notes)
+
+Tuples pass beside the core: channel ▶ intake ▶ pump ▶ outbox ▶ channel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections import Counter, deque
+from collections.abc import Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, assert_never
+
+from anabranch.protocol import effects, events, messages
+from anabranch.protocol.core import Core
+from anabranch.protocol.effects import Effect
+from anabranch.protocol.events import Event
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.messages import Message
+from anabranch.protocol.ownership import Assignment, Routes, groups_of
+from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
+from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.channel.ended import ended_dir
+from anabranch.runtime.live.channel.frames import Addresses
+from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
+from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.totals import Totals
+from anabranch.runtime.live.instance import group_choices
+from anabranch.runtime.live.instance.branch import Branch, SharedBranch
+from anabranch.runtime.live.instance.burial import Burial
+from anabranch.runtime.live.instance.counts import Counts
+from anabranch.runtime.live.instance.departure import Departure
+from anabranch.runtime.live.instance.expected import ExpectedState
+from anabranch.runtime.live.instance.home import Home
+from anabranch.runtime.live.instance.intake import Intake, Said
+from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+from anabranch.runtime.live.instance.listening import Listening
+from anabranch.runtime.live.instance.memory import Memory
+from anabranch.runtime.live.instance.outbox import Outbox
+from anabranch.runtime.live.instance.promise import promise_of
+from anabranch.runtime.live.instance.pumps import Pump, make_pump
+from anabranch.runtime.live.instance.safety import Safety
+from anabranch.runtime.live.instance.scaling import WATERMARK, Scaling
+from anabranch.runtime.live.instance.watermarks import Watermarks
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import DeadLetter, RunContext
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.processing.marks import marked_ways
+from anabranch.runtime.storage.dead_letters import DeadLetterFile
+from anabranch.runtime.storage.patience import Patience
+from anabranch.runtime.values.kinds import Ending, EventKind
+
+now = time.monotonic
+
+ANNOUNCED_MAX = 256
+"""More than one request may bring, so that the latest ones are known after a death."""
+
+
+class Instance:
+    """One running instance. `home` speaks to the agent on its behalf."""
+
+    def __init__(
+        self,
+        me: InstanceId,
+        pipeline: Pipeline,
+        *,
+        home: Home,
+        context: RunContext,
+        seed: int,
+        scaling: bool,
+        heritage: dict[str, float] | None = None,
+        journal: Path | None = None,
+        in_vain: Sequence[Ending] = (),
+    ) -> None:
+        """`in_vain`: how the last lives ended that got nothing done, as the agent has seen it."""
+        self.me = me
+        self.in_vain = in_vain
+        self.pipeline = pipeline
+        self.operator: Operator = pipeline.operators[me.operator]
+        self.limits = context.limits
+        self.home, self.context = home, context
+        self.rng = random.Random(f"{seed}:{me}")
+        self.core = Core(me, pipeline.topology, trace_rows_max=self.limits.trace_rows_max)
+        self.counts = Counts(me)
+        self.patience = Patience(str(me), home.note)
+        self.departure = Departure(self)
+        self.promise = promise_of(pipeline)
+        self._begin_states()
+        self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
+        self.turns = self.memory.turns if self.memory else None
+        self.exact = self.memory is not None and self.promise.exact
+        """Whether nothing is lost or done twice when it dies."""
+        self._make_way(heritage or {})
+        self.scaling = Scaling(self, enabled=scaling, heritage=heritage or {})
+        self.pump: Pump = make_pump(self)
+        if self.memory is not None:
+            self.memory.restore()
+        self.spawn_task(self.pump.run(), "pump")
+        self.spawn_task(self.scaling.run(), "scaling")
+        self.spawn_task(Listening(self).run(), "listening")
+
+    def _begin_states(self) -> None:
+        """What is true at the beginning, and changes."""
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[str] = loop.create_future()
+        self._broken: asyncio.Future[str] = loop.create_future()
+        """Fails if something does that after the end."""
+        self.began = asyncio.Event()
+        self.room = asyncio.Event()
+        self.room.set()
+        self._inbox: deque[tuple[Event, str]] = deque()
+        self._performing = False
+        self._progress = asyncio.Event()
+        self.heir_watermark = self.counted_from = -math.inf
+        self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
+        """Children that neighbours have been told of; those which have not begun are among them."""
+        self.resuming = False
+        """Whether it becomes what an earlier life was, and nothing may be said to be over."""
+        self._expected = ExpectedState(self)
+        self._counted: Counter[OperatorName] = Counter()
+        self._awaits_drained = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _make_way(self, heritage: dict[str, float]) -> None:
+        """What tuples pass: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters."""
+        self.neighbourhood = self._neighbourhood()
+        self.repeats = Repeats(self.neighbourhood.channel_from)
+        self.intake = Intake(self.limits, self.repeats)
+        self.outbox = Outbox(
+            [self._branch(o) for o in self.pipeline.topology.downstream(self.me.operator)],
+            limits=self.limits,
+            rng=self.rng,
+            send=self._send_batch,
+            dead=self._dead_results,
+        )
+        self.gate = Gate(heritage.get(WATERMARK, -math.inf))
+        stamps = self.operator.timing is not None
+        self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
+        self.dead_letters = self._dead_letters()
+        self.burial = Burial(self)
+        self.safety = Safety(
+            self.outbox, self.burial, lambda: self.neighbourhood.channels, self.check_drained
+        )
+
+    def _neighbourhood(self) -> Neighbourhood:
+        context = self.context
+        return Neighbourhood(
+            self.me,
+            topology=self.pipeline.topology,
+            pipeline=self.pipeline.name,
+            token=context.token,
+            limits=self.limits,
+            user=self,
+            related=self._related,
+            fail=self.fail,
+            life=context.life,
+            keeper=self.turns,
+            ended_dir=ended_dir(context.lasting_dir) if self.memory else None,
+        )
+
+    def _dead_letters(self) -> DeadLetterFile:
+        context = self.context
+        return DeadLetterFile(
+            self.pipeline.dead_letters_path,
+            pipeline=self.pipeline.name,
+            operator=self.me.operator,
+            instance=str(self.me),
+            lasting_dir=context.lasting_dir if self.memory else None,
+            durable=context.durable == "power",
+        )
+
+    # -- life ------------------------------------------------------------------------------
+
+    async def run(self) -> str:
+        """Until the protocol lets this instance go; returns why. Raises what made it fail."""
+        reason = await self._ended
+        parting = asyncio.ensure_future(self._part(reason))
+        try:
+            await asyncio.wait([parting, self._broken], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            parting.cancel()
+        return self._broken.result() if self._broken.done() else parting.result()
+
+    async def _part(self, reason: str) -> str:
+        await self.pump.close()
+        self.watermarks.close()
+        await self.burial.close()
+        for task in self._tasks:
+            task.cancel()
+        if self.memory is None or not self.memory.parted:
+            await self.neighbourhood.all_settled()
+            if self.turns is not None:
+                await self.turns.close()  # before it is said, or a later life would say it again
+            await self.neighbourhood.part(reason)
+        await self.patience.outlast(self.neighbourhood.note_ended)
+        return reason
+
+    def fail(self, error: Exception) -> None:
+        """The instance cannot go on: an error of the core, of its work, or of its sink."""
+        if self._ended.done():
+            if not self._broken.done():
+                self._broken.set_exception(error)
+        else:
+            if self.turns is not None:
+                self.turns.stop()
+            self._ended.set_exception(error)
+
+    def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=f"{self.me} {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
+
+    # -- the core --------------------------------------------------------------------------
+
+    def feed(self, event: Event, cause: str = "") -> None:
+        """Let an event into the core and perform its effects; one after the other, never nested."""
+        self._inbox.append((event, cause))
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while self._inbox:
+                event, cause = self._inbox.popleft()
+                for effect in self.core.handle(event, now(), cause):
+                    self._perform(effect)
+        finally:
+            self._performing = False
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case effects.SendMessage(to=to, message=message):
+                channel = self.neighbourhood.channel_to(to)
+                book, how_far = self.neighbourhood.book, max(self.gate.output, self.counted_from)
+                channel.send_message(message, self.core.last_event, book, how_far)
+            case effects.ChangeView(succs=succs, preds=preds, routes=routes):
+                self._change_view(succs, preds, routes)
+            case effects.BeginProcessing():
+                self.began.set()
+                self.home.note(EventKind.STARTED)
+            case effects.AwaitDrained(stream_ends=stream_ends):
+                self._awaits_drained = True
+                if stream_ends and isinstance(self.pump, KeyedPump):
+                    self.pump.must_end()
+                self.intake.wake()
+                self.check_drained()
+            case effects.StopIntake():
+                self.pump.stop()
+            case effects.SpawnInstances(n=n):
+                self.home.ask_for_children(n, self.scaling.heritage(n))
+            case effects.ChangeRole(keeper=keeper):
+                self.home.note(EventKind.KEEPER if keeper else EventKind.NO_KEEPER)
+            case effects.Conclude(outcome=outcome, new=new):
+                self._conclude(outcome, new)
+            case effects.Veto(reason=reason):
+                self.home.note(EventKind.VETO, reason)
+            case effects.Terminate(reason=reason):
+                self.counts.leaves = int(reason == "left")
+                self.home.note(EventKind(reason))
+                if not self._ended.done():
+                    self._ended.set_result(reason)
+            case effects.AcceptBatch() | effects.SendBatch():
+                pass  # performed where the payload is: batch_came, _send_batch
+            case effects.OwnGroups(groups=groups):
+                self.groups.own(groups)
+            case effects.ResumeGroups(owned=owned, frozen=frozen):
+                self.groups.resume(owned, frozen)
+            case effects.FreezeGroups(groups=groups, heir=heir):
+                catch_up = self.heir_watermark if heir is not None else -math.inf
+                self.groups.freeze(groups, catch_up)
+            case effects.TransferGroups(to=to, groups=groups):
+                self.groups.transfer(to, groups)
+            case effects.ExpectState(sender=sender):
+                self._expected.expect(sender)
+            case effects.StateComplete(sender=sender, groups=groups):
+                self._expected.complete(sender, groups)
+            case _:
+                assert_never(effect)
+
+    @property
+    def groups(self) -> KeyedPump:
+        """Who has the key groups of this instance."""
+        if not isinstance(self.pump, KeyedPump):
+            raise TypeError(f"{self.me} has no key groups")
+        return self.pump
+
+    def groups_at_rest(self) -> None:
+        """Groups that are to move are frozen: report it once their results are sent (duty 9); at
+        least once, when they are safe, for what they are made of would come again to me."""
+        self.gate.hold("freezing")  # W5
+        repeats = self.turns is not None and self.promise.repeats
+        when = self.safety.after if repeats else self.outbox.after_all_held
+        when(self._announce_owners_soon)
+        self.pump.send()
+
+    def _announce_owners_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._announce_owners)
+
+    def _announce_owners(self) -> None:
+        self.feed(events.GroupsFrozen())
+        self.gate.release("freezing")
+        self.watermarks.pass_on()
+
+    @property
+    def is_new(self) -> bool:
+        """Whether no earlier life of it has begun."""
+        return self.memory is None or self.memory.past is None
+
+    def resume(self) -> None:
+        """Neighbours can reach it now: a later life goes on."""
+        if self.memory is not None:
+            self.memory.resume()
+
+    def learn(self, addresses: Addresses) -> None:
+        """Where others listen."""
+        if addresses and self.turns is not None:
+            self.turns.note("book", addresses)
+        self.neighbourhood.book.update(addresses)
+
+    def _branch(self, downstream: OperatorName) -> Branch:
+        edge = self.pipeline.operators[downstream].edges.get(self.me.operator)
+        marked = (self.me.operator, downstream) in marked_ways(self.pipeline.operators)
+        if edge is None:
+            return SharedBranch(downstream, self.limits, marked=marked)
+        from anabranch.runtime.live.instance.keyed_branch import KeyedBranch
+
+        groups = self.pipeline.groups
+        return KeyedBranch(downstream, edge.key, groups, self.limits, marked=marked)
+
+    def _change_view(
+        self, succs: frozenset[InstanceId], preds: frozenset[InstanceId], routes: Routes
+    ) -> None:
+        """Route to these from now on. Channels to successors are dialled at once, so that the
+        first tuple finds one open."""
+        self.outbox.change_view([self.neighbourhood.channel_to(s) for s in sorted(succs)], routes)
+        self.watermarks.change_view(succs, preds)
+        if self.began.is_set() and not self.outbox.empty:
+            self.outbox.send()  # what is held may have another owner now, who has credit
+            self.note_outbox()
+        for pred in preds:
+            self.neighbourhood.channel_to(pred)
+        counts = Counter(x.operator for x in succs | preds)
+        for neighbour in succs | preds:
+            if counts[neighbour.operator] != self._counted[neighbour.operator]:
+                self.neighbourhood.channel_to(neighbour).state_soon()
+        self._counted = counts
+
+    def _conclude(self, outcome: effects.Outcome, new: frozenset[InstanceId]) -> None:
+        if outcome == "joined":
+            self.counts.joins += len(new)
+        self.home.note(EventKind(outcome), " ".join(map(str, sorted(new))))
+        self.departure.look()
+
+    def _related(self, peer: InstanceId) -> bool:
+        state = self.core.state
+        return peer in succs_of(state) | preds_of(state) | waiting_for(state)
+
+    # -- what the agent says ---------------------------------------------------------------
+
+    def decide(self, action: str, n: int) -> None:
+        """A scripted decision."""
+        self.home.note(EventKind.DECIDED, f"told to {action}")
+        match action:
+            case "duplicate":
+                self.feed(events.DuplicateDecided(n))
+            case "leave":
+                self.departure.decide()
+            case "move":
+                self.move()
+            case "hand_over":
+                self.feed(events.HandOverDecided(self._any_neighbour()))
+            case _:
+                raise ValueError(f"an unknown decision: {action!r}")
+
+    def leave(self, heir: int | None = None) -> None:
+        """`heir`: its place among the siblings; None: any."""
+        self.feed(events.LeaveDecided(self._somebody(), self._drawn(heir)))
+
+    def move(self, groups: frozenset[int] | None = None, heir: int | None = None) -> None:
+        """Give key groups to a sibling; half of the load unless they are named."""
+        given = group_choices.half(self.owned(), self.heat()) if groups is None else groups
+        if given:
+            self.feed(events.MoveDecided(given, self._somebody(), self._drawn(heir)))
+        else:
+            self.home.note(EventKind.VETO, "it has no key groups to give away")
+
+    def _drawn(self, heir: int | None) -> int:
+        return self.rng.randrange(2**16) if heir is None else heir
+
+    def _somebody(self) -> InstanceId | None:
+        """A neighbour who may know an heir."""
+        state = self.core.state
+        neighbours = sorted(succs_of(state) | preds_of(state))
+        return self.rng.choice(neighbours) if neighbours else None
+
+    def owned(self) -> frozenset[int]:
+        """Its key groups."""
+        state = self.core.state
+        return groups_of(state.owned) if isinstance(state, Active) else frozenset()
+
+    def heat(self) -> list[float]:
+        """Tuples of late per key group; empty if it has none."""
+        return self.groups.processor.heat() if self.owned() else []
+
+    def found(
+        self,
+        succs: frozenset[InstanceId],
+        preds: frozenset[InstanceId],
+        siblings: Iterable[InstanceId],
+        *,
+        keeper: bool,
+    ) -> None:
+        """Begin among the first instances; `siblings`: this one included."""
+        routes = group_choices.founding_routes(self.pipeline, succs)
+        owned = group_choices.founding_groups(self.pipeline, self.me, siblings)
+        self.feed(events.Founded(succs, preds, keeper, routes, owned))
+
+    def children_ready(self, children: frozenset[InstanceId]) -> None:
+        """The processes asked for are there; each gets its share of the key groups."""
+        self.announced.extend(sorted(children))
+        moved: Assignment = ()
+        if owned := self.owned():
+            moved = group_choices.dealt(owned, self.heat(), children, self.operator.scale)
+        self.feed(events.ChildrenReady(children, moved))
+
+    def _any_neighbour(self) -> InstanceId | None:
+        """Who may know a sibling; None: hand over to a fresh instance."""
+        state = self.core.state
+        neighbours = sorted(succs_of(state) | preds_of(state))
+        return self.rng.choice(neighbours) if neighbours and self.scaling.siblings > 1 else None
+
+    def end_input(self) -> None:
+        self.pump.end_input()
+
+    # -- what channels say -----------------------------------------------------------------
+
+    def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
+        if not channel.repeats:  # an earlier life has accepted it, whatever has come since
+            self.core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
+        if not self.intake.total and (self.me.creator >= 0 or self.context.life > 1):
+            self.home.note(EventKind.FIRST_BATCH)  # how long a decision takes to be of use
+        self.intake.put(channel, tuples, born, payload)
+        if self.promise.loses:
+            channel.settle(channel.number, tuples, len(payload))
+        self.scaling.received(channel, tuples)
+
+    def message_came(
+        self,
+        channel: Channel,
+        message: Message,
+        addresses: Addresses,
+        cause: str,
+        watermark: float,
+    ) -> None:
+        self.learn(addresses)
+        if isinstance(message, messages.AdoptResponse):
+            self.heir_watermark = watermark  # W4
+        elif isinstance(message, messages.Start):
+            self.counted_from = watermark  # by successors, before I have said anything (W1)
+        if self.turns is not None:
+            self.repeats.note(self.neighbourhood.from_predecessors, channel)
+        said = self._say_in_turn(channel, message)
+        number = channel.number
+        self.feed(events.MessageReceived(channel.peer, message), cause)
+        if not said:
+            channel.settle(number)
+
+    def message_again(self, channel: Channel, message: Message) -> None:
+        """The core has had it in an earlier life; what follows behind the batches before it has
+        not been done."""
+        if not self._say_in_turn(channel, message):
+            channel.settle(channel.number)
+
+    def _say_in_turn(self, channel: Channel, message: Message) -> bool:
+        """Put what a message means for event time behind the batches before it, if anything."""
+        match message:
+            case messages.Eos() | messages.LeaveAck():
+                said = self.watermarks.leaving(channel)
+            case messages.Fin():
+                said = Said(channel, channel.number, math.inf)
+            case _:
+                return False
+        self.intake.put_said(said)
+        return True
+
+    def watermark_came(self, channel: Channel, watermark: float, idle: bool) -> None:
+        self.intake.put_said(Said(channel, channel.number, watermark, idle))
+
+    def state_came(self, channel: Channel, chunk: bytes) -> None:
+        number = channel.number
+        self.groups.install(chunk, lambda: channel.settle(number))
+
+    async def next_progress(self) -> None:
+        """Until a neighbour has acknowledged something."""
+        self._progress.clear()
+        await self._progress.wait()
+
+    async def repeats_over(self) -> None:
+        """Until all that an earlier life had not worked off has come again, and is worked off."""
+        while self.neighbourhood.awaits_repeats:
+            self._progress.clear()
+            await self._progress.wait()
+
+    def note_settled(self) -> None:
+        """Something that was repeated is worked off."""
+        self._progress.set()
+        self.intake.wake()
+        self.check_drained()
+
+    def settle(self, channel: Channel, number: int, tuples: int, size_bytes: int) -> None:
+        """A batch is worked off: when it may be forgotten depends on what delivery promises."""
+        if self.exact:
+            channel.settle(number, tuples, size_bytes)
+        elif self.turns is not None and not self.promise.loses:
+            self.safety.after(lambda: channel.settle(number, tuples, size_bytes))
+
+    def credit_came(self, channel: Channel) -> None:
+        self._progress.set()
+        self.safety.look()
+        self.scaling.heard(channel)
+        if self.outbox.waiting:
+            self.outbox.send()
+            self.note_outbox()
+        self.neighbourhood.note_progress()
+
+    def channel_ended(self, channel: Channel) -> None:
+        self.neighbourhood.close_channel(channel)
+
+    def channel_closed(self, channel: Channel, totals: Totals) -> None:
+        self.safety.look()
+        if self.turns is not None:
+            self.turns.note("past", totals)
+            self.turns.forget(channel)
+
+    def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
+        """How many instances of the peer's operator I count, and the peer's place among them."""
+        state, peer = self.core.state, channel.peer
+        all_of_it = [x for x in succs_of(state) | preds_of(state) if x.operator == peer.operator]
+        return len(all_of_it), sum(x < peer for x in all_of_it)
+
+    # -- tuples ----------------------------------------------------------------------------
+
+    def note_outbox(self) -> None:
+        """The outbox has changed: there may be room again, or nothing left in it."""
+        if self.outbox.full:
+            self.room.clear()
+            self.scaling.blocked(True)
+            if self.turns is not None:
+                self.turns.end_if_awaited()
+        elif not self.room.is_set():
+            self.room.set()
+            self.scaling.blocked(False)
+        self.check_drained()
+
+    def check_drained(self) -> None:
+        """Duty 5: report `Drained` once nothing is queued, in work, held or to come again, and, at
+        least once, all is safe: who has left cannot make it again."""
+        if self.resuming or not self._awaits_drained or not self.safety.is_over:
+            return
+        if self.pump.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
+            self._awaits_drained = False
+            self.watermarks.conclude()
+            self.feed(events.Drained())
+
+    def senders(self) -> list[Channel]:
+        """Channels of the present predecessors."""
+        return [self.neighbourhood.channel_to(p) for p in preds_of(self.core.state)]
+
+    @property
+    def awaits_drained(self) -> bool:
+        return self._awaits_drained
+
+    def _send_batch(
+        self, channel: Channel, tuples: int, siblings: int, held: int, born: float, payload: bytes
+    ) -> None:
+        self.core.handle(events.BatchReady(channel.peer, tuples), 0.0)
+        channel.send_batch(tuples, siblings, held, born, payload)
+
+    def _dead_results(self, operator: OperatorName, letters: list[DeadLetter]) -> None:
+        """Results that cannot travel to this operator."""
+        self.counts.note_dead_towards(operator, len(letters))
+        self.bury(letters)
+
+    def bury(self, letters: list[DeadLetter]) -> None:
+        """Tuples leave the stream: write them down, with their reasons."""
+        self.counts.note_dead(letters)
+        self.burial.bury(letters)

@@ -1,0 +1,428 @@
+"""The work of an instance, one tuple source for each kind of operator.
+
+    SourcePump    board ▶ reader ▶ outbox             (source_pump)
+    OperatorPump  intake ▶ processor ▶ outbox         (by key: keyed_pump.KeyedPump)
+    SinkPump      intake ▶ writer                     (sink_pump; by key: KeyedSinkPump)
+
+A pump stops for lack of room in the outbox, and so backpressure travels up. It gives the loop a
+turn at least every `slice_s`, so that control messages never wait for long, whatever the load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from anabranch.runtime.keyed.watermarks import Stamper
+from anabranch.runtime.live.instance.burial import LETTERS
+from anabranch.runtime.live.instance.intake import Queued, Said
+from anabranch.runtime.live.instance.wary import DEATHS, Wary, place_of
+from anabranch.runtime.plan.ends import DeadLetter, Offered
+from anabranch.runtime.processing.marks import opened
+from anabranch.runtime.processing.operators import Part, make_processor
+from anabranch.runtime.processing.plain_calls import NoLoop
+from anabranch.runtime.processing.salvage import decode_batch
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.commit.recovery import Past
+    from anabranch.runtime.live.commit.turns import Turns
+    from anabranch.runtime.live.instance.instance import Instance
+
+now = time.monotonic
+
+ADVANCING = "advancing"
+"""The token by which the gate is held while what is due is told, which may take many turns."""
+
+STAMPS = "stamps"
+"""Kind of the pieces of a journal that tell of event time as it was read."""
+
+
+class Pump(ABC):
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self._sent_at = now()
+        self._turn_at = now()
+        self._linger: asyncio.TimerHandle | None = None
+        timing = instance.operator.timing
+        # A newcomer begins with no time of its own: successors know what its creator had said.
+        self.stamper = Stamper(timing, journaled=instance.turns is not None) if timing else None
+        self.follows = not instance.operator.edges
+        """Whether the watermark here follows the marks of what goes out: while all have come from
+        one predecessor for which that is so, or are read here. Tuples of keys may be held up."""
+        instance.outbox.follow(self.follows)
+        self._listened_s = 0.0
+        """How long somebody could have been heard: silence for lack of room is none."""
+        self._noted = False
+        self.wary = Wary(instance)
+
+    @property
+    @abstractmethod
+    def drained(self) -> bool:
+        """Whether nothing is queued or in work here, and a sink has committed."""
+
+    @abstractmethod
+    async def work(self) -> None:
+        """Until cancelled, or a source's input has ended."""
+
+    async def run(self) -> None:
+        await self.instance.began.wait()
+        try:
+            await self.work()
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            # At once: before the end of this task is seen, what is half done would be recorded.
+            self.instance.fail(error)
+        except BaseException:  # the end of the process
+            if self.instance.turns is not None:
+                self.instance.turns.stop()
+            raise
+
+    def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
+        """Duty 6: read no more."""
+
+    def end_input(self) -> None:  # noqa: B027 - only sources have one
+        """Act as if the input had ended."""
+
+    async def close(self) -> None:  # noqa: B027 - optional
+        """Give back what is open."""
+
+    def memory(self) -> dict[str, Any]:
+        """What the next life must know beside what the instance keeps; new values each time."""
+        return {"letters": self.instance.burial.number, "follows": self.follows}
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        self.instance.burial.remember(memory["letters"], past.lasting.get(LETTERS, {}))
+        if not memory["follows"]:
+            self.follow_no_more()
+        if self.stamper is not None:
+            self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
+
+    def tell_progress(self) -> None:  # noqa: B027 - optional
+        """Some times per second: tell the agent how much of the input is read."""
+
+    def offered(self) -> Offered | None:
+        """Of a paced source."""
+        return None
+
+    def follow_no_more(self) -> None:
+        self.follows = False
+        self.instance.outbox.follow(False)
+
+    def hold_again(self) -> None:  # noqa: B027 - optional
+        """In a new life, once it is known who comes next: results that nobody else can repeat."""
+
+    def tell(self, turns: Turns) -> None:
+        """What is told only now, at the end of a turn."""
+        if self.stamper is not None and (changes := self.stamper.changes()):
+            turns.change(STAMPS, changes)
+
+    def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
+        """All that is told by changes, some `pieces` of it (keys, devices) at a time."""
+        if self.stamper is not None:
+            for piece in self.stamper.picture(pieces):
+                yield STAMPS, piece
+
+    def hold(self, results: list[Any], born: float, marks: list[float] | None = None) -> None:
+        """Hold results for the successors; send them now if that is worth it, or soon."""
+        if not results:
+            return
+        instance = self.instance
+        if self.stamper is not None:
+            results, marks = self._stamp(self.stamper, results)
+        instance.outbox.hold(results, born, marks)
+        instance.counts.tuples_out += len(results)
+        if self.stamper is not None:  # only now: it is said behind them
+            instance.watermarks.ask(self._state_time)
+        if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:
+            self.send()
+        elif self._linger is None:
+            loop = asyncio.get_running_loop()
+            self._linger = loop.call_later(instance.limits.linger_s, self.send)
+
+    def _stamp(self, stamper: Stamper, results: list[Any]) -> tuple[list[Any], list[float]]:
+        """Results that have an event time, and their marks; the others are dead letters."""
+        with NoLoop():
+            sound, marks, letters = stamper.note(results, self._listened_s, time.time())
+        if letters:
+            self.instance.counts.dead_beside += len(letters)
+            self.instance.bury(letters)
+        self._noted = True
+        return sound, marks
+
+    def listen(self, seconds: float) -> None:
+        """So much time has passed. Devices that were silent for long are not waited for."""
+        if self.stamper is None:
+            return
+        if self._noted or self.hears:
+            self._listened_s += seconds
+        self._noted = False
+        self.instance.watermarks.ask(self._state_time)
+
+    @property
+    def hears(self) -> bool:
+        """Whether it would hear of new tuples now: it has room for them, and works on no others."""
+        return self.instance.room.is_set()
+
+    def _state_time(self) -> None:
+        """Event time as it is known from my own results. While state is on its way to me, so are
+        older tuples (W3)."""
+        stamper, instance = self.stamper, self.instance
+        if stamper is not None and not instance.gate.held:
+            watermark, idle = stamper.watermark(self._listened_s), stamper.idle(self._listened_s)
+            instance.watermarks.state(watermark, idle=idle)
+
+    async def wait_for_room(self) -> None:
+        """Backpressure: go on when successors have taken enough of what is held."""
+        if self.instance.outbox.full:
+            self.send()
+            await self.instance.room.wait()
+        if not self.instance.burial.has_room:
+            if self.instance.turns is not None:
+                self.instance.turns.end_if_awaited()
+            await self.instance.burial.room()
+
+    def send(self) -> None:
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+        self._sent_at = now()
+        self.instance.outbox.send()
+        self.instance.note_outbox()
+
+    async def give_turn(self) -> None:
+        """Let the loop do other things when this pump has had its slice."""
+        if now() - self._turn_at > self.instance.limits.slice_s:
+            await asyncio.sleep(0)
+            self._turn_at = now()
+        await self.wait_for_room()
+
+
+class QueuePump(Pump):
+    """Works off the intake, batch by batch."""
+
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._working = False
+        self._gives_up_first = instance.promise.loses and len(instance.in_vain) >= DEATHS
+        """Whether it is recorded that a batch may be lost before anything is done with it. What
+        ends the process at once would come again and again otherwise, for a turn takes longer."""
+
+    @property
+    def drained(self) -> bool:
+        """The queue may be empty while calls of its last tuples are open, and hold what is said of
+        event time while there are no tuples."""
+        intake = self.instance.intake
+        return not self._working and not len(intake) and not intake.tuples
+
+    @property
+    def hears(self) -> bool:
+        return super().hears and not self._working and not self.instance.intake.tuples
+
+    async def work(self) -> None:
+        intake = self.instance.intake
+        if self.wary.on:
+            self.be_wary()
+        while True:
+            await self.before_next()
+            item = intake.pop()
+            if item is None:
+                await self.rest()
+                continue
+            self._working = True
+            if isinstance(item, Said):
+                await self._hear(item)
+                item.settle()
+            elif isinstance(item, Queued):
+                if self._gives_up_first and self.instance.turns is not None:
+                    await self.instance.turns.committed()
+                await self.process(item)
+            else:
+                item()
+            self._working = False
+            await self.give_turn()
+
+    async def process(self, item: Queued) -> None:
+        """Do everything that is to be done with one batch, or is left of it."""
+        batch = opened(item.payload, item.tuples)
+        tuples, unreadable = decode_batch(batch.data, item.tuples)
+        self._begin(item, unreadable)
+        item.marks = marks = batch.marks_of(len(tuples))
+        if marks is not None:
+            item.marks = marks[item.done :]
+            if self.follows and not (batch.follows and self.instance.gate.has_one_way):
+                self.follow_no_more()
+        await self.take(item, tuples[item.done :])
+
+    def _begin(self, item: Queued, unreadable: list[DeadLetter]) -> None:
+        done = item.channel.done_of(item.number)
+        item.done = done or 0
+        item.letters = unreadable if done is None else []
+
+    def _advance(self, item: Queued, tuples: int, *, last: bool) -> None:
+        """So many more tuples of a batch are worked off, and what became of them is accounted."""
+        if item.letters:
+            self._bury_unreadable(item.letters)
+            item.letters = []
+        item.done += tuples
+        self.instance.intake.worked_off(item, tuples, last=last)
+        self.wary.done()
+        channel = item.channel
+        if last:
+            self.instance.settle(channel, item.number, item.tuples, len(item.payload))
+        elif self.instance.exact and self.instance.turns is not None:
+            channel.partial = item.number, item.done
+            self.instance.turns.touch(channel)
+
+    async def _hear(self, said: Said) -> None:
+        """A predecessor has spoken of event time. What came before, and what is made of it, goes
+        out before it; till then it does not count, or a later life would pass it on at once."""
+        instance = self.instance
+        if instance.gate.would_rise(said.peer, said.watermark, said.idle or said.left):
+            await self.catch_up()
+        before = instance.gate.value
+        instance.gate.hold(ADVANCING)
+        instance.watermarks.heard(said)
+        if instance.gate.value > before:
+            await self.advance(instance.gate.value)
+        instance.gate.release(ADVANCING)
+        instance.watermarks.pass_on()
+        if self.stamper is not None:
+            instance.watermarks.ask(self._state_time)  # it must not before
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        super().remember(memory, past)
+        self.wary.remember(past, self.gathered)
+
+    @property
+    def gathered(self) -> int:
+        """How many tuples may be in work whose credit has gone back already."""
+        return 0
+
+    def be_wary(self) -> None:
+        """Have somebody ask before each tuple."""
+
+    async def before_next(self) -> None:
+        """Between two batches."""
+
+    async def catch_up(self) -> None:
+        """Return when nothing is open of what was taken before."""
+
+    async def advance(self, watermark: float) -> None:
+        """No tuple with an earlier event time will come."""
+
+    def _bury_unreadable(self, letters: list[DeadLetter]) -> None:
+        """Tuples that came in and cannot be unpacked here."""
+        counts = self.instance.counts
+        counts.tuples_in += len(letters)
+        counts.dead += len(letters)
+        self.instance.bury(letters)
+
+    async def rest(self) -> None:
+        """The queue is empty: send what is held, commit if the end waits for it, and wait."""
+        self.send()
+        instance = self.instance
+        if instance.awaits_drained and not instance.neighbourhood.awaits_repeats:
+            await self.commit()
+            instance.check_drained()
+        self.before_rest()
+        await self.wait()
+        self._turn_at = now()
+
+    async def wait(self) -> None:
+        await self.instance.intake.wait()
+
+    def before_rest(self) -> None:
+        """The queue is empty, and everything is sent."""
+
+    def _account(self, part: Part) -> None:
+        """Count what became of tuples, and write down those that died."""
+        counts = self.instance.counts
+        counts.processed += part.taken - part.dead
+        counts.dead += part.dead
+        counts.dead_beside += len(part.letters) - part.dead
+        self.instance.scaling.meter.processed(part.taken, part.busy_s)
+        if part.letters:
+            self.instance.bury(part.letters)
+
+    async def commit(self) -> None:
+        """Before the end of an instance: make safe what was taken."""
+
+    @abstractmethod
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        """Process the tuples of one batch."""
+
+
+class OperatorPump(QueuePump):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._processor = make_processor(
+            instance.operator,
+            slice_s=instance.limits.slice_s,
+            emit=self._emit,
+            turn=self._turn,
+        )
+
+    def be_wary(self) -> None:
+        self._processor.before = self._before
+
+    async def _before(self, item: Queued) -> str:
+        """About the next tuple of this batch."""
+        refused = await self.wary.before(place_of(item, item.done))
+        if not self.wary.on:
+            self._processor.before = None
+        return refused
+
+    async def take(self, item: Queued, tuples: list[Any]) -> None:
+        def read() -> list[Any]:
+            return decode_batch(opened(item.payload, item.tuples).data, item.tuples)[0]
+
+        await self._processor.run(tuples, item, read, marks=item.marks)
+
+    async def catch_up(self) -> None:
+        await self._processor.drain()
+
+    async def _turn(self) -> None:
+        await asyncio.sleep(0)
+        await self.wait_for_room()
+
+    def _emit(self, part: Part) -> None:
+        instance, item = self.instance, part.tag
+        instance.counts.tuples_in += part.taken
+        self._account(part)
+        self.hold(part.results, item.born, part.marks)
+        self._advance(item, part.taken, last=part.last)
+        if part.last:
+            instance.intake.done(item)
+            if instance.awaits_drained:
+                instance.intake.wake()
+
+    async def close(self) -> None:
+        await self._processor.close()
+
+
+def make_pump(instance: Instance) -> Pump:
+    operator = instance.operator
+    if operator.edges:
+        # Imported here: most instances keep nothing by key, and must start fast.
+        from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+
+        if operator.sink is None:
+            return KeyedPump(instance)
+        from anabranch.runtime.live.instance.sink_pump import KeyedSinkPump
+
+        return KeyedSinkPump(instance)
+    if operator.source is not None:
+        from anabranch.runtime.live.instance.source_pump import SourcePump
+
+        return SourcePump(instance)
+    if operator.sink is not None:
+        from anabranch.runtime.live.instance.sink_pump import (
+            SinkPump,  # a keyed operator's work is in it
+        )
+
+        return SinkPump(instance)
+    return OperatorPump(instance)

@@ -1,0 +1,322 @@
+"""The work of an instance of a source: board ▶ reader ▶ outbox.
+
+    board ──claim──▶ read ──end recorded──▶ released, the next is claimed
+                                      └──▶ ended ──all of it safe──▶ tidied up, forgotten
+
+It claims splits from the board of the host and reads them. With a journal, every turn has the
+position behind what was read in it, so a later life reads on from there. Where a position counts
+only when what was read before it is safe elsewhere, that takes a while at the end of a split:
+meanwhile the next ones are read, and a later life reads again what was not safe of each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anabranch.protocol import events
+from anabranch.protocol.states import Idle
+from anabranch.runtime.live.instance import claims
+from anabranch.runtime.live.instance.claims import Claimed
+from anabranch.runtime.live.instance.pumps import Pump
+from anabranch.runtime.live.link.messages import Progress
+from anabranch.runtime.plan.ends import Chunk, Offered, Reader, Split
+from anabranch.runtime.processing.own import copied
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.commit.recovery import Past
+    from anabranch.runtime.live.instance.instance import Instance
+
+now = time.monotonic
+
+ENDED_MAX = 128
+"""So many splits may wait for their ends to be safe: the journal has each of them in every turn."""
+
+
+class Released(NamedTuple):
+    """How the claim of this number ended; told again by a later life, since it may be unheard."""
+
+    remainder: Split | None
+    progress: float
+    number: int
+
+
+@dataclass(slots=True)
+class Reading:
+    """`claimed`: as it was when the reader was opened. `progress`: since then."""
+
+    claimed: Claimed
+    reader: Reader
+    progress: float = 0.0
+
+    @property
+    def read(self) -> float:
+        """How much of the claimed split is read, by earlier lives too."""
+        return self.claimed.progress + self.progress
+
+    def position(self) -> Claimed:
+        """Behind the last chunk: what a reader has read, it has handed out. It may go on to change
+        the value that it says this with."""
+        return self.claimed._replace(rest=copied(self.reader.remainder()), progress=self.read)
+
+
+class SourcePump(Pump):
+    def __init__(self, instance: Instance) -> None:
+        super().__init__(instance)
+        self._stopped = False
+        self._reading: asyncio.Task[None] | None = None
+        self._claimed: Claimed | None = None
+        """What an earlier life was reading; then what this one reads."""
+        self._present: Reading | None = None
+        self._lags = instance.turns is not None and instance.promise.repeats
+        """Whether a position counts only when what was read before it is safe elsewhere."""
+        self._safe: Claimed | None = None
+        self._ended: dict[int, Claimed] = {}
+        """By number, splits that were read to their ends, and what of them is not safe; without
+        such a rest, the source has not tidied up yet."""
+        self._forgotten = asyncio.Event()
+        self._released: Released | None = None
+        self._untold = False
+        """Whether the end of a claim is to be told, for the first time or again."""
+        self._progress_told = 0.0
+        self._offered: Offered | None = None
+        self._releasing = False
+        """Whether it is about to tell the end of a claim, which nothing may keep it from."""
+
+    @property
+    def drained(self) -> bool:
+        busy = self._reading is not None or self._claimed is not None
+        return not (busy or self._untold or self._ended)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._reading is not None and not self._releasing:
+            self._reading.cancel()
+
+    def end_input(self) -> None:
+        """Somebody wants the stream to end: read no more, and say that it was all."""
+        self.stop()
+        if not isinstance(self.instance.core.state, Idle):
+            self.instance.feed(events.InputEnded())
+
+    def tell_progress(self) -> None:
+        present = self._present
+        if present is not None and present.read != self._progress_told:
+            self._progress_told = present.read
+            told = Progress(number=present.claimed.number, progress=present.read)
+            self.instance.home.send(told)
+
+    def offered(self) -> Offered | None:
+        """Between two splits, what the last one said."""
+        if self._present is not None:
+            self._offered = self._present.reader.offered()
+        return self._offered
+
+    def memory(self) -> dict[str, Any]:
+        claimed = self._claimed if self._present is None else self._present.position()
+        if self._lags:
+            claimed = self._safe
+        here = {
+            "claimed": None if claimed is None else claims.place_of(claimed),
+            "ended": (*map(claims.place_of, self._ended.values()),),
+            "released": self._released,
+        }
+        return {**super().memory(), **here}
+
+    def remember(self, memory: dict[str, Any], past: Past) -> None:
+        super().remember(memory, past)
+        turns, claimed = self.instance.turns, memory["claimed"]
+        self._claimed = None if claimed is None else claims.remember(turns, claimed, past)
+        self._ended = {e.number: claims.remember(turns, e, past) for e in memory["ended"]}
+        self._released = memory["released"]
+        self._untold = self._released is not None
+        self._safe = self._claimed
+
+    async def work(self) -> None:
+        if self._released is not None:
+            self._tell(self._released)
+        for ended in [*self._ended.values()]:
+            await self._finish(ended)
+        if self._stopped:
+            return await self._stop_at_once()
+        self._reading = asyncio.current_task()
+        try:
+            while not self._stopped and (claimed := await self._next_claim()) is not None:
+                await self._read(claimed)
+        except asyncio.CancelledError:
+            if not self._stopped:
+                raise
+        finally:
+            self._reading = None
+            self.send()
+        if not self._stopped:
+            self.instance.feed(events.InputEnded())
+        self.instance.note_outbox()
+
+    async def _stop_at_once(self) -> None:
+        """It was told so before it began, or in an earlier life."""
+        if self._claimed is not None:
+            await self._release(self._claimed)
+        self.send()
+        self.end_input()
+        self.instance.note_outbox()
+
+    # -- splits ----------------------------------------------------------------------------
+
+    async def _next_claim(self) -> Claimed | None:
+        """First what an earlier life was reading."""
+        if self._claimed is None:
+            while len(self._ended) >= ENDED_MAX:
+                self._forgotten.clear()
+                await self._forgotten.wait()
+            home = self.instance.home
+            split = await home.claim()
+            if split is not None:
+                self._claimed = Claimed(home.claim_number, split, split)
+                claims.keep(self.instance.turns, self._claimed)
+            self._safe = self._claimed
+        return self._claimed
+
+    async def _read(self, claimed: Claimed) -> None:
+        """Read one split; give back what is not read if stopped before its end."""
+        if claimed.rest is None:
+            return await self._release(claimed)
+        self._present = reading = self._open(claimed, claimed.rest)
+        try:
+            await self._read_to_end(reading)
+        except BaseException as error:
+            position = self._leave_off(reading)
+            if self._stopped and isinstance(error, asyncio.CancelledError):
+                await self._release(position, reading.reader)
+            raise  # else the claim stays, and the next life reads on from there
+        await self._release(self._leave_off(reading)._replace(rest=None), reading.reader)
+
+    def _leave_off(self, reading: Reading) -> Claimed:
+        """Read no more of it; where that is."""
+        self._claimed, self._present = reading.position(), None
+        reading.reader.close()
+        return self._claimed
+
+    async def _finish(self, ended: Claimed) -> None:
+        """A split that an earlier life has read to its end. Its claim is released, so nobody else
+        can read what was not safe of it; not even a stop may keep this one from it."""
+        if ended.rest is None:
+            return self._tidy_up(ended.number, None)
+        reading = self._open(ended, ended.rest)
+        try:
+            await self._read_to_end(reading)
+        finally:
+            reading.reader.close()
+        self._await_safe_end(ended.number, reading.reader)
+
+    def _open(self, claimed: Claimed, rest: Split) -> Reading:
+        source = self.instance.operator.source
+        assert source is not None
+        return Reading(claimed, source.open(copied(rest), self.instance.context))
+
+    async def _read_to_end(self, reading: Reading) -> None:
+        while (chunk := await self._read_chunk(reading.reader)) is not None:
+            reading.progress += chunk.progress
+            if self._lags:
+                safe = functools.partial(self._note_safe, reading.position())
+                self.instance.safety.after(safe)
+            await self.give_turn()
+
+    async def _read_chunk(self, reader: Reader) -> Chunk | None:
+        limits, counts = self.instance.limits, self.instance.counts
+        began = now()
+        chunk = await reader.read(limits.batch_tuples_max, limits.batch_bytes_max)
+        if chunk is None:
+            return None
+        counts.tuples_in += len(chunk.tuples)
+        counts.processed += len(chunk.tuples)
+        meter = self.instance.scaling.meter
+        meter.received(len(chunk.tuples))
+        meter.processed(len(chunk.tuples), max(0.0, now() - began - chunk.waited_s))
+        if chunk.dead:
+            counts.dead_beside += len(chunk.dead)
+            self.instance.bury(chunk.dead)
+        self.hold(chunk.tuples, now())
+        return chunk
+
+    # -- the ends of claims ----------------------------------------------------------------
+
+    async def _release(self, position: Claimed, reader: Reader | None = None) -> None:
+        """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
+        assert self._claimed is not None
+        self._releasing = True
+        number, remainder = position.number, position.rest
+        if remainder is None:
+            safe = self._safe if self._lags else position
+            assert safe is not None
+            self._ended[number] = safe
+        elif self._lags:  # a later life could not stop where somebody else reads on
+            await self._all_safe()
+        released = self._released = Released(remainder, position.progress, number)
+        self._claimed, self._safe, self._untold = None, None, True
+        if remainder is not None:
+            claims.drop(self.instance.turns, number)
+        if self.instance.turns is not None:
+            await self.instance.turns.committed()
+        self._tell(released)
+        if remainder is None:
+            self._await_safe_end(number, reader)
+        self._releasing = False
+
+    def _tell(self, released: Released) -> None:
+        """It is recorded: let everybody know."""
+        self.instance.home.release(released.remainder, released.progress, released.number)
+        self._untold = False
+
+    async def _all_safe(self) -> None:
+        """Return when everything read so far is safe elsewhere."""
+        self.send()
+        done = asyncio.Event()
+        self.instance.safety.after(done.set)
+        await done.wait()
+
+    def _note_safe(self, position: Claimed) -> None:
+        """Everything before this position will not be needed again."""
+        if position.number in self._ended:
+            self._ended[position.number] = position
+        else:
+            self._safe = position
+        if self.instance.turns is not None:
+            self.instance.turns.want()
+
+    def _await_safe_end(self, number: int, reader: Reader | None) -> None:
+        """A split is read and its claim released: tidy up when nobody will read it again."""
+        if self._lags:
+            self.instance.safety.after(functools.partial(self._end_is_safe, number, reader))
+        else:
+            self._tidy_up(number, reader)
+
+    def _end_is_safe(self, number: int, reader: Reader | None) -> None:
+        self._note_safe(self._ended[number]._replace(rest=None))
+        work = self._tidy_up_when_recorded(number, reader)
+        self.instance.spawn_task(work, f"tidying up after claim {number}")
+
+    async def _tidy_up_when_recorded(self, number: int, reader: Reader | None) -> None:
+        assert self.instance.turns is not None
+        await self.instance.turns.committed()
+        self._tidy_up(number, reader)
+
+    def _tidy_up(self, number: int, reader: Reader | None) -> None:
+        """An earlier life may have done so, and died before that was recorded."""
+        source = self.instance.operator.source
+        assert source is not None
+        if reader is None:
+            with contextlib.suppress(FileNotFoundError):
+                reader = source.open(self._ended[number].split, self.instance.context)
+        if reader is not None:
+            reader.done()
+        del self._ended[number]
+        claims.drop(self.instance.turns, number)
+        self._forgotten.set()
+        if self.instance.turns is not None:
+            self.instance.turns.want()
+        self.instance.check_drained()

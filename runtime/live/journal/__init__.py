@@ -1,0 +1,1 @@
+"""The journal of an instance: records in segments, written once, read whole or not at all."""

@@ -1,0 +1,383 @@
+"""The journal of an instance: what its next life must know, in files that outlive the process.
+
+A journal is a row of segments, `NAME.1`, `NAME.2`, …, of which each begins with a whole picture of
+the instance; when the picture of a new one is complete, the older ones go. So a journal is about as
+long as what it describes, however long the run.
+
+A record is one turn of the instance: written with one system call, read whole or not at all.
+
+    length, of the body (4 bytes) · length of the entries (4) · CRC-32 (4) · entries · pieces
+
+The entries are a pickle; the pieces are bytes that are not worth copying, such as payloads. What
+the process has written survives its death, whatever ends it; with `power` it is on the disk before
+`synced` returns. The checksum covers all but itself: `zlib.crc32` passes over 2.5 GB in a second,
+which no other one has to better.
+
+The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
+written, segments and last records that are missing included, is damage, and no life can go on from
+that. How long the journal was at least is told by its extent (`runtime.live.journal.extent`),
+and how long a segment before the last one was by the first record behind it.
+
+**Unpickling runs code**: a journal lies in a folder of the run, which only its owner may write to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import pickle
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from anabranch.runtime.live.journal.extent import (
+    Extent,
+    ExtentError,
+    ExtentFile,
+    read_extent,
+    remove_extent,
+)
+from anabranch.runtime.processing.payload import describe
+from anabranch.runtime.reporting.failure import PlainError
+from anabranch.runtime.storage.forks import not_for_children
+from anabranch.runtime.storage.shared_file import write_whole
+from anabranch.runtime.storage.sidecar import sync_folder
+
+_LENGTHS = struct.Struct(">II")
+_CHECK = struct.Struct(">I")
+_HEAD_BYTES = _LENGTHS.size + _CHECK.size
+_PIECES_MAX = 512
+"""Of one system call; Linux takes 1,024."""
+LOCK_TIMEOUT_S = 5.0
+"""How long a journal may stay locked behind the end of a life. A process that its function has
+forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
+LOCK_PERIOD_S = 0.01
+SEGMENT_BYTES_MIN = 4 * 2**20
+SEGMENT_PICTURES = 4
+"""A segment may grow to so many times the picture that it begins with."""
+_PICKLED = b"\x80\x05\x95"
+"""How the entries of every record begin."""
+
+Entry = tuple[Any, ...]
+DRAWN: Entry = ("drawn",)
+"""The entry behind the last piece of a picture: the segments before are not needed any more."""
+_FOLLOWS = "follows"
+"""Kind of the first entry of a segment: the number of one before it, and its bytes that count."""
+
+
+class JournalError(PlainError):
+    """A journal that cannot be used. The message names it, and says what is the matter."""
+
+
+class Record(NamedTuple):
+    """One turn: entries, each a tuple that begins with its kind, and pieces that they refer to by
+    their place."""
+
+    entries: list[Entry]
+    pieces: list[bytes]
+
+
+class Journal:
+    """The end that writes. One life at a time: it locks the journal until it is closed.
+
+    Raises `JournalError` if another process writes it and does not end in a moment, `OSError` if
+    the disk refuses.
+    """
+
+    def __init__(self, path: Path, *, power: bool = False) -> None:
+        self.path = path
+        self.power = power
+        self.size = 0
+        """Bytes of the present segment."""
+        self._picture = 0
+        """Bytes of the picture that it begins with."""
+        self._is_torn = False
+        """Whether half a record may lie behind them."""
+        self._is_named = False
+        """Whether the name of the segment is on the disk."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = _locked(path)
+        self._old = segments(path)
+        self._number = max((number for number, _ in self._old), default=0)
+        self._fd = -1
+        try:
+            self._extent = ExtentFile(path)
+            self.begin_segment()
+        except OSError:
+            os.close(self._lock)
+            raise
+        not_for_children(self)
+
+    def begin_segment(self) -> None:
+        """From now on write to a new segment; the caller gives it a picture. Raises `OSError` if
+        none can be made, and goes on with the present one then."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            fd = os.open(_name(self.path, self._number + 1), flags, 0o600)
+        except OSError as error:
+            what = f"cannot begin a new part of the journal: {error.strerror}"
+            raise OSError(error.errno, what, str(self.path)) from error
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._old.append((self._number, _name(self.path, self._number)))
+        self._number += 1
+        self._fd = fd
+        self.size = self._picture = 0
+        self._is_torn = self._is_named = False
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time for a new segment."""
+        return self.size > max(SEGMENT_BYTES_MIN, SEGMENT_PICTURES * self._picture)
+
+    def picture_complete(self) -> None:
+        """The present segment tells everything, and this is safe: the older ones may go."""
+        self._picture = self.size
+        for _, segment in self._old:
+            segment.unlink(missing_ok=True)
+        self._old.clear()
+
+    def append(self, record: Record) -> None:
+        """Raises `OSError` if the disk refuses; then nothing of the record counts, and the same
+        one may be tried again. Raises `JournalError` if nobody could ever read it."""
+        pieces = record.pieces
+        told = [("pieces", [*map(len, pieces)]), *self._follows(), *record.entries]
+        entries = pickle.dumps(told, 5)
+        length = len(entries) + sum(map(len, pieces))
+        lengths = _LENGTHS.pack(length, len(entries))
+        crc = zlib.crc32(entries, zlib.crc32(lengths))
+        for piece in pieces:
+            crc = zlib.crc32(piece, crc)
+        buffers = [lengths, _CHECK.pack(crc), entries, *pieces]
+        try:
+            self._cut()
+            self._is_torn = True
+            self._write(buffers)
+            if not self.power:
+                self._extent.note(self._number, self.size + _HEAD_BYTES + length)
+            self._is_torn = False
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._cut()
+            raise OSError(
+                error.errno, f"cannot write the journal: {error.strerror}", str(self.path)
+            ) from error
+        self.size += _HEAD_BYTES + length
+        if not os.fstat(self._fd).st_nlink:
+            raise JournalError(
+                f"the journal {str(self.path)!r} was removed while the run writes it, so a death "
+                "could not be outlived any more; leave the folder of a run alone, and begin a new "
+                "one"
+            )
+
+    def _follows(self) -> list[Entry]:
+        """Only in the first record of a segment."""
+        before = self._extent.noted
+        return [(_FOLLOWS, *before)] if not self.size and before.part else []
+
+    def _cut(self) -> None:
+        """Remove what is left of a record that was not written whole."""
+        if self._is_torn:
+            os.ftruncate(self._fd, self.size)
+            self._is_torn = False
+
+    def _write(self, buffers: list[bytes]) -> None:
+        for start in range(0, len(buffers), _PIECES_MAX):
+            some = buffers[start : start + _PIECES_MAX]
+            written = os.writev(self._fd, some)
+            if written < sum(map(len, some)):  # a signal, or a disk that is nearly full
+                write_whole(self._fd, b"".join(some)[written:])
+
+    async def synced(self) -> None:
+        """Return when all that was appended is on the disk."""
+        fd = os.dup(self._fd)
+        folders = [] if self._is_named else [self._extent.folder, self.path.parent]
+        number, size = self._number, self.size
+        try:
+            await asyncio.to_thread(_sync, fd, folders)
+            self._extent.note(number, size)
+        except OSError as error:
+            raise OSError(
+                error.errno, f"cannot sync the journal: {error.strerror}", str(self.path)
+            ) from error
+        finally:
+            os.close(fd)
+        self._is_named = True
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            os.close(self._lock)
+            self._extent.close()
+            self._fd = -1
+
+
+def _locked(path: Path) -> int:
+    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return lock
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                told = f"{path} is written by another process, an earlier life"
+                raise JournalError(told) from None
+        time.sleep(LOCK_PERIOD_S)
+
+
+def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
+    """All records that count, in their order; none if there is no journal. Raises `JournalError`
+    where whoever goes on from them would not be who wrote them."""
+    needed: list[list[Record]] = []
+    number = 0
+    there = segments(path)
+    least = dict([_extent_of(path, there, power)])
+    for found, segment in reversed(there):
+        if needed and found != number:
+            break
+        records = [*_records(segment, power, least.get(found, 0))]
+        least |= _taken_off(records)
+        needed.append(records)
+        number = found - 1
+        if any(DRAWN in record.entries for record in needed[-1]):
+            number = 0
+            break
+    if number:
+        raise JournalError(
+            f"the journal {str(path)!r}: {_name(path, number).name} is not there; put it back and "
+            "resume the run, or begin a new one"
+        )
+    for records in reversed(needed):
+        yield from records
+
+
+def _taken_off(records: list[Record]) -> dict[int, int]:
+    """How many bytes of a segment before this one count."""
+    if not records or not (told := records[0].entries) or told[0][0] != _FOLLOWS:
+        return {}
+    _, number, size = told.pop(0)
+    return {number: size}
+
+
+def remove_journal(path: Path) -> None:
+    for _, segment in segments(path):
+        segment.unlink(missing_ok=True)
+    remove_extent(path)
+    Path(f"{path}.lock").unlink(missing_ok=True)
+
+
+def segments(path: Path) -> list[tuple[int, Path]]:
+    """The segments of a journal, oldest first."""
+    before = f"{path.name}."
+    names = os.listdir(path.parent) if path.parent.is_dir() else []
+    numbers = [name.removeprefix(before) for name in names if name.startswith(before)]
+    return [(n, _name(path, n)) for n in sorted(int(n) for n in numbers if n.isdecimal())]
+
+
+def _extent_of(path: Path, there: list[tuple[int, Path]], power: bool) -> Extent:
+    """Raises `JournalError` if there was a segment behind those that are `there`."""
+    if not there:
+        return Extent()
+    try:
+        extent = read_extent(path, power=power)
+    except ExtentError as error:
+        raise JournalError(
+            f"the journal {str(path)!r}: {error}; put it back and resume the run, or begin a new "
+            "one"
+        ) from None
+    if there[-1][0] < extent.part:
+        raise JournalError(_lost(_name(path, extent.part), f"it is gone: {extent.size:,} bytes"))
+    return extent
+
+
+def _lost(segment: Path, what: str) -> str:
+    return (
+        f"the journal {str(segment)!r} has lost its last records, {what}, and others have acted "
+        "upon those; put it back as it was and resume the run, or begin a new one"
+    )
+
+
+def _records(segment: Path, power: bool, least: int = 0) -> Iterator[Record]:
+    """`least`: how many bytes are known to have been written whole."""
+    try:
+        data = segment.read_bytes()
+    except OSError as error:
+        raise JournalError(f"cannot read the journal {str(segment)!r}: {error.strerror}") from None
+    at = 0
+    while at + _HEAD_BYTES <= len(data):
+        end = _end_of(data, at)
+        if end is None:
+            break
+        yield _record(segment, data, at, end)
+        at = end
+    if not _may_be_torn(data, at, power):
+        raise JournalError(
+            f"the journal {str(segment)!r} is damaged at byte {at:,}: what is there was not "
+            "written by the instance; put it back as it was and resume the run, or begin a new "
+            "one. (Only with durable='power' does it outlive a loss of power.)"
+        )
+    if at < least:
+        raise JournalError(_lost(segment, f"{least - at:,} of {least:,} bytes"))
+
+
+def _end_of(data: bytes, at: int) -> int | None:
+    """Of the record that begins at `at`; None if that is not whole."""
+    length, entries_length = _LENGTHS.unpack_from(data, at)
+    (crc,) = _CHECK.unpack_from(data, at + _LENGTHS.size)
+    start, end = at + _HEAD_BYTES, at + _HEAD_BYTES + length
+    if end > len(data) or not 0 < entries_length <= length:
+        return None
+    view = memoryview(data)
+    found = zlib.crc32(view[start:end], zlib.crc32(view[at : at + _LENGTHS.size]))
+    return end if found == crc else None
+
+
+def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
+    """Whether what begins at `at`, and is no whole record, is what a death leaves: a beginning.
+    A loss of power may leave anything, but only in place of the last record."""
+    if at + _HEAD_BYTES > len(data):
+        return True
+    (length, _) = _LENGTHS.unpack_from(data, at)
+    if not power and at + _HEAD_BYTES + length <= len(data):
+        return False
+    begins = data.find(_PICKLED, at + 1)
+    while begins >= 0:
+        if begins - _HEAD_BYTES > at and _end_of(data, begins - _HEAD_BYTES) is not None:
+            return False
+        begins = data.find(_PICKLED, begins + 1)
+    return True
+
+
+def _record(segment: Path, data: bytes, at: int, end: int) -> Record:
+    """Cut the pieces: their lengths are the first entry."""
+    start = at + _HEAD_BYTES
+    (_, entries_length) = _LENGTHS.unpack_from(data, at)
+    try:
+        (_, lengths), *others = pickle.loads(data[start : start + entries_length])
+    except Exception as error:
+        raise JournalError(
+            f"the journal {str(segment)!r} cannot be read at byte {at:,}: {describe(error)}. Is "
+            "the program another one than it was?"
+        ) from error
+    pieces, at = [], start + entries_length
+    for length in lengths:
+        pieces.append(data[at : at + length])
+        at += length
+    return Record(others, pieces)
+
+
+def _name(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
+
+
+def _sync(fd: int, folders: list[Path]) -> None:
+    os.fdatasync(fd)
+    for folder in folders:
+        sync_folder(folder)

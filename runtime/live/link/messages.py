@@ -1,0 +1,285 @@
+"""What agent and processes say to each other over a link, as types.
+
+On the wire each is a MessagePack map whose key `kind` names it, so a plain dictionary does too.
+`Status` and `FinalCount` (kind `gone`) are in `anabranch.runtime.reporting.status`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.policies.decision import Duplicate, Leave, Move
+from anabranch.runtime.reporting.status import FinalCount, Status, WireId
+from anabranch.runtime.values.kinds import Cause, Ending, EventKind
+
+Address = str
+"""`unix:/path`, which is `carried`, or `tcp:host:port`."""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+    """Anything sent over a link."""
+
+
+# --- agent -> process -------------------------------------------------------------------------
+
+
+class Genesis(msgspec.Struct, frozen=True, kw_only=True):
+    """Neighbours of an instance that is there from the start (full bipartite)."""
+
+    succs: list[tuple[WireId, Address]]
+    preds: list[WireId]
+    keeper: bool
+
+
+class Assign(Message, frozen=True, kw_only=True, tag="assign"):
+    """Become an instance. `genesis` is None for a newcomer: its creator will send START."""
+
+    role: str = "instance"
+    id: WireId
+    pipeline: str
+    run_dir: str
+    started_s: float
+    token: bytes
+    transport: str
+    host: str
+    genesis: Genesis | None
+    seed: int
+    """Of the run; an instance mixes its id into it."""
+    scaling: bool
+    """False: no decisions of its own, only scripted ones."""
+    limits: dict[str, Any]
+    service_address: str
+    dry_run: bool = False
+    """The policies' decisions are told and not carried out."""
+    heritage: dict[str, float] = {}
+    """What the creator's scaling policy passes on to a newcomer."""
+    life: int = 1
+    """How many processes this instance has had, this one included. Later lives go on where the
+    journal of the earlier ones ends; `genesis` is told again and counts only if it is empty."""
+    journal: str = ""
+    """The file that outlives the process; empty: none is kept."""
+    delivery: str = "effectively-once"
+    address: str = ""
+    """Listen here again: neighbours know it from an earlier life. Empty: choose one."""
+    state_dir: str = ""
+    """Folder for what must outlive processes; empty if nothing must."""
+    in_vain: list[Ending] = []
+    """How each of the last lives ended that got nothing done; oldest first."""
+
+
+class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
+    """Become the process of a service; `index` counts the distinct services of the pipeline."""
+
+    role: str = "service"
+    index: int
+    operators: list[str]
+    pipeline: str
+    run_dir: str
+    started_s: float
+    token: bytes
+    limits: dict[str, Any]
+    former_address: Address = ""
+    """Where an earlier life of it has listened."""
+
+
+class Spawned(Message, frozen=True, kw_only=True, tag="spawned"):
+    """Answer to `Spawn`. Fewer children than asked for, or none, come with a reason."""
+
+    request: int
+    children: list[tuple[WireId, Address]]
+    reason: str = ""
+
+
+class LeaveAnswer(Message, frozen=True, kw_only=True, tag="leave_answer"):
+    """Answer to `MayLeave`; a refusal comes with a reason."""
+
+    granted: bool
+    reason: str = ""
+
+
+class SplitAnswer(Message, frozen=True, kw_only=True, tag="split"):
+    """Answer to `Claim`. None and not ended: nothing now; claim again when told `Splits`."""
+
+    split: Split | None
+    ended: bool
+    number: int = 0
+    """Of this claim; a `Release` names it."""
+
+
+class Splits(Message, frozen=True, kw_only=True, tag="splits"):
+    """There may be splits now, or the input has ended."""
+
+
+class Decide(Message, frozen=True, kw_only=True, tag="decide"):
+    """A scripted decision: `duplicate`, `leave`, `hand_over` or `move`."""
+
+    action: str
+    n: int = 1
+
+
+class Order(Message, frozen=True, kw_only=True, tag="order"):
+    """What a controller wants of an instance: `change` newcomers, or, below 0, that it leaves; at
+    0, that it gives a `share` of its load to the sibling of rank `to_rank`."""
+
+    change: int
+    why: str
+    share: float = 0.0
+    to_rank: int = 0
+
+    @classmethod
+    def of(cls, act: Duplicate | Leave | Move, controller: str) -> Order:
+        why = f"{controller}: {act.explanation.text}"
+        match act:
+            case Duplicate(n=n):
+                return cls(change=n, why=why)
+            case Leave():
+                return cls(change=-1, why=why)
+            case Move(share=share, to_rank=rank):
+                return cls(change=0, why=why, share=share, to_rank=rank)
+
+    @property
+    def act(self) -> Duplicate | Leave | Move:
+        if self.change:
+            return Duplicate(self.change, self.why) if self.change > 0 else Leave(self.why)
+        return Move(self.share, self.to_rank, self.why)
+
+
+class EndInput(Message, frozen=True, kw_only=True, tag="end_input"):
+    """Source: act as if the input had ended."""
+
+
+class Close(Message, frozen=True, kw_only=True, tag="close"):
+    """Service: all instances have ended."""
+
+
+# --- process -> agent -------------------------------------------------------------------------
+
+
+class Ready(Message, frozen=True, kw_only=True, tag="ready"):
+    """Listening: from now on others may be told the address."""
+
+    address: Address
+
+
+class Spawn(Message, frozen=True, kw_only=True, tag="spawn"):
+    request: int
+    n: int
+    heritage: dict[str, float] = {}
+
+
+class Discard(Message, frozen=True, kw_only=True, tag="discard"):
+    """Children that `Spawned` brought and that will never be started after all."""
+
+    children: list[WireId]
+
+
+class MayLeave(Message, frozen=True, kw_only=True, tag="may_leave"):
+    """It has decided to leave, and asks whether enough of its siblings stay."""
+
+
+class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
+    """It was let go, and does not leave: its core has vetoed it, or no heir was found."""
+
+
+class Claim(Message, frozen=True, kw_only=True, tag="claim"):
+    pass
+
+
+class Release(Message, frozen=True, kw_only=True, tag="release"):
+    """The claimed split is done, or `remainder` of it goes back to the board."""
+
+    remainder: Split | None
+    progress: float = 0.0
+    """How much of the split was read, as a whole."""
+    number: int = 0
+    """Of the claim that it ends. One that is not held now repeats an earlier life's; 0: whichever
+    is held."""
+
+
+class Progress(Message, frozen=True, kw_only=True, tag="progress"):
+    """How much of the split that is claimed under this number is read, in the unit of
+    `Source.size`; told now and then."""
+
+    number: int
+    progress: float
+
+
+class EventNote(Message, frozen=True, kw_only=True, tag="event"):
+    """Something for the report."""
+
+    t: float
+    event: EventKind
+    detail: str = ""
+    label: str = ""
+    """Its name, where a source or sink of the user's has told it."""
+
+
+class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
+    """A neighbour has not been heard of for `silent_s`; the agent may look at its process."""
+
+    peer: WireId
+    silent_s: float
+
+
+class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
+    """A later life has restored itself. `children`: those of its children that its neighbours
+    know or that it still waits for; all others that only listen are to be discarded. `leaving`: it
+    was let go, and is about to leave."""
+
+    children: list[WireId]
+    leaving: bool = False
+
+
+class Failed(Message, frozen=True, kw_only=True, tag="failed"):
+    """The process cannot go on; it exits with code 1 after this."""
+
+    reason: str
+    detail: str = ""
+    again: Cause | None = None
+    """A next life may go on: what ended this one lies in the process, or will pass."""
+    damaged: bool = False
+    """What was kept of the run is not as it was left."""
+
+
+class Publish(Message, frozen=True, kw_only=True, tag="publish"):
+    operator: str
+    splits: list[Split]
+
+
+class Ended(Message, frozen=True, kw_only=True, tag="ended"):
+    operator: str
+
+
+FromProcess = (
+    Ready
+    | Spawn
+    | Discard
+    | MayLeave
+    | StaysAfterAll
+    | Claim
+    | Release
+    | Progress
+    | EventNote
+    | Suspect
+    | Resumed
+    | Failed
+    | Publish
+    | Ended
+    | Status
+    | FinalCount
+)
+ToProcess = (
+    Assign
+    | AssignService
+    | Spawned
+    | LeaveAnswer
+    | SplitAnswer
+    | Splits
+    | Decide
+    | Order
+    | EndInput
+    | Close
+)

@@ -1,0 +1,282 @@
+"""The life of a process from its assignment to its exit: build the instance, run it, report."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import msgspec
+
+from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.instance.final_count import final_count
+from anabranch.runtime.live.instance.home import Home
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.journal.journal import JournalError
+from anabranch.runtime.live.link.last_words import detail_of, reason_of
+from anabranch.runtime.live.link.link import Link
+from anabranch.runtime.live.link.messages import Assign, Decide, Failed, Order, Ready, Spawned
+from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import RunContext, passing
+from anabranch.runtime.processing.plain_calls import forget_loops, note_copy
+from anabranch.runtime.reporting.failure import LifeOver
+from anabranch.runtime.reporting.status import id_from_wire
+from anabranch.runtime.storage.forks import keep_files_from_children
+from anabranch.runtime.storage.shared_file import SharedFileError
+from anabranch.runtime.storage.sidecar import SidecarError
+from anabranch.runtime.values.kinds import Cause, EventKind
+from anabranch.runtime.values.texts import original
+
+GC_THRESHOLD = 50_000
+"""Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
+
+
+FILES_TO_BEGIN = 16
+"""For the loop, the journal, the address, the first neighbours."""
+FILES_PERIOD_S = 0.1
+
+log = logging.getLogger("anabranch.waits")
+
+_OURS = str(Path(__file__).parents[2]) + os.sep
+_LOOPS = (str(Path(asyncio.__file__).parent) + os.sep, "uvloop")
+
+
+def run_instance(
+    link_socket: socket.socket, assign: dict[str, Any], pipeline: Pipeline
+) -> NoReturn:
+    """Be the assigned instance until it has left or finished. Ends the process."""
+    gc.set_threshold(GC_THRESHOLD)
+    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s", stream=sys.stderr)
+    os.register_at_fork(after_in_child=_be_a_child)
+    keep_files_from_children()
+    task = msgspec.convert(assign, Assign)
+    if task.life > 1:  # the first one may be refused
+        wait_for_files(str(id_from_wire(task.id)))
+    sys.exit(_run(_live(link_socket, task, pipeline)))
+
+
+def wait_for_files(me: str) -> None:
+    """A next life that can open none would die before it has begun, in vain, again and again. The
+    agent tries another process if it takes too long."""
+    told = False
+    while (error := _missing_files()) is not None:
+        if not told:
+            why = f"{error.strerror}; raise the limit (ulimit -n), or close some"
+            log.warning("%s cannot begin and waits: %s", me, why)
+            told = True
+        time.sleep(FILES_PERIOD_S)
+
+
+def _missing_files() -> OSError | None:
+    with contextlib.ExitStack() as opened:
+        try:
+            for _ in range(FILES_TO_BEGIN):
+                opened.enter_context(open(os.devnull, "rb"))
+        except OSError as error:
+            if not passing(error):
+                raise
+            return error
+    return None
+
+
+def _run(main: Any) -> int:
+    loop_factory = None
+    try:
+        import uvloop
+
+        loop_factory = uvloop.new_event_loop
+    except ImportError:  # no wheel for this system: slower, otherwise the same
+        pass
+    forget_loops()
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        try:
+            return int(runner.run(main))
+        except Exception:
+            raise
+        except BaseException:
+            # An interrupt, out of a function of the user's. To close the loop would be to wait for
+            # tasks that go on half, or never.
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+
+def _be_a_child() -> None:
+    """In processes that functions fork, such as those of a `multiprocessing.Pool`: it ends them
+    with SIGTERM and waits, for ever if they take it as we do."""
+    note_copy()
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) -> int:
+    home = Home()
+    link = await Link.attach(link_socket, home.receive)
+    home.attach(link)
+    me = id_from_wire(task.id)
+    try:
+        instance = Instance(
+            me,
+            pipeline,
+            home=home,
+            context=_context(task, me, pipeline, home),
+            seed=task.seed,
+            scaling=task.scaling,
+            heritage=task.heritage,
+            journal=Path(original(task.journal)) if task.journal else None,
+            in_vain=task.in_vain,
+        )
+        instance.scaling.dry_run = task.dry_run
+        _wire(home, instance)
+        asyncio.get_running_loop().set_exception_handler(_ending(instance))
+        # Whoever ends single processes politely wants this one to leave; a keeper stays.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
+        is_new = instance.is_new
+        os.register_at_fork(after_in_child=instance.neighbourhood.close_copies)
+        address = await instance.neighbourhood.listen(_address(task, pipeline))
+        instance.resume()
+        home.begin()
+        home.send(Ready(address=address))
+        if task.genesis is not None and is_new:
+            _found(instance, task)
+        await _until_over(instance, link)
+    except LifeOver as error:
+        home.send(Failed(reason=str(error), again=error.cause))
+        code = 1
+    except MemoryError:  # not of a function of the user's
+        told = Failed(reason="has run out of memory", again=Cause.OUT_OF_MEMORY)
+        home.send(told)
+        code = 1
+    except Exception as error:
+        again = Cause.SYSTEM if _may_pass(error) else None
+        damaged = isinstance(error, JournalError | SharedFileError | SidecarError)
+        said = Failed(
+            reason=reason_of(error), detail=detail_of(error), again=again, damaged=damaged
+        )
+        home.send(said)
+        code = 1
+    else:
+        home.send(final_count(instance))
+        code = 0
+    await link.finish()
+    return code
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether a next life may fare better. Python has no kind of error for a thread that cannot be
+    made, for which it takes memory and a place among the processes of the user: it is known by
+    where it comes from."""
+    if isinstance(error, RuntimeError):
+        frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+        return any(frame.f_code is threading.Thread.start.__code__ for frame in frames)
+    return isinstance(error, OSError) and passing(error)
+
+
+def _ending(instance: Instance) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
+    """What a callback of ours raises is the end of this life: what it was about is left half done,
+    and would be recorded like that. Callbacks of others, such as a library's, are told of."""
+
+    def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if "handle" in context and isinstance(error, Exception) and _is_of_ours(error):
+            instance.fail(error)
+        else:
+            loop.default_exception_handler(context)
+
+    return handle
+
+
+def _is_of_ours(error: Exception) -> bool:
+    """Whether the loop has called a function of ours that raised it."""
+    frames = (frame.f_code.co_filename for frame, _ in traceback.walk_tb(error.__traceback__))
+    begun_in = next((name for name in frames if not name.startswith(_LOOPS)), "")
+    return begun_in.startswith(_OURS)
+
+
+async def _until_over(instance: Instance, link: Link) -> None:
+    """Until the protocol lets the instance go. Without the agent the process ends at once: whatever
+    is in work would be cancelled half done, and what is left of it be recorded."""
+    running = asyncio.ensure_future(instance.run())
+    either: list[asyncio.Future[Any]] = [running, link.closed]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not running.done():
+        os._exit(ORPHAN_EXIT_CODE)
+    running.result()
+
+
+def _wire(home: Home, instance: Instance) -> None:
+    def spawned(answer: Spawned) -> None:
+        children = {id_from_wire(i): address for i, address in answer.children}
+        instance.learn(children)
+        if children:
+            instance.children_ready(frozenset(children))
+        else:
+            instance.feed(events.SpawnFailed(answer.reason))
+            home.note(EventKind.SPAWN_FAILED, answer.reason)
+
+    def decide(decision: Decide) -> None:
+        instance.decide(decision.action, decision.n)
+
+    def order(order: Order) -> None:
+        instance.scaling.ordered(order.act)
+
+    home.on_spawned = spawned
+    home.on_leave_answer = instance.departure.answered
+    home.on_decide = decide
+    home.on_order = order
+    home.on_end_input = instance.end_input
+
+
+def _context(task: Assign, me: InstanceId, pipeline: Pipeline, home: Home) -> RunContext:
+    durable = pipeline.durable_of(me.operator)
+    return RunContext(
+        pipeline=task.pipeline,
+        operator=me.operator,
+        instance=str(me),
+        run_dir=Path(original(task.run_dir)),
+        started_s=task.started_s,
+        limits=Limits(**task.limits),
+        service_address=task.service_address,
+        token=task.token,
+        life=task.life,
+        state_dir=Path(original(task.state_dir)) if task.state_dir else None,
+        durable=durable,
+        note=home.hear_end,
+    )
+
+
+def _address(task: Assign, pipeline: Pipeline) -> str:
+    """The same for all lives, since neighbours know it."""
+    if task.address:
+        return task.address
+    if task.transport == "unix":
+        # By numbers: names of operators may be too long for the path of a socket.
+        operator, number, *_ = task.id
+        place = list(pipeline.operators).index(operator)
+        return f"unix:{task.run_dir}/{place}.{number}.sock"
+    return f"tcp:{task.host}:0"
+
+
+def _found(instance: Instance, task: Assign) -> None:
+    genesis = task.genesis
+    assert genesis is not None
+    succs = {id_from_wire(i): address for i, address in genesis.succs}
+    instance.learn(succs)
+    preds = frozenset(map(id_from_wire, genesis.preds))
+    me = instance.me
+    siblings = [InstanceId(me.operator, n) for n in range(instance.operator.instances_at_start)]
+    instance.found(frozenset(succs), preds, siblings, keeper=genesis.keeper)

@@ -1,0 +1,147 @@
+"""One process of the run as the agent sees it, from its fork to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import os
+import signal
+import socket
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from typing import Any
+
+from anabranch.runtime.live.link.link import Link
+from anabranch.runtime.live.link.own_files import own
+
+TAIL_LINES_MAX = 30
+LINE_CHARS_MAX = 4096
+OUTPUT_TIMEOUT_S = 0.5
+"""How long the last words of an ended process are awaited: a child of it may hold its pipe."""
+
+OnOutput = Callable[[str, str], None]
+"""Called with the name of the process and a line that it printed."""
+
+
+class Output(asyncio.Protocol):
+    """What a process prints (standard error, and `print` of user functions), line by line."""
+
+    def __init__(self, on_line: Callable[[str], None]) -> None:
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES_MAX)
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._on_line = on_line
+        self._decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        self._partial = ""
+
+    def data_received(self, data: bytes) -> None:
+        lines = (self._partial + self._decoder.decode(data)).split("\n")
+        self._partial = lines.pop()
+        for line in lines:
+            self._take(line)
+        while len(self._partial) > LINE_CHARS_MAX:
+            self._take(self._partial[:LINE_CHARS_MAX])
+            self._partial = self._partial[LINE_CHARS_MAX:]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._partial:
+            self._take(self._partial)
+            self._partial = ""
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _take(self, line: str) -> None:
+        self.tail.append(line[:LINE_CHARS_MAX])
+        try:
+            self._on_line(line)
+        except Exception:
+            # Nobody can read it any more, such as a closed terminal. The stream goes on: an
+            # error here would close the pipe and hit the user's function that printed.
+            self._on_line = _drop
+
+
+def _drop(_line: str) -> None:
+    return
+
+
+class Process:
+    """`pid` is 0 until the parent has forked it. `exit_code` as of `Exited`; None while alive."""
+
+    def __init__(self, key: int, on_output: OnOutput) -> None:
+        loop = asyncio.get_running_loop()
+        self.key = key
+        self.name = f"process {key}"
+        self.pid = 0
+        self.exit_code: int | None = None
+        self.exited: asyncio.Future[int] = loop.create_future()
+        self.forked: asyncio.Future[int] = loop.create_future()
+        self.on_frame: Callable[[bytes], None] | None = None
+        self.link: Link
+        self.output: Output
+        self._on_output = on_output
+        self._pipe: asyncio.BaseTransport | None = None
+        self.is_closed = False
+        self.bereft = False
+        """Its parent was killed, and it with that."""
+
+    async def open(self, link: socket.socket, output: int) -> None:
+        """Take the agent's ends of its link and of its output pipe; closed if that is given up."""
+        pipe = own(os.fdopen(output, "rb", buffering=0))
+        with ExitStack() as undo:
+            undo.callback(pipe.close)
+            self.link = await Link.attach(link, self._hand_over)
+            undo.callback(self.link.close)
+            self._pipe, self.output = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: Output(lambda line: self._on_output(self.name, line)), pipe
+            )
+            undo.pop_all()
+
+    def send(self, message: Any) -> None:
+        self.link.send(message)
+
+    def note_forked(self, pid: int) -> None:
+        self.pid = pid
+        if not self.forked.done():
+            self.forked.set_result(pid)
+
+    def note_exited(self, code: int) -> None:
+        self.exit_code = code
+        if not self.exited.done():
+            self.exited.set_result(code)
+
+    async def last_words(self) -> None:
+        """Wait until everything that the ended process had sent and printed is here; bounded."""
+        ends = [self.link.closed, self.output.closed]
+        await asyncio.wait(ends, timeout=OUTPUT_TIMEOUT_S)
+
+    def close(self) -> None:
+        self.is_closed = True
+        self.link.close()
+        if self._pipe is not None:
+            self._pipe.close()
+
+    async def closed(self) -> None:
+        """Close, and return when the files are given back."""
+        self.close()
+        await self.last_words()
+
+    def _hand_over(self, body: bytes) -> None:
+        if self.on_frame is None:
+            raise RuntimeError(f"{self.name} spoke before it was asked")
+        self.on_frame(body)
+
+
+def describe_ends(hows: Iterable[str]) -> str:
+    """Of several processes: `was killed by SIGKILL (2 times); ended with exit code 3`."""
+    ways = Counter(hows)
+    return "; ".join(how if n == 1 else f"{how} ({n} times)" for how, n in ways.items())
+
+
+def describe_exit(code: int) -> str:
+    """`was killed by SIGKILL`, `ended with exit code 3`."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

@@ -1,0 +1,247 @@
+"""The private folder of a run: sockets of its instances, and whatever else belongs to it alone.
+
+    MARK     says that the folder is a private one of a run: only those are ever removed
+    lock     held while the run lives
+
+A lock on the folder itself tells systemd-tmpfiles to leave it alone, and all that lies in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from anabranch.runtime.live.link.own_files import own
+
+PREFIX = "anabranch-"
+MARK, LOCK = ".anabranch-run", "lock"
+MARK_TEXT = b"The private folder of a run of anabranch, which removes it.\n"
+PATH_BYTES_MAX = 60
+"""The path of a Unix socket may have about 100 bytes, and socket names need their part."""
+ABANDONED_AFTER_S = 60.0
+REMOVED_WITHIN_S = 2.0
+"""How long it may take to remove what a killed run has left."""
+EMPTIED_WITHIN_S = 0.5
+"""How long the rest of it may be there after its mark."""
+
+
+class RunDir:
+    """Mode 0700. A run that is killed cannot remove its own; a later run does.
+
+    The lock says that the run lives; the system releases it when the agent ends. Whoever removes
+    a folder holds it meanwhile. `again`: of a run that is resumed, whose instances know the sockets
+    of each other by their paths; what was left by the last agent may just be removed.
+    """
+
+    def __init__(self, again: Path | None = None) -> None:
+        base = _base()
+        _remove_abandoned(base)
+        if again is None:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+            _mark(self.path)
+            self._lock = _open_lock(self.path)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            self.path, self._lock = again, _locked_again(again)
+        self._folder = own(FolderLock(self.path))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed it. If only its mark or lock is gone, they are made again."""
+        if not self._folder.is_at(self.path):
+            return False
+        try:
+            if not is_marked(self.path):
+                _mark(self.path)
+            if not _is_lock_of(self.path, self._lock):
+                fresh = _open_lock(self.path)
+                os.close(self._lock)
+                self._lock = fresh
+                return _is_free(fresh)
+        except OSError:
+            return False
+        return True
+
+    def remove(self) -> None:
+        """Unless another folder is in its place."""
+        if self._folder.is_at(self.path):
+            _remove_all(self.path)
+        self._folder.close()
+        os.close(self._lock)
+
+
+class FolderLock:
+    """A shared lock on a folder: cleaners of temporary files that ask for locks, as
+    systemd-tmpfiles does, leave alone what lies in it. Harmless where folders cannot be locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        with suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the folder of this name is still the same."""
+        try:
+            return os.path.samestat(path.lstat(), os.fstat(self._fd))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
+def is_marked(folder: Path) -> bool:
+    """Whether it is a private folder of a run, and not only called like one."""
+    try:
+        return (folder / MARK).read_bytes() == MARK_TEXT
+    except OSError:
+        return False
+
+
+def _mark(folder: Path) -> None:
+    (folder / MARK).write_bytes(MARK_TEXT)
+
+
+def remove_unless_used(folder: Path) -> None:
+    """What a run has left, if no run lives there, which may be the same one, resumed. A folder
+    without the mark is not ours, whatever it is called."""
+    if not is_marked(folder):
+        return
+    try:
+        lock = _open_lock(folder)
+    except OSError:
+        return  # somebody else has removed it
+    try:
+        if _is_free(lock):
+            _remove_all(folder)
+    finally:
+        os.close(lock)
+
+
+def _remove_all(folder: Path) -> None:
+    """The mark and the lock last: a removal that is interrupted is finished by a later run."""
+    with suppress(OSError):
+        for path in [*folder.iterdir()]:
+            if path.name in (MARK, LOCK):
+                continue
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _open_lock(folder: Path) -> int:
+    return os.open(folder / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def _is_free(lock: int) -> bool:
+    """If so, it is locked now, until it is closed."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _locked_again(folder: Path) -> int:
+    """The lock of a folder that is there again; raises `OSError`."""
+    deadline = time.monotonic() + REMOVED_WITHIN_S
+    while True:
+        with suppress(FileNotFoundError):  # removed in this moment
+            _make_again_unless_kept(folder)
+            _mark(folder)
+            lock = _open_lock(folder)
+            if _is_free(lock) and _is_lock_of(folder, lock):
+                return lock
+            os.close(lock)
+        if time.monotonic() > deadline:
+            raise OSError(
+                f"the run to be resumed has its sockets in {str(folder)!r}, which a living run "
+                "uses: perhaps that goes on from a copy of the same state folder; wait until it "
+                "has ended, or end it"
+            )
+        time.sleep(0.01)
+
+
+def _is_lock_of(folder: Path, lock: int) -> bool:
+    try:
+        return os.path.samestat((folder / LOCK).stat(), os.fstat(lock))
+    except OSError:
+        return False
+
+
+class _NotOurs(OSError):
+    """A folder of that name holds something, and is not marked."""
+
+
+def _make_again_unless_kept(path: Path) -> None:
+    """As `_make_again`; what has lost its mark may be on its way to be removed."""
+    deadline = time.monotonic() + EMPTIED_WITHIN_S
+    while True:
+        try:
+            return _make_again(path)
+        except _NotOurs:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _make_again(path: Path) -> None:
+    """Raises `OSError` if it cannot be had, or belongs to somebody else."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise OSError(
+                f"the run to be resumed had its sockets in {str(path)!r}, which is not ours now; "
+                "remove it"
+            ) from None
+        if not is_marked(path) and any(path.iterdir()):
+            raise _NotOurs(
+                f"the run to be resumed had its sockets in {str(path)!r}, which holds something "
+                "else now; move that away"
+            ) from None
+        path.chmod(0o700)
+    except OSError as error:
+        raise OSError(
+            f"the run to be resumed had its sockets in {str(path)!r}, which cannot be made again: "
+            f"{error.strerror}"
+        ) from None
+
+
+def _base() -> Path:
+    candidates = (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp")
+    room = PATH_BYTES_MAX - len(PREFIX) - len("/12345678")
+    for candidate in filter(None, candidates):
+        path = Path(candidate)
+        if len(os.fsencode(path)) <= room and path.is_dir() and os.access(path, os.W_OK):
+            return path
+    raise OSError(f"no writable temporary directory with a path of at most {room} bytes")
+
+
+def _remove_abandoned(base: Path) -> None:
+    for path in base.glob(f"{PREFIX}*/{LOCK}"):
+        try:
+            if _is_old(path):
+                remove_unless_used(path.parent)
+        except OSError:
+            # Removed by its run, or by another one that tidies up at the same moment.
+            continue
+
+
+def _is_old(lock: Path) -> bool:
+    found = lock.stat()
+    old = time.time() - found.st_mtime >= ABANDONED_AFTER_S
+    return old and found.st_uid == os.getuid()

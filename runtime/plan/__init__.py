@@ -1,0 +1,1 @@
+"""An operator as a value: what it does, the contracts of its ends, how it is keyed and scaled."""

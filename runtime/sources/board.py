@@ -1,0 +1,166 @@
+"""The board of splits: what of the input lies ready, and who reads what. Pure; the agent keeps it.
+
+An instance claims one split, reads it, and releases it with what remains of it, if anything. The
+board pulls splits from the source's iterator one by one as they are claimed, so an input may be
+endless. Parts that came back are given out before new ones: they are the oldest.
+
+Claims are numbered: an instance may live on in another process, which does not know what the last
+one has said. It claims again what it holds, and releases again what it held.
+
+Whoever asked in vain is remembered; the methods that bring news return these holders, who are to
+be told to ask again. The input has **ended** when no split is left, none can come, and nobody
+holds one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from anabranch.runtime.plan.ends import Split
+
+Holder = TypeVar("Holder", bound=Hashable)
+
+
+class BoardError(RuntimeError):
+    """A holder claimed or released out of turn: a bug in whoever speaks for it."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A split that somebody reads, as it was when claimed."""
+
+    split: Split
+    number: int
+    progress: float = 0.0
+
+
+class Board(Generic[Holder]):
+    """`open`: splits may still be published after the iterator has ended, until `close`."""
+
+    def __init__(self, splits: Iterator[Split], *, open: bool = False) -> None:
+        self._splits: Iterator[Split] | None = splits
+        self._fault: Exception | None = None
+        self._open = open
+        self.returned: deque[Split] = deque()
+        self.held: dict[Holder, Held] = {}
+        self.claims = 0
+        self._hungry: dict[Holder, None] = {}
+        self.progress = 0.0
+        """How much has been read, in the unit of `Source.size`."""
+        self.input_ended_early = False
+
+    @property
+    def ended(self) -> bool:
+        return not (self.held or self.returned or self._open or self._splits is not None)
+
+    @property
+    def holders(self) -> tuple[Holder, ...]:
+        return tuple(self.held)
+
+    def holds(self, holder: Holder) -> Split | None:
+        """The split that `holder` reads, as it was when claimed."""
+        held = self.held.get(holder)
+        return None if held is None else held.split
+
+    def number(self, holder: Holder) -> int:
+        """Of the claim that `holder` has; 0 if it holds nothing."""
+        held = self.held.get(holder)
+        return 0 if held is None else held.number
+
+    def claim(self, holder: Holder) -> Split | None:
+        """The next split; for one that holds a split the same again, to be read from its start.
+        None: ask again when told to, or never if `ended`.
+
+        Raises what the source's iterator raises: then the rest of the input cannot be had, and
+        the board never counts as ended.
+        """
+        if holder in self.held:
+            return self._again(holder)
+        split = self.returned.popleft() if self.returned else self._pull()
+        if split is None:
+            if not self.ended:
+                self._hungry[holder] = None
+            return None
+        self._hungry.pop(holder, None)
+        self.claims += 1
+        self.held[holder] = Held(split, self.claims)
+        return split
+
+    def advance(self, holder: Holder, progress: float, number: int = 0) -> None:
+        """`holder` has read so much of its split, as a whole. Ignored: news of a claim (`number`)
+        that it does not hold any more, and what a later process has to read again."""
+        held = self.held.get(holder)
+        if held is not None and number in (0, held.number) and progress > held.progress:
+            self.progress += progress - held.progress
+            held.progress = progress
+
+    def release(
+        self, holder: Holder, remainder: Split | None, progress: float = 0.0, number: int = 0
+    ) -> tuple[Holder, ...]:
+        """`holder` is done with its split, apart from `remainder`.
+
+        `progress`: how much of the split it has read, as a whole. `number`: of the claim that this
+        ends; if that is not the one it has, an earlier process of the holder has said
+        so before, and nothing happens. 0: whichever it has. Returns whom to tell.
+        """
+        if number and number != self.number(holder):
+            return ()
+        if holder not in self.held:
+            raise BoardError(f"{holder} releases a split but holds none")
+        self.progress += progress - self.held.pop(holder).progress
+        if remainder is not None and not self.input_ended_early:
+            self.returned.append(remainder)
+        return self._news()
+
+    def publish(self, split: Split) -> tuple[Holder, ...]:
+        """A split that the source's iterator did not give. Returns whom to tell."""
+        if not self._open:
+            raise BoardError("a split is published on a board that has been closed")
+        self.returned.append(split)
+        return self._news()
+
+    def close(self) -> tuple[Holder, ...]:
+        """Nothing will be published any more. Returns whom to tell."""
+        self._open = False
+        return self._news()
+
+    def end_input(self) -> tuple[Holder, ...]:
+        """Act as if the input ended here: unread splits are dropped. Returns whom to tell.
+
+        The holders have to be told elsewhere; what they bring back is dropped, too.
+        """
+        self.input_ended_early = True
+        self._splits = None
+        self.returned.clear()
+        return self.close()
+
+    def _again(self, holder: Holder) -> Split:
+        held = self.held[holder]
+        self.progress -= held.progress
+        held.progress = 0.0
+        return held.split
+
+    def _pull(self) -> Split | None:
+        if self._fault is not None:
+            raise self._fault
+        if self._splits is None:
+            return None
+        try:
+            split = next(self._splits, None)
+        except Exception as error:
+            self._fault = error  # asked again, a generator would act as if it had ended
+            raise
+        if split is None:
+            self._splits = None
+        return split
+
+    def _news(self) -> tuple[Holder, ...]:
+        """Those who asked in vain, if there is something to say to them."""
+        if not (self.returned or self.ended):
+            return ()
+        hungry = tuple(self._hungry)
+        self._hungry.clear()
+        return hungry

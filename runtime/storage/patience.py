@@ -1,0 +1,93 @@
+"""Waits until what the system refuses for now can be done: no room on a disk, no file to be had.
+
+Whoever waits here takes nothing more in, so everybody before it waits as well, up to the source.
+When somebody has mended it, the stream goes on by itself. It is told once, in the log and as an
+event of the run (`waits`, `goes on`), with what to do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.values.kinds import EventKind
+
+log = logging.getLogger("anabranch.waits")
+
+RETRY_FIRST_S = 0.05
+RETRY_MAX_S = 2.0
+QUIET_S = 10.0
+"""A disk that is full again and again is not told more often."""
+
+Note = Callable[[EventKind, str], None]
+"""Takes the kind of an event and its detail."""
+
+_REMEDIES = {
+    errno.ENOSPC: "make room there",
+    errno.EDQUOT: "raise the quota or make room",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+    errno.ENFILE: "raise the limit of open files of the host",
+    errno.ENOMEM: "free memory",
+    errno.ENOBUFS: "free memory",
+    errno.EROFS: "let it be written again",
+    errno.EIO: "look at the disk (dmesg)",
+}
+
+
+class Patience:
+    """`who`: the instance, for the log; `note`: for the report."""
+
+    def __init__(self, who: str, note: Note) -> None:
+        self._who = who
+        self._note = note
+        self._told_at = -QUIET_S
+
+    async def outlast(
+        self, work: Callable[[], Awaitable[None]], error: OSError | None = None
+    ) -> None:
+        """Return when `work` has been done. Raises its `OSError` if to wait would not help.
+
+        `error`: what it has met already.
+        """
+        began, pause_s, told = time.monotonic(), RETRY_FIRST_S, False
+        while True:
+            try:
+                if error is not None:
+                    raise error
+                await work()
+                break
+            except OSError as met:
+                if not passing(met):
+                    raise
+                told = told or self._tell(met)
+            error = None
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, RETRY_MAX_S)
+        if told:
+            waited_s = time.monotonic() - began
+            log.warning("%s goes on after %.1f s", self._who, waited_s)
+            self._note(EventKind.GOES_ON, f"after {waited_s:.1f} s")
+
+    def _tell(self, error: OSError) -> bool:
+        now = time.monotonic()
+        if now - self._told_at < QUIET_S:
+            return False
+        self._told_at = now
+        detail = f"{describe_refusal(error)}; the stream waits and goes on by itself: {_do(error)}"
+        log.warning("%s: %s", self._who, detail)
+        self._note(EventKind.WAITS, detail)
+        return True
+
+
+def describe_refusal(error: OSError) -> str:
+    """`cannot write results: No space left on device: 'out.jsonl'`"""
+    what = error.strerror or str(error)
+    return what if error.filename is None else f"{what}: {error.filename!r}"
+
+
+def _do(error: OSError) -> str:
+    return _REMEDIES.get(error.errno or 0, "mend that")

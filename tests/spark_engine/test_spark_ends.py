@@ -146,7 +146,7 @@ def test_what_spark_cannot_do_is_said_before_anything_starts(
     endless = pipeline.source("endless", ab.generate(number, rate=5))
     endless.sink("collected", ab.spark.collect("rows", "n int"))
     with pytest.raises(ab.PipelineError, match="operator 'typed': standard input") as refused:
-        ab.spark.run(pipeline, spark)
+        ab.spark.run(pipeline, spark, mode="batch")
     assert "operator 'endless': its input has no end" in str(refused.value)
     assert place.read_text() == "what was there\n"
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from anabranch.runtime.values.sharing import RECORDS
+
 WINDOWS_OF_A_TUPLE_MAX = 10_000
 _DECIMAL_MAX = 10**9
 _SIMPLE_MAX = 10_000
@@ -52,6 +54,9 @@ class WindowResult(NamedTuple):
     def earlier_end(self) -> float | None:
         """The end that this session had in the result told before, if it was another one."""
         return None
+
+
+RECORDS.add(WindowResult)
 
 
 class Retraction(WindowResult):

@@ -7,7 +7,8 @@ needs an envelope and nothing is copied:
 - MessagePack (an array, first byte 0x90 to 0x9f, 0xdc or 0xdd) for what it can carry exactly:
   None, bool, int of 64 bits, float, str, bytes, and lists and dicts of these.
 - pickle, protocol 5 (first byte 0x80) for everything else. Tuples that share a value which can
-  change are copied first, so that they share none where they arrive, as by MessagePack.
+  change are copied first, so that they share none where they arrive, as by MessagePack. Results of
+  windows in which nothing can change go as columns.
 
 Packing in strict mode refuses subclasses, tuples and everything foreign. The one thing which it
 converts silently is a buffer (`bytearray`, `memoryview`) to bytes. Such a value leaves one of
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgpack
@@ -30,13 +32,27 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.marks import Marked, sealed
 from anabranch.runtime.values.foreign import describe as describe
-from anabranch.runtime.values.sharing import Swells, separate
+from anabranch.runtime.values.sharing import ATOMS, RECORDS, Swells, kinds_of, separate
 
 _PICKLE_FIRST = 0x80
 _BUFFER_HEADERS = (b"\xc4", b"\xc5", b"\xc6")
 _SCALARS = frozenset((type(None), bool, int, float, str, bytes))
 _REFUSED = (TypeError, ValueError, OverflowError)
 _PATIENCE_MAX = 8
+
+
+class _Records:
+    """Of one kind. They come out as a list."""
+
+    def __init__(self, tuples: Sequence[Any]) -> None:
+        self._made = _of_columns, (type(tuples[0]), *zip(*tuples, strict=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._made
+
+
+def _of_columns(kind: Any, *columns: tuple[Any, ...]) -> list[Any]:
+    return list(map(kind._make, zip(*columns, strict=True)))
 
 
 class PayloadError(ValueError):
@@ -123,6 +139,10 @@ class Encoder:
         return data
 
     def _pickled(self, tuples: Sequence[Any], swelling_max: int | None) -> bytes:
+        kinds = kinds_of(tuples)
+        alike = len(kinds) == 1 and kinds <= RECORDS
+        if alike and ATOMS.issuperset(map(type, chain.from_iterable(tuples))):
+            return pickle.dumps(_Records(tuples), 5)
         return pickle.dumps(separate(tuples, swelling_max), 5)
 
     def _add(self, tuples: Sequence[Any], result: Encoded) -> None:

@@ -26,6 +26,10 @@ _PLAIN = type(None), bool, int, float, complex, str, bytes
 ATOMS = frozenset((*_PLAIN, datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID))
 """Types of values that cannot change, and can be pickled."""
 
+RECORDS: set[type] = set()
+"""Named tuples, each of which pickle makes by a call of its own, so that many are slow: they travel
+as columns."""
+
 _UNCHANGING = (
     *(type, Enum, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo),
     *(decimal.Decimal, uuid.UUID, types.FunctionType, types.BuiltinFunctionType, types.ModuleType),

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.keyed.windows import Moved, Retraction, WindowResult
 from anabranch.runtime.processing.payload import Encoder, PayloadError, decode, describe
 from anabranch.runtime.processing.salvage import decode_batch
 
@@ -328,3 +329,31 @@ def test_an_error_that_cannot_print_itself_is_described() -> None:
     assert describe(Mute()) == "Mute: (its message cannot be printed)"
     assert describe(ValueError("x" * 900)) == "ValueError: " + "x" * 500 + "…"
     assert describe(ValueError()) == "ValueError"
+
+
+def test_results_of_windows_travel_as_columns_and_come_out_as_they_were() -> None:
+    results = [WindowResult(n, 0.0, 60.0, f"value {n}", n % 2) for n in range(100)]
+    data = Encoder(Limits()).encode(results)
+    after = decode(data)
+    assert after == results
+    assert {type(one) for one in after} == {WindowResult}
+    assert len(data) < len(pickle.dumps(results, 5))
+
+
+def test_results_of_windows_with_values_that_change_share_none() -> None:
+    value = [1]
+    first, second = decode(
+        Encoder(Limits()).encode([WindowResult(k, 0.0, 1.0, value) for k in "ab"])
+    )
+    first.value.append(2)
+    assert (first.value, second.value) == ([1, 2], [1])
+
+
+def test_other_results_of_windows_come_out_as_what_they_were() -> None:
+    result = WindowResult("k", 0.0, 1.0, 3, 1)
+    mixed = [result, Retraction("k", 0.0, 1.0, 0, 2), Moved.of(result, 0.5)]
+    for some in (mixed, mixed[1:2], mixed[2:]):
+        after = decode(Encoder(Limits()).encode(some))
+        assert [(type(one), one, one.earlier_end) for one in after] == [
+            (type(one), one, one.earlier_end) for one in some
+        ]

@@ -57,7 +57,7 @@ LOCK_TIMEOUT_S = 5.0
 """How long a journal may stay locked behind the end of a life. A process that its function has
 forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
 LOCK_PERIOD_S = 0.01
-SEGMENT_BYTES_MIN = 4 * 2**20
+SEGMENT_BYTES_MIN = 8 * 2**20
 SEGMENT_PICTURES = 4
 """A segment may grow to so many times the picture that it begins with."""
 _PICKLED = b"\x80\x05\x95"

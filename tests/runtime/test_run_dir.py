@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.runtime.live.process import run_dir
 from anabranch.runtime.live.process.run_dir import RunDir, remove_unless_used
-from tests.runtime.faulty import folder_of_all
+from tests.runtime.faulty import files_left, folder_of_all
 
 
 @pytest.fixture
@@ -163,3 +163,12 @@ def test_a_cleaner_that_asks_for_the_lock_of_a_folder_does_not_get_it(base: Path
         fcntl.flock(cleaner, fcntl.LOCK_EX | fcntl.LOCK_NB)
     run.remove()
     os.close(cleaner)
+
+
+def test_a_folder_is_not_taken_for_removed_when_no_file_can_be_opened() -> None:
+    run = RunDir()
+    try:
+        with files_left(0):
+            assert run.is_there
+    finally:
+        run.remove()

@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from anabranch.runtime.live.link.own_files import own
+from anabranch.runtime.plan.ends import passing
 
 PREFIX = "anabranch-"
 MARK, LOCK = ".anabranch-run", "lock"
@@ -64,8 +65,8 @@ class RunDir:
                 os.close(self._lock)
                 self._lock = fresh
                 return _is_free(fresh)
-        except OSError:
-            return False
+        except OSError as error:
+            return passing(error)  # such as no free file: for all that can be known, it is there
         return True
 
     def remove(self) -> None:

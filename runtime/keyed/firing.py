@@ -27,8 +27,9 @@ class Firing:
         self._due: Iterator[Due] | None = None
 
     def due(self, until: float) -> Iterator[Due]:
-        """What is due, one at a time; each is not set any more then. Whoever stops in the midst of
-        it asks again; when it is exhausted, nothing is due by the time that was asked for first."""
+        """What is due, one at a time; each is not set any more then. A caller that stops before the
+        end asks again, and goes on there. At its end, nothing is due by the `until` of the first
+        call."""
         if self._due is None:
             self._due = self._each(until)
         return self._due

@@ -225,7 +225,8 @@ class Parted:
 
 
 class Parts(dict[Any, Any], Parted):
-    """Parts by name, of one kind. Whoever changes one says so (`touch`), if that is to be told."""
+    """Parts by name, of one kind. A caller that changes one says so (`touch`), if that is to be
+    told."""
 
     kind: type[Part]
 

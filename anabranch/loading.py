@@ -8,7 +8,6 @@ processes.
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import logging
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from typing import Any
 from anabranch.explaining import explain, line_of_operator
 from anabranch.runtime.pipeline.begun_threads import BegunThreads, noting_threads, refusal, warning
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.module_files import run_file
 from anabranch.runtime.pipeline.places import check_targets
 from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.values.checks import PipelineError
@@ -148,21 +148,15 @@ def _import(path: Path) -> ModuleType:
         raise LoadError(
             f"{path.name}: Python or Anabranch needs another module named {name!r}; rename the file"
         )
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    sys.modules[name] = module
     try:
         with _read(path), noting_threads(path) as begun:
-            spec.loader.exec_module(module)
+            module = run_file(name, path)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        sys.modules.pop(name, None)
         raise LoadError(explain(error, path)) from None
     _check_threads(begun)
     return module

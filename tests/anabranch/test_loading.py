@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.loading import LoadError, load_pipeline
+from anabranch.runtime.live.process import origin
 from tests.anabranch.files import GOOD, clean_imports, write
 
 
@@ -57,6 +60,21 @@ def test_functions_of_the_file_can_be_pickled_and_its_neighbours_imported(tmp_pa
     load_pipeline(str(write(tmp_path, text, "with_helpers.py")))
     shout = sys.modules["with_helpers"].shout
     assert pickle.loads(pickle.dumps(shout)) is shout
+
+
+def test_a_file_is_read_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python would run what it has compiled of a file of the same size and second."""
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = write(tmp_path, GOOD)
+    changed = os.stat(path).st_mtime_ns
+    importlib.import_module("headlines")
+    del sys.modules["headlines"]
+    write(tmp_path, GOOD.replace('"headlines"', '"lines_too"'))
+    os.utime(path, ns=(changed, changed))
+    assert load_pipeline(str(path)).pipeline.name == "lines_too"
+    del sys.modules["headlines"]
+    assert origin.load_module("headlines", str(path)).pipeline.name == "lines_too"
 
 
 def test_files_whose_name_is_no_identifier_work(tmp_path: Path) -> None:

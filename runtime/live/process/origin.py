@@ -22,6 +22,7 @@ from anabranch.runtime.live.link.control import Load
 from anabranch.runtime.live.process.warm import Preload
 from anabranch.runtime.pipeline.begun_threads import noting_threads, refusal
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.module_files import run_file
 from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.texts import carried, original
@@ -122,9 +123,9 @@ def load_preload(request: Load) -> Preload:
 def load_module(name: str, file: str) -> ModuleType:
     """Import `name`, or run `file` as a module; it has that name, too. Raises `LoadError`."""
     try:
-        if name and _is_known(name):
+        if name in sys.modules or (name and _is_found_elsewhere(name, file)):
             return importlib.import_module(name)
-        return _run_file(name or MAIN_AGAIN, file)
+        return run_file(name or MAIN_AGAIN, Path(file))
     except LoadError:
         raise
     except (Exception, SystemExit) as error:
@@ -150,22 +151,13 @@ def being_loaded() -> bool:
     return _loading
 
 
-def _is_known(name: str) -> bool:
-    """Not if it was loaded by its path under another name, as `anabranch run v1.2.py` does."""
+def _is_found_elsewhere(name: str, file: str) -> bool:
+    """Whether Python finds another file by the name, or none that is a file."""
     try:
-        return importlib.util.find_spec(name) is not None
+        spec = importlib.util.find_spec(name)
     except ImportError:  # of what should be its package
         return False
-
-
-def _run_file(name: str, file: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, file)
-    if spec is None or spec.loader is None:
-        raise LoadError(f"{file}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # where pickles of its classes look for it
-    spec.loader.exec_module(module)
-    return module
+    return spec is not None and not _same_file(spec.origin or "", file)
 
 
 def _apply(request: Load, pipeline: Pipeline) -> None:

@@ -24,7 +24,7 @@ COMMANDS = {
     "validate": "Check a pipeline and show its graph.",
     "experiment": "Run a published evaluation again, theirs beside ours.",
     "verify": "Search all interleavings of the protocol for a fault.",
-    "simulate": "Foretell what a pipeline would do under a load.",
+    "simulate": "Forecast what a pipeline would do under a load.",
     "policies": "List the policies by which operators scale.",
     "replay": "Repeat one seed of the simulated swarm.",
 }

@@ -23,8 +23,8 @@ A driver's duties (it decides nothing else):
 12. Keep over a death of the process, in one record for each turn and before anything of it leaves:
    the state of the core; frames that were sent and are not acknowledged; how far the frames of
    each channel are worked off, and which of the others the core has had; the state of key groups,
-   what has come of state that is expected, and tuples that are kept. Restore that in the next life
-   and let `Restarted` enter first: its effects ask again for what was not answered.
+   what has come of state that is expected, and tuples that are kept. Restore that in the next
+   incarnation and let `Restarted` enter first: its effects ask again for what was not answered.
    - Frames come again from where they were not worked off. Those that the core has had do not
      enter it again, but their tuples are queued; until all of these have come, the queue is not
      empty: `Drained` waits, and so does `GroupsTransferred`, for tuples of those groups may be
@@ -100,10 +100,11 @@ class SpawnInstances:
 
 @dataclass(frozen=True, slots=True)
 class FreezeGroups:
-    """`heir`: the sibling that is to have them; None if it is a child that is not started yet."""
+    """`new_owner`: the sibling that is to have them; None if it is a child that is not started
+    yet."""
 
     groups: frozenset[Group]
-    heir: InstanceId | None = None
+    new_owner: InstanceId | None = None
 
 
 @dataclass(frozen=True, slots=True)

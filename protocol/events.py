@@ -57,7 +57,7 @@ class DuplicateDecided:
 class LeaveDecided:
     """The policy, a script or the owner of the host wants this instance to go.
 
-    An owner of key groups asks for an heir through the neighbour `via`; `draw`: `AdoptOffer`.
+    An owner of key groups asks for a new owner through the neighbour `via`; `draw`: `AdoptOffer`.
     """
 
     via: InstanceId | None = None
@@ -120,7 +120,8 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """This instance is a new life of a process that died; its state is as its journal has it."""
+    """This instance is a new incarnation of a process that died; its state is as its journal has
+    it."""
 
 
 Event = (

@@ -11,7 +11,7 @@ I8  The sender of a tuple is in preds (Active, ClosingIn).
 I9  JOIN, LEAVE and EOS come only from an id in my views, or I am Idle.
 I10 For each operator, tuples processed = tuples sent to it, at quiescence.
 I11 At termination queue, awaited set and unacknowledged session frames are empty.
-I12 Session sequence numbers are contiguous, over all lives of both ends.
+I12 Session sequence numbers are contiguous, over all incarnations of both ends.
 K1  A tuple of a keyed operator is processed when it follows the last one of its sender and group.
 K2  Its results are in the same order at each successor, until that one leaves.
 K3  The owner to which a key group is routed is in succs.
@@ -20,7 +20,7 @@ K5  A key group has at most one owner.
 K6  At rest a key group has exactly one owner, and
 K7  all who send to its operator know it.
 
-All of them hold over deaths too: whatever an instance was, its next life is.
+All of them hold over deaths too: whatever an instance was, its next incarnation is.
 
 I3, I4, I8 and I9 are checked where the input comes in (`table`, `rules`), I12 in `session`, I10
 in the ledger; K1, K2, K4, K6 and K7 by the explorer. Here are I2 and K3 for one instance, which

@@ -38,14 +38,14 @@ class JoinAck:
 class Start:
     """Initiator to child: your neighbours; you are one of us now.
 
-    `routes`: the owners of the key groups downstream. `heir`: state of key groups follows.
+    `routes`: the owners of the key groups downstream. `new_owner`: state of key groups follows.
     """
 
     succs: Ids
     preds: Ids
     keeper: bool = False
     routes: Routes = ()
-    heir: bool = False
+    new_owner: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """A FIFO channel that outlives its connections (`docs/protocol.md` 7; I12).
 
-There is one session per pair of instances, over all their lives, in both directions over one
+There is one session per pair of instances, over all their incarnations, in both directions over one
 connection at a time. Frames are numbered from 1. A sender keeps each frame until the receiver has
 acknowledged it; after a broken connection both say the next number that they expect, and the rest
 is repeated. Three habits belong together, each alone is not enough: the receiver accepts only the
@@ -33,8 +33,8 @@ class Session(Generic[Frame]):
         """Whether frames may be missing: those which the peer had not kept when it died."""
         self._kept: deque[Frame] = deque()
         self._restored_to: int | None = None
-        """What `next_number` was when this end went on from an earlier life; None once the peer has
-        confirmed that it knows no more."""
+        """What `next_number` was when this end went on from an earlier incarnation; None once the
+        peer has confirmed that it knows no more."""
 
     @property
     def first_kept(self) -> int:
@@ -88,13 +88,13 @@ class Session(Generic[Frame]):
 
         `acknowledged`: what it has made safe, if that is less than what it has received.
         Raises `ChannelError` if the peer expects one that it has acknowledged before, or has
-        received more than the earlier life of this end remembers to have sent: what this life has
-        sent under these numbers is something else.
+        received more than the earlier incarnation of this end remembers to have sent: what this
+        incarnation has sent under these numbers is something else.
         """
         if self._restored_to is not None and expected > self._restored_to:
             raise ChannelError(
-                f"{self.peer} expects frame {expected}, and an earlier life has recorded only "
-                f"those below {self._restored_to}"
+                f"{self.peer} expects frame {expected}, and an earlier incarnation has recorded "
+                f"only those below {self._restored_to}"
             )
         if expected < self.first_kept:
             raise ChannelError(
@@ -111,7 +111,7 @@ class Session(Generic[Frame]):
         return tuple(self._kept)
 
     def restore(self, expected: int, next_number: int, kept: Iterable[Frame]) -> None:
-        """Go on where an earlier life was; `kept`: the frames before `next_number`."""
+        """Go on where an earlier incarnation was; `kept`: the frames before `next_number`."""
         self.expected, self.next_number = expected, next_number
         self._kept = deque(kept)
         self._restored_to = next_number

@@ -1,11 +1,11 @@
 """The conditions an instance can be in. Each holds exactly what is true in it.
 
-The life of an instance (`docs/protocol.md` 2.3, completion 2.8):
+The lifetime of an instance (`docs/protocol.md` 2.3, completion 2.8):
 
     Idle ──START──▶ Active ──leave──▶ ClosingIn ──acks──▶ Draining ──▶ ClosingOut ──▶ Gone
                        └──── FIN of every predecessor, drained ────▶ Finished ───────▶ Gone
 
-A death of the process is no edge here: the next life begins in the state of the last one
+A death of the process is no edge here: the next incarnation begins in the state of the last one
 (`rules.restart`).
 
 Views are immutable sets; a change makes a new one. Sets of awaited ids, never counters (PE6, PE7):

@@ -203,7 +203,7 @@ ROWS: dict[type, tuple[Cell, ...]] = {
     ),
     messages.StateMoved: _row(
         idle=ILLEGAL,
-        active=move.take_over,  # an heir stays active until the state has come
+        active=move.take_over,  # a new owner stays active until the state has come
         closing_in=ILLEGAL,
         draining=ILLEGAL,
         closing_out=ILLEGAL,

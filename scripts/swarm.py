@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def mutants(seeds: int) -> int:
-    """Drivers that neglect what they owe to a next life, each until it is found out."""
+    """Drivers that neglect what they owe to a next incarnation, each until it is found out."""
     missed = 0
     for lapse in LAPSES:
         outcome = first_found(lapse, seeds)

@@ -1,4 +1,4 @@
-"""The gateway's picture of one stream's log: how long each part is, and where its rows lie."""
+"""The gateway's snapshot of one stream's log: how long each part is, and where its rows lie."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""One part of the log of results, as the sink instance sees it that writes it, over all its lives.
+"""One part of the log of results, as the sink instance sees it that writes it, over all its
+incarnations.
 
 What is appended under a number is noted before: where it begins and how long it is. So the next
-life of an instance that died finds out what became of it, goes on in the same part, and appends
-only what is missing. A reader beside it never sees a row change or go.
+incarnation of an instance that died finds out what became of it, goes on in the same part, and
+appends only what is missing. A reader beside it never sees a row change or go.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ class Noted(NamedTuple):
 
 
 class PartWriter:
-    """Appends to the part of `instance`, made if this is its first life. Not shared.
+    """Appends to the part of `instance`, made if this is its first incarnation. Not shared.
 
-    `note`: file that outlives the processes of a run and knows what the last life did; `sync`: to
-    return from `put` only when the results are on the disk.
+    `note`: file that outlives the processes of a run and knows what the last incarnation did;
+    `sync`: to return from `put` only when the results are on the disk.
     """
 
     def __init__(

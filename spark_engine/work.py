@@ -142,7 +142,7 @@ class TimeWork(Work):
         if self._exact:
             self.task.say(self.station, self._stamper.watermark(self._now))
             if not self.task.ends:
-                for piece in self._stamper.picture(KEYS_PER_PIECE):
+                for piece in self._stamper.snapshot(KEYS_PER_PIECE):
                     self.task.keep(self.station, piece)
         self.task.count(self.operator.name, ahead=self._stamper.ahead - self._ahead)
 
@@ -252,7 +252,7 @@ class KeyedWork(Work):
 
     def _keep(self) -> None:
         self.task.keep(self.station, pickle.dumps((self._reached, self._floor), 5))
-        for piece in self._processor.picture(KEYS_PER_PIECE):
+        for piece in self._processor.snapshot(KEYS_PER_PIECE):
             self.task.keep(self.station, piece)
 
     async def _pass_on(self) -> None:

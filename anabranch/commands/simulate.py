@@ -136,7 +136,7 @@ def command(
     as_json: bool,
     picture: Path | None,
 ) -> None:
-    """Foretell instances, load, queues, latency and messages of the pipeline in FILE.py.
+    """Forecast instances, load, queues, latency and messages of the pipeline in FILE.py.
 
     Nothing is started or opened.
     """

@@ -26,8 +26,8 @@ no tuple is lost or doubled (S1, S2), nothing is addressed to a terminated insta
 are complete at rest (S4), every operator has a keeper (S5), and that operations, tuples and
 executions come to their end (L1 to L3). Of operators with key groups: that every tuple is
 processed once and in the order of its key (K1, K2), and that a group has one owner, whom all who
-send to it know (K3 to K7), while groups move to children, to heirs and between siblings. Where
-processes die, at any moment and anywhere, all of this holds for their next lives too.
+send to it know (K3 to K7), while groups move to children, to new owners and between siblings. Where
+processes die, at any moment and anywhere, all of this holds for their next incarnations too.
 
 \b
 Examples:

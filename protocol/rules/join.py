@@ -105,9 +105,10 @@ def start_children(state: Active) -> Step:
     if own.migrate:
         (child,) = own.new
         return replace(state, own=Migrating(child)), tell(own.new, start)
-    heirs = owners_of(own.moved)
+    new_owners = owners_of(own.moved)
     starts = tuple(
-        SendMessage(child, replace(start, heir=child in heirs)) for child in sorted(own.new)
+        SendMessage(child, replace(start, new_owner=child in new_owners))
+        for child in sorted(own.new)
     )
     if not own.moved:
         return replace(state, own=None), (*starts, Conclude("joined", own.new))
@@ -125,14 +126,14 @@ def start(ctx: Context, state: Idle, event: MessageReceived) -> Step:
         keeper=message.keeper,
         finished=state.finished,
         routes=merged(message.routes, state.routes),
-        expects=frozenset({event.sender}) if message.heir else NONE,
+        expects=frozenset({event.sender}) if message.new_owner else NONE,
     )
     effects: tuple[Effect, ...] = (
         view_of(active),
         ChangeRole(message.keeper),
         BeginProcessing(),
     )
-    if message.heir:
+    if message.new_owner:
         effects = (ExpectState(event.sender), *effects)
     if message.keeper:
         effects += (SendMessage(event.sender, KeeperAck()),)

@@ -53,7 +53,7 @@ def decide_to_leave(ctx: Context, state: Active, event: LeaveDecided) -> Step:
     if state.expects:
         return state, (Veto("it has promised to take over key groups, and stays until they come"),)
     if state.owned:
-        return move.seek_heir(state, groups_of(state.owned), event.via, event.draw, leave=True)
+        return move.seek_new_owner(state, groups_of(state.owned), event.via, event.draw, leave=True)
     return _begin_to_leave(state)
 
 

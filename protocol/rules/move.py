@@ -1,4 +1,4 @@
-"""Key groups change their owner: to children, to an heir, or to balance the load.
+"""Key groups change their owner: to children, to a new owner, or to balance the load.
 
 One way for all three (`docs/protocol.md` 5). The owner brings the groups to rest, tells all
 neighbours the new owners in a round of JOIN, and sends the state when all have answered:
@@ -16,7 +16,7 @@ sent to a new owner there, of which the new owner here has not heard: what it se
 would be processed first. So the old owner's routes come with the last word, and until they are
 known the groups are not owned.
 
-A new owner may not go before the state has come: a child learns that from START, an heir has
+A new owner may not go before the state has come: a child learns that from START, a new owner has
 promised it. Whoever wants to go promises nothing, so nobody waits in a circle.
 """
 
@@ -74,7 +74,7 @@ from anabranch.protocol.states import (
     Transferring,
 )
 
-# -- finding an heir -----------------------------------------------------------------------
+# -- finding a new owner -----------------------------------------------------------------------
 
 
 def decide_to_move(ctx: Context, state: Active, event: MoveDecided) -> Step:
@@ -83,14 +83,16 @@ def decide_to_move(ctx: Context, state: Active, event: MoveDecided) -> Step:
         return state, (Veto(reason),)
     if not event.groups or not event.groups <= groups_of(state.owned):
         return state, (Veto("only key groups of its own can be given away, at least one"),)
-    return seek_heir(state, event.groups, event.via, event.draw, leave=False)
+    return seek_new_owner(state, event.groups, event.via, event.draw, leave=False)
 
 
-def seek_heir(
+def seek_new_owner(
     state: Active, groups: frozenset[Group], via: InstanceId | None, draw: int, *, leave: bool
 ) -> Step:
     if via is None or via not in state.succs | state.preds:
-        return state, (Veto(f"its key groups need an heir, and {via} is not a neighbour to ask"),)
+        return state, (
+            Veto(f"its key groups need a new owner, and {via} is not a neighbour to ask"),
+        )
     return replace(state, own=Seeking(groups, leave)), (SendMessage(via, AdoptOffer(draw)),)
 
 
@@ -133,15 +135,15 @@ def decline_adoption(ctx: Context, state: State, event: MessageReceived) -> Step
 
 
 def conclude_adoption(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """M4: an heir is found, or everything stays as it is."""
-    message, own, heir = event.message, state.own, event.sender
+    """M4: a new owner is found, or everything stays as it is."""
+    message, own, new_owner = event.message, state.own, event.sender
     assert isinstance(message, AdoptResponse)
-    require(isinstance(own, Seeking), f"an answer from {heir} to no offer of key groups (I4)")
+    require(isinstance(own, Seeking), f"an answer from {new_owner} to no offer of key groups (I4)")
     assert isinstance(own, Seeking)
     if not message.ok:
         return replace(state, own=None), (Conclude("refused"),)
-    assignment = tuple((g, heir) for g in sorted(own.groups))
-    return freeze(state, NONE, assignment, heir=heir, leave=own.leave)
+    assignment = tuple((g, new_owner) for g in sorted(own.groups))
+    return freeze(state, NONE, assignment, new_owner=new_owner, leave=own.leave)
 
 
 def wants_to_go(state: Active) -> bool:
@@ -157,7 +159,7 @@ def freeze(
     new: Ids,
     assignment: Assignment,
     *,
-    heir: InstanceId | None = None,
+    new_owner: InstanceId | None = None,
     leave: bool = False,
 ) -> Step:
     try:
@@ -167,7 +169,7 @@ def freeze(
     if len(groups_of(moved)) < len(moved):
         raise LocalProtocolError("a key group is to move to two instances at once (K5)")
     later = replace(state, own=Freezing(new, moved, leave))
-    return later, (FreezeGroups(groups_of(moved), heir),)
+    return later, (FreezeGroups(groups_of(moved), new_owner),)
 
 
 def announce_owners(ctx: Context, state: Active, event: GroupsFrozen) -> Step:

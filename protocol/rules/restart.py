@@ -1,4 +1,4 @@
-"""A new life of a process that died: what its driver must do again.
+"""A new incarnation of a process that died: what its driver must do again.
 
 The state is as the journal has it, and nothing leaves an instance before what led to it is in the
 journal. So neighbours see a connection break and come back, and nothing else: no rule of theirs
@@ -6,8 +6,8 @@ knows of a death. Nothing is sent again from here; channels repeat what has not 
 What died with the process is what its driver was about: the view of its router, duties that it
 had not answered, and children that it had asked for and not been given.
 
-A wrong suspicion needs no rule either. Whoever is taken for dead is killed before its next life
-begins, so it *is* dead, wherever it was.
+A wrong suspicion needs no rule either. Whoever is taken for dead is killed before its next
+incarnation begins, so it *is* dead, wherever it was.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def _operation(state: Active) -> tuple[Active, tuple[Effect, ...]]:
     if isinstance(own, Spawning):
         return replace(state, own=None), (Conclude("spawn_failed"),)
     if isinstance(own, Freezing):
-        heir = None if own.new else min(owners_of(own.moved), default=None)
-        return state, (FreezeGroups(groups_of(own.moved), heir),)
+        new_owner = None if own.new else min(owners_of(own.moved), default=None)
+        return state, (FreezeGroups(groups_of(own.moved), new_owner),)
     if isinstance(own, Transferring):
         return state, move.transfers(own.moved, own.awaiting)
     return state, ()

@@ -76,7 +76,7 @@ def _purpose(own: Own) -> str:
         case Joining(new=new, moved=moved) if new:
             return " children with groups" if moved else " children"
         case Freezing() | Joining() | Transferring() | Seeking():
-            return " heir"
+            return " new owner"
         case _:
             return ""
 
@@ -119,18 +119,18 @@ CONDITIONS = (
     "Active",
     "Active+Spawning",
     "Active+Spawning keeper",
-    "Active+Seeking heir",
+    "Active+Seeking new owner",
     "Active+Seeking to leave",
     "Active+Freezing children",
-    "Active+Freezing heir",
+    "Active+Freezing new owner",
     "Active+Freezing to leave",
     "Active+Joining children",
     "Active+Joining children with groups",
-    "Active+Joining heir",
+    "Active+Joining new owner",
     "Active+Joining to leave",
     "Active+Joining keeper",
     "Active+Transferring children",
-    "Active+Transferring heir",
+    "Active+Transferring new owner",
     "Active+Transferring to leave",
     "Active+Migrating",
     "Active+Offering",

@@ -179,7 +179,7 @@ class Channel:
                 return state._replace(listener=me, lines=lines)
             case ("FRAME", int(number)):
                 return self._delivered(state, number, dialer=False)
-            case ("STATE", int(expected)):
+            case ("ACK_CREDIT", int(expected)):
                 return self._acknowledged(state, expected, 0, dialer=False)
         raise AssertionError(frame)
 
@@ -194,7 +194,7 @@ class Channel:
                 return state._replace(dialer=me, lines=lines)
             case ("FRAME", int(number)):
                 return self._delivered(state, number, dialer=True)
-            case ("STATE", int(expected), int(allowed)):
+            case ("ACK_CREDIT", int(expected), int(allowed)):
                 return self._acknowledged(state, expected, allowed, dialer=True)
         raise AssertionError(frame)
 
@@ -264,12 +264,12 @@ class Channel:
         if listener.owes and listener.wire:
             grant = _grant(listener, self.scope)
             allowed, _ = grant.state()
-            frame: Frame = ("STATE", listener.expected, allowed)
+            frame: Frame = ("ACK_CREDIT", listener.expected, allowed)
             lines = _written(state, listener.wire, frame, False)
             after = listener._replace(owes=False, stated=allowed)
             yield f"listener states {_said(frame)}", state._replace(listener=after, lines=lines)
         if dialer.owes and dialer.wire:
-            frame = ("STATE", dialer.expected)
+            frame = ("ACK_CREDIT", dialer.expected)
             lines = _written(state, dialer.wire, frame, True)
             after = dialer._replace(owes=False)
             yield f"dialer states {_said(frame)}", state._replace(dialer=after, lines=lines)

@@ -1,8 +1,9 @@
 """Processes die, and their instances live on: what a death takes, and what comes back.
 
-A death and the new life behind it are one move. That is every case: between the two the instance
-does nothing, and what is on its way to it or from it may be as slow as anything is here. The agent
-kills before it resumes, so a wrong suspicion is a death too, and two lives are never there at once.
+A death and the new incarnation behind it are one move. That is every case: between the two the
+instance does nothing, and what is on its way to it or from it may be as slow as anything is here.
+The agent kills before it resumes, so a wrong suspicion is a death too, and two incarnations are
+never there at once.
 
 Kept, for it is in the journal before anything of it leaves: the state of the core; what was sent
 (so it stays in the mail of others, whoever dies); the state of key groups, what has come of those
@@ -36,8 +37,8 @@ class Queued(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """Event: the process of an instance has died, and its next life begins. `kept`: how many of
-    the accepted tuples had been looked into and kept. `again`: the rest, with their senders."""
+    """Event: the process of an instance has died, and its next incarnation begins. `kept`: how many
+    of the accepted tuples had been looked into and kept. `again`: the rest, with their senders."""
 
     kept: int = 0
     again: tuple[tuple[InstanceId, Again], ...] = ()

@@ -22,7 +22,7 @@ WANTED, BEGUN, UNASKED = range(3)
 
 class Outgoing(NamedTuple):
     """State that goes out in two parts, and is kept until both are under way. `stage`: of the
-    transfer; `UNASKED` in a new life, until the core asks for it again."""
+    transfer; `UNASKED` in a new incarnation, until the core asks for it again."""
 
     to: InstanceId
     groups: Owned

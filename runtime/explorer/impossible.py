@@ -44,7 +44,7 @@ def why_never(what: str, where: str) -> str:
 TO_LEAVE = tuple(c for c in CONDITIONS if c.endswith(" to leave"))
 OWN = tuple(c for c in CONDITIONS if "+" in c)
 OF_KEYED = tuple(
-    c for c in OWN if c.endswith((" heir", " to leave", " with groups")) or "Freezing" in c
+    c for c in OWN if c.endswith((" new owner", " to leave", " with groups")) or "Freezing" in c
 )
 
 RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (

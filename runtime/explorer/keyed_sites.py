@@ -138,7 +138,7 @@ class KeyedSites(Sites):
         yield from super()._decisions(site)
         if self.scope.moves and self.scope.decides(site.me):
             for group in sorted(self._owned(site)):
-                for via, draw in self._ways_to_an_heir(site):
+                for via, draw in self._ways_to_a_new_owner(site):
                     move = events.MoveDecided(frozenset({group}), via, draw)
                     yield Option(site, ("moves",), move, move, optional=True)
 
@@ -146,11 +146,11 @@ class KeyedSites(Sites):
         if not self._owned(site):
             yield from super()._leaving(site)
             return
-        for via, draw in self._ways_to_an_heir(site):
+        for via, draw in self._ways_to_a_new_owner(site):
             leave = events.LeaveDecided(via, draw)
             yield Option(site, ("leaves",), leave, leave, optional=True)
 
-    def _ways_to_an_heir(self, site: Site) -> Iterator[tuple[InstanceId, int]]:
+    def _ways_to_a_new_owner(self, site: Site) -> Iterator[tuple[InstanceId, int]]:
         state = self.nodes.values[site.node].state
         neighbours = self.machine.succs(state) | self.machine.preds(state)
         draws = max(1, min(self.scope.siblings_max(site.me.operator), DRAWS_MAX))

@@ -134,7 +134,7 @@ class Driver:
         return working, node.reading or leaves
 
     def resume(self, node: Any) -> Outcome:
-        """The first event of a new life."""
+        """The first event of a new incarnation."""
         outcome = self._answer(self.handle(node, events.Restarted()))
         waits = self.machine.spawning(outcome.node.state) and not outcome.spawn
         return outcome._replace(node=outcome.node._replace(forsaken=bool(waits)))

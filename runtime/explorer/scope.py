@@ -29,7 +29,7 @@ OPERATORS = ("scalable", "keyed")
 class Scope:
     """A pipeline at rest, and budgets which all instances of all operators share.
 
-    `crashes`: how many processes may die, anywhere and at any moment; each has a next life.
+    `crashes`: how many processes may die, anywhere and at any moment; each has a next incarnation.
 
     `counts`: instances of each operator at the beginning; number 0 is the keeper.
     `edges`: pairs of operator indices; the chain of all operators unless given.

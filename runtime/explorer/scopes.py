@@ -53,7 +53,7 @@ SMALL = _scopes(
     "1,2 joins=1 leaves=1 tuples=1 spawn",
     "1,1 joins=1 fresh=1 finish spawn",
     "2,2 joins=1 tuples=2 scalable=1 room=1",
-    # Keyed operators: children, heirs and siblings get key groups.
+    # Keyed operators: children, new owners and siblings get key groups.
     "1,1,1 joins=1 tuples=2 keyed=1",
     "1,1 joins=2 tuples=1 groups=2 scalable=1 keyed=1",
     "1,1 joins=1 moves=1 tuples=1 groups=2 keyed=1 spawn slow",
@@ -92,8 +92,8 @@ SMALL = _scopes(
     "1,2 joins=1 leaves=1 tuples=1 crashes=1 finish",
     "1,1 joins=1 leaves=1 fresh=1 crashes=2 finish spawn",
     "1,2 leaves=1 sibling=1 tuples=1 crashes=1 finish",
-    # owners, heirs, children and routers of key groups, while these move; with results behind them
-    # and with key groups behind them.
+    # owners, new owners, children and routers of key groups, while these move; with results behind
+    # them and with key groups behind them.
     "1,1,1 joins=1 tuples=2 crashes=1 keyed=1",
     "1,1 joins=1 tuples=1 crashes=2 groups=2 keyed=1 spawn slow",
     "1,1 joins=1 moves=1 tuples=1 crashes=1 batch=2 groups=2 scalable=1 keyed=1 slow",
@@ -121,7 +121,7 @@ SMALL = _scopes(
     "1,1,2 joins=1 leaves=1 groups=2 keyed=1 spawn slow",
     "2,1 joins=1 leaves=2 crashes=1 keyed=1 slow",
     "1,1,1 joins=1 tuples=1 groups=2 scalable=1 keyed=1 slow",
-    # or to an heir,
+    # or to a new owner,
     "2,2 leaves=2 groups=2 keyed=1 slow",
     "1,2,2 leaves=2 groups=2 keyed=1 slow",
     "1,2,2 leaves=1 moves=1 groups=2 keyed=1 slow",

@@ -114,9 +114,11 @@ def _text(what: Any, born: list[InstanceId]) -> str:
         case events.LeaveDecided(None):
             return "decides to leave"
         case events.LeaveDecided(via):
-            return f"decides to leave, and asks for an heir through {via}"
+            return f"decides to leave, and asks for a new owner through {via}"
         case events.MoveDecided(groups, via):
-            return f"decides to give away group {min(groups)}, and asks for an heir through {via}"
+            return (
+                f"decides to give away group {min(groups)}, and asks for a new owner through {via}"
+            )
         case events.HandOverDecided(None):
             return f"decides to hand its role over to a fresh {names(frozenset(born))}"
         case events.HandOverDecided(via):

@@ -2,7 +2,7 @@
 
 However many are due together, they are called in slices, between which others have their turn:
 more may come due then, a group may be brought to rest, and one that is opened meanwhile has all
-that is due called at once. What was not called yet stays set, so the next life calls it.
+that is due called at once. What was not called yet stays set, so the next incarnation calls it.
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def taken(held: Holdings, giver: Giver, groups: list[int], heat_of: HeatOf) -> I
 
 
 def copied(held: Holdings, giver: Giver, groups: list[int], heat_of: HeatOf) -> Iterator[bytes]:
-    """Everything stays here until the last chunk was taken: a later life may have to begin anew."""
+    """Everything stays here until the last chunk was taken: a later incarnation may have to begin
+    anew."""
     sent: dict[int, int] = {}
     for group in groups:
         yield from giver.keys(group, Copies(held.store, group).some)

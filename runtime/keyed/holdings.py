@@ -4,7 +4,7 @@
                                                 own ▶
 
 - arriving: chunks have come, perhaps all of them. Nothing of them is mixed with what is here, so
-  that they can be replaced by those of a later life of the giver, which begins anew.
+  that they can be replaced by those of a later incarnation of the giver, which begins anew.
 - behind: state is here, and what was kept must be processed before anything that comes now.
 - owned: tuples are processed. frozen: tuples are kept, to go along when the group is given away.
 
@@ -111,12 +111,12 @@ class Holdings:
 
     def arrive(self, chunk: bytes) -> bool:
         """Take in a chunk. False: it does not follow those before, so that something is missing.
-        Chunks of an older life of the giver than was heard of are passed over."""
+        Chunks of an older incarnation of the giver than was heard of are passed over."""
         if not self.awaits(chunk):
             return False
         head = Head.of(chunk)
         arrival = self._arrival_for(head)
-        if head.life == arrival.life:
+        if head.incarnation == arrival.incarnation:
             arrival.take(self.operator, head, chunk)
             self.arriving[head.group] = arrival
         return True
@@ -125,12 +125,12 @@ class Holdings:
         """Whether a chunk follows those that have come, or does not matter any more."""
         head = Head.of(chunk)
         arrival = self._arrival_for(head)
-        return head.life < arrival.life or head.number == arrival.chunks
+        return head.incarnation < arrival.incarnation or head.number == arrival.chunks
 
     def _arrival_for(self, head: Head) -> Arrival:
         arrival = self.arriving.get(head.group)
-        if arrival is None or head.life > arrival.life:
-            return Arrival(head.life)
+        if arrival is None or head.incarnation > arrival.incarnation:
+            return Arrival(head.incarnation)
         return arrival
 
     def open(self, group: int) -> float:

@@ -4,12 +4,12 @@ A change is a chunk that has come from another instance, as it is, or a pickle o
 the name of a method of `Holdings` and its arguments, or one of those below, which state how
 something is now. Changes applied in their order to empty holdings give the same holdings.
 
-`picture` states all there is, piece by piece, while work goes on. The state of a key that changes
+`snapshot` states all there is, piece by piece, while work goes on. The state of a key that changes
 is told whole, or in those parts that have changed (`anabranch.runtime.keyed.parts`); so are timers,
 one by one. Each says what is now, so the last that is told of a key, a part or a timer is right, by
 a piece or by a change; those of a large key are in several pieces. Everything else of a group is
 stated at one moment; what was told of it before that does not matter, and so may be about things
-that are not there. A picture that was not finished says nothing that was not known without it.
+that are not there. A snapshot that was not finished says nothing that was not known without it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _whole(keys: list[Any], states: list[Any]) -> Word:
     return ("entries", keys, states, None, None)
 
 
-def picture(held: Holdings, keys_max: int) -> Iterator[bytes]:
+def snapshot(held: Holdings, keys_max: int) -> Iterator[bytes]:
     """All there is, in pieces of about so many keys, parts or timers. A piece must come behind all
     changes made before it, and before those made after it."""
     return _Drawing(held, keys_max).pieces()

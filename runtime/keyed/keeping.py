@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.runtime.keyed.holdings import Holdings
-from anabranch.runtime.keyed.journaling import changes, picture, restore
+from anabranch.runtime.keyed.journaling import changes, restore, snapshot
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.processing.steps import Part
@@ -118,16 +118,16 @@ class Keeping:
 
     def restore(self, told: Iterable[bytes]) -> None:
         """Apply changes, in the order in which they were told; this processor must be new. They
-        may begin with the first piece of a `picture`. Nothing is processed before `resume`."""
+        may begin with the first piece of a `snapshot`. Nothing is processed before `resume`."""
         restore(self._held, told)
 
-    def picture(self, keys_max: int) -> Iterator[bytes]:
+    def snapshot(self, keys_max: int) -> Iterator[bytes]:
         """All there is now, as changes with about so many keys each. Anything may be called
         between two pieces; together with what is told meanwhile, in the order of telling, they
         make the same processor. What was told before the first piece is not needed then.
 
         Tells what has changed before it gives a piece."""
-        pieces = picture(self._held, keys_max)
+        pieces = snapshot(self._held, keys_max)
         self.tell()
         for piece in pieces:
             yield piece

@@ -1,9 +1,10 @@
 """The contents of a key group as chunks of bytes, and chunks as contents again.
 
-A chunk has a header (the group, two flags, the life of the giver, a number) and a pickle with some
-of the group's keys, or with tuples that were kept for it; a pickle longer than a chunk may be is
-sent in parts. So every chunk is bounded, whatever a group or the state of a single key has grown
-to. A later life of the giver sends all of a group again: what came from earlier ones is dropped.
+A chunk has a header (the group, two flags, the incarnation of the giver, a number) and a pickle
+with some of the group's keys, or with tuples that were kept for it; a pickle longer than a chunk
+may be is sent in parts. So every chunk is bounded, whatever a group or the state of a single key
+has grown to. A later incarnation of the giver sends all of a group again: what came from earlier
+ones is dropped.
 
 **Unpickling runs code**: chunks may only come from a process of the same run, as batches.
 """
@@ -36,7 +37,7 @@ class Head(NamedTuple):
     mark: int
     group: int
     flags: int
-    life: int
+    incarnation: int
     number: int
 
     @classmethod
@@ -72,20 +73,21 @@ class Measure:
 
 
 class Giver:
-    """Cuts groups in chunks. `operator`: for errors; `life`: which life of this instance it is.
+    """Cuts groups in chunks. `operator`: for errors; `incarnation`: which incarnation of this
+    instance it is.
     `leave`: is told of each key that cannot be pickled, which is left out then; without it such a
-    key is the end of this life (`StateSpoilt`)."""
+    key is the end of this incarnation (`StateSpoilt`)."""
 
     def __init__(
         self,
         operator: str,
         chunk_bytes: int,
-        life: int,
+        incarnation: int,
         leave: Callable[[Any, BaseException], None] | None = None,
     ) -> None:
         self._operator = operator
         self._leave = leave
-        self._life = life
+        self._incarnation = incarnation
         self._chunk_bytes = max(1, chunk_bytes)
         self._entries = Measure(self._chunk_bytes)
         self._kept = Measure(self._chunk_bytes)
@@ -117,7 +119,7 @@ class Giver:
         size = self._chunk_bytes
         for start in range(0, len(data), size):
             part = _PART if start + size < len(data) else 0
-            head = Head(_MARK, group, part or flags, self._life, self._chunks_of[group])
+            head = Head(_MARK, group, part or flags, self._incarnation, self._chunks_of[group])
             self._chunks_of[group] += 1
             yield _HEADER.pack(*head) + data[start : start + size]
 
@@ -160,10 +162,11 @@ def _refusal(one: tuple[Any, ...]) -> BaseException | None:
 
 @dataclass(slots=True)
 class Arrival:
-    """What has come of a group, in so many chunks, from this life of its giver. `complete`: all.
+    """What has come of a group, in so many chunks, from this incarnation of its giver. `complete`:
+    all.
     `parts`: the beginning of a pickle that is longer than a chunk."""
 
-    life: int = 1
+    incarnation: int = 1
     chunks: int = 0
     complete: bool = False
     heat: float = 0.0
@@ -196,12 +199,12 @@ class Arrival:
         """Its fields, as values that pickle fast."""
         kept = [tuple(k) for k in self.kept]
         return (
-            *(self.life, self.chunks, self.complete, self.heat),
+            *(self.incarnation, self.chunks, self.complete, self.heat),
             *(self.entries, kept, bytes(self.parts)),
         )
 
     @classmethod
     def of_plain(cls, plain: tuple[Any, ...]) -> Arrival:
-        life, chunks, complete, heat, entries, kept, parts = plain
+        incarnation, chunks, complete, heat, entries, kept, parts = plain
         made = [Kept._make(k) for k in kept]
-        return cls(life, chunks, complete, heat, entries, made, bytearray(parts))
+        return cls(incarnation, chunks, complete, heat, entries, made, bytearray(parts))

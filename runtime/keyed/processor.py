@@ -14,8 +14,8 @@ groups are frozen, or what was kept for one is worked off, are tuples sorted by 
   in the midst of it: before the first tuple whose mark has come to the time of the timer.
 - **Failure**: as in `runtime.processing.operators`, but a tuple is tried again at once, before
   others, which may be of the same key. A timer that fails becomes a dead letter too.
-- **Wary** (`before` is set): one tuple at a time. `before` is awaited ahead of each, with the tag
-  of its batch or, if it was kept, with its group, and may say why not to work on it.
+- **Careful** (`before` is set): one tuple at a time. `before` is awaited ahead of each, with the
+  tag of its batch or, if it was kept, with its group, and may say why not to work on it.
 - **Cancelling** `run` loses nothing: what has not been processed goes on with the next `run`.
 - **Journaled**: `tell` tells what has changed, as bytes. It may be called whenever this awaits:
   what is here then fits to the parts that were emitted, for a part is emitted before the pause of
@@ -435,31 +435,36 @@ class KeyedProcessor(Keeping):
 
     # -- moving ------------------------------------------------------------------------------
 
-    def export(self, groups: Iterable[int], chunk_bytes: int, life: int = 1) -> Iterator[bytes]:
+    def export(
+        self, groups: Iterable[int], chunk_bytes: int, incarnation: int = 1
+    ) -> Iterator[bytes]:
         """Give away frozen groups in chunks. Other keys may be worked on between two chunks, and
         tuples of these groups are kept until the last.
 
         What was given is not here any more. If journaled, it stays until the iterator is exhausted
-        and is gone then with one change; a later `life` that still has it gives all of it again.
+        and is gone then with one change; a later `incarnation` that still has it gives all of it
+        again.
         """
         groups = sorted(groups)
         if strange := sorted({*groups} - self.frozen):
             raise ValueError(f"groups {strange} are not frozen here: freeze them first")
         gives = taken if self._notes is None else copied
         leave = self._leave if self._notes is None else None
-        giver = Giver(self.operator.name, chunk_bytes, life, leave)
+        giver = Giver(self.operator.name, chunk_bytes, incarnation, leave)
         yield from gives(self._held, giver, groups, lambda g: self._heat.take(g, self._clock()))
         self._noted()
 
     def _leave(self, key: Any, error: BaseException) -> None:
-        """A key cannot be given away. No life comes that could do again what was done with it."""
+        """A key cannot be given away. No incarnation comes that could do again what was done with
+        it."""
         part, began = self._part(), self._clock()
         self._worker.leave(key, error, part)
         self._done(part, began)
 
     async def install(self, chunk: bytes, *, opens: bool = True) -> None:
-        """A chunk from the former owner; the first of a later life replaces all those of earlier
-        ones. With the last one of a group it is `open`ed, unless the caller is to do that."""
+        """A chunk from the former owner; the first of a later incarnation replaces all those of
+        earlier ones. With the last one of a group it is `open`ed, unless the caller is to do
+        that."""
         held, group = self._held, Head.of(chunk).group
         if group in held.owned | held.frozen | held.behind:
             raise ValueError(f"group {group} is here already: a chunk of it came once more")

@@ -236,7 +236,7 @@ class Stamper:
         self._notes, self._told = set(), sums
         return self._news(notes)
 
-    def picture(self, devices_max: int) -> Iterator[bytes]:
+    def snapshot(self, devices_max: int) -> Iterator[bytes]:
         """All there is now, in pieces of about so many devices. Anything may be called between two
         pieces; what is told meanwhile counts too, in the order of telling."""
         devices = iter([*self._heard])
@@ -245,8 +245,8 @@ class Stamper:
         yield self._news([])
 
     def restore(self, told: Iterable[bytes]) -> float:
-        """What was told by former lives, in its order, counts. Returns from where the clock `now`
-        must go on: when somebody was heard last."""
+        """What was told by former incarnations, in its order, counts. Returns from where the clock
+        `now` must go on: when somebody was heard last."""
         latest, heard = self._latest, self._heard
         for change in told:
             sums, devices, times, since, gone = pickle.loads(change)

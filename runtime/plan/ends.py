@@ -10,10 +10,11 @@ empty and nobody holds a split.
 A **sink** opens one writer per instance. What `write` returned for is counted as delivered when
 `flush` has returned.
 
-An instance that dies is resumed by a new process, its next **life**, from what it had recorded. A
-source takes part by remainders: a reader's `remainder` is recorded with what it has returned, and
-the next life opens it. A sink takes part by an `ExactWriter`: what is to be written is recorded
-under a number first, so that the next life can put it again and the target takes it once.
+An instance that dies is resumed by a new process, its next **incarnation**, from what it had
+recorded. A source takes part by remainders: a reader's `remainder` is recorded with what it has
+returned, and the next incarnation opens it. A sink takes part by an `ExactWriter`: what is to be
+written is recorded under a number first, so that the next incarnation can put it again and the
+target takes it once.
 
 A **service** is a process of its own that ends may share: an endpoint for something outside, such
 as Spark, which must stay while instances come and go.
@@ -55,7 +56,7 @@ class RunContext:
     """Where the end's service listens; empty if it has none."""
     token: bytes = field(default=b"", repr=False)
     """Secret of the run, by which its processes know each other."""
-    life: int = 1
+    incarnation: int = 1
     """Counts the processes that have been this instance, this one included."""
     state_dir: Path | None = None
     """Folder that outlives the processes of the run; None: `run_dir` does."""
@@ -67,7 +68,7 @@ class RunContext:
 
     @property
     def lasting_dir(self) -> Path:
-        """Where an end keeps what its next life must find."""
+        """Where an end keeps what its next incarnation must find."""
         return self.state_dir or self.run_dir
 
 
@@ -133,8 +134,8 @@ class Service(ABC):
 
 
 class InputError(ValueError):
-    """What a source reads is not what it was told to read, which no next life changes: the run
-    fails. The message says what to do."""
+    """What a source reads is not what it was told to read, which no next incarnation changes: the
+    run fails. The message says what to do."""
 
 
 @dataclass(slots=True)
@@ -188,7 +189,7 @@ class Reader(ABC):
         """What has not been returned by `read` yet, as a split; None if nothing remains.
 
         Cheap enough to be asked after every read, and exact: a reader that is opened with it goes
-        on with the very next tuple, in this life or another. May be asked after `close`.
+        on with the very next tuple, in this incarnation or another. May be asked after `close`.
         """
 
     def offered(self) -> Offered | None:
@@ -199,7 +200,7 @@ class Reader(ABC):
     def done(self) -> None:  # noqa: B027 - optional
         """Called after `close`, once it is recorded that the split was read to its end: nobody
         will read it again. Delete here what only this split needed. If the process dies in this
-        moment, the next life opens the split once more for this, unless that raises
+        moment, the next incarnation opens the split once more for this, unless that raises
         `FileNotFoundError`."""
 
     def close(self) -> None:  # noqa: B027 - optional
@@ -274,7 +275,8 @@ class ExactWriter(Writer):
     """A writer that makes no result twice, half or lost, whenever its process dies.
 
     Whoever drives it stages tuples, records the data under the next number, then puts it, and
-    notes later that this was done. Numbers of an instance go 1, 2, 3, ... over all its lives.
+    notes later that this was done. Numbers of an instance go 1, 2, 3, ... over all its
+    incarnations.
     """
 
     gather: tuple[int, float] | None = None
@@ -295,7 +297,7 @@ class ExactWriter(Writer):
         """Make `data` be at the target exactly once under this number of this instance.
 
         When it returns, that is as safe as this sink is asked to be: its success may be recorded.
-        After a death, the next life puts again, in order, every number whose success is not
+        After a death, the next incarnation puts again, in order, every number whose success is not
         recorded: it may have succeeded, or half succeeded. So it may be after an `OSError`, which
         is raised if the data cannot be written now; see `passing`. One call at a time.
         """

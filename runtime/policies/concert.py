@@ -168,10 +168,10 @@ def _in_turn(
         return Hold(replace(told, why=Why.YOUNGER_LEAVE))
     if reading.keeper:
         return Hold(replace(told, why=Why.KEEPER))
-    return Leave(told, _heir(stay, reading))
+    return Leave(told, _new_owner(stay, reading))
 
 
-def _heir(stay: int, reading: Reading) -> int | None:
+def _new_owner(stay: int, reading: Reading) -> int | None:
     """Of those that stay, the least loaded for the first that leaves, and so on; None where loads
     are not known."""
     if not (reading.keyed and reading.loads and reading.rank is not None and stay > 0):

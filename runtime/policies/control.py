@@ -44,7 +44,7 @@ class Control:
         now_s: float,
         inherited: Heritage | None,
     ) -> Control:
-        """`inherited`: what an earlier life has left, where the run is resumed. Raises
+        """`inherited`: what an earlier incarnation has left, where the run is resumed. Raises
         `PolicyError`."""
         with named(policy):
             memory = policy.born(inherited or {}, now_s)
@@ -66,7 +66,7 @@ class Control:
         return orders, plan is not None
 
     def heritage(self, now_s: float) -> Heritage:
-        """For another life of it. Raises `PolicyError`."""
+        """For another incarnation of it. Raises `PolicyError`."""
         with named(self.policy):
             return heritage_of(self.policy, self.memory, now_s)
 

@@ -167,15 +167,15 @@ class Duplicate:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Leave:
-    """`heir`: the rank of the sibling that gets its key groups; None: any."""
+    """`new_owner`: the rank of the sibling that gets its key groups; None: any."""
 
     explanation: Explanation = field(compare=False)
-    heir: int | None
+    new_owner: int | None
 
-    def __init__(self, explanation: Explanation | str, heir: int | None = None) -> None:
+    def __init__(self, explanation: Explanation | str, new_owner: int | None = None) -> None:
         object.__setattr__(self, "explanation", explained("a Leave", explanation))
-        known = None if heir is None else whole("the heir of a Leave", heir, 0)
-        object.__setattr__(self, "heir", known)
+        known = None if new_owner is None else whole("the new owner of a Leave", new_owner, 0)
+        object.__setattr__(self, "new_owner", known)
 
     @property
     def text(self) -> str:

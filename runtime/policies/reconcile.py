@@ -42,8 +42,8 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Ordered:
     """What was ordered so far. `parts`: by operator; `actions`: when it acted, by instance;
-    `seen_s`: the newest look. `resumed_s`: when another life of the controller took over, whose
-    orders may still be under way."""
+    `seen_s`: the newest look. `resumed_s`: when another incarnation of the controller took over,
+    whose orders may still be under way."""
 
     parts: Mapping[str, Part] = field(default_factory=dict)
     actions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)

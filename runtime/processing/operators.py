@@ -18,8 +18,8 @@ A `Processor` takes batches and hands out `Part`s, in the order of the tuples:
   A new attempt gets the tuple as it has come, and so does the dead letter.
 - **Cancelling** `run` or `drain` loses nothing: what has not been emitted is still inside, and the
   next `run` or `drain` goes on with it. Functions may be called again for a slice in work.
-- **Wary** (`before` is set): one tuple at a time, also of functions with `batch=True`. `before` is
-  awaited ahead of each with the tag of its batch, and may say why not to work on it.
+- **Careful** (`before` is set): one tuple at a time, also of functions with `batch=True`. `before`
+  is awaited ahead of each with the tag of its batch, and may say why not to work on it.
 - **Classes** whose objects can be called are made into one object per instance, in its process.
 
 Whatever a function raises is a failure of its tuple: `SystemExit` and `GeneratorExit` too, and that
@@ -245,7 +245,7 @@ class AsyncProcessor(Processor):
             raise self._broken
 
     async def _one_by_one(self) -> None:
-        """Wary: return when all that waits has been started, each behind the end of the last."""
+        """Careful: return when all that waits has been started, each behind the end of the last."""
         while self._waiting and self.before is not None:
             await self._until(lambda: not self._tasks)
             tuples, _, tag, last, _ = self._waiting[0]

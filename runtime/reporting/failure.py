@@ -36,8 +36,8 @@ class LifeOver(Exception):
 
 
 class StateSpoilt(LifeOver):
-    """What a function has made of a large state cannot be pickled. The next life does the turn
-    again, looks at each state after each call, and so finds the tuple."""
+    """What a function has made of a large state cannot be pickled. The next incarnation does the
+    commit again, looks at each state after each call, and so finds the tuple."""
 
     cause = Cause.STATE
 

@@ -21,7 +21,7 @@ class InstanceSnapshot:
     waiting_for: tuple[str, ...]
     silent_s: float
     """Since its last status; several periods mean that it is stuck or starved of CPU."""
-    life: int = 1
+    incarnation: int = 1
     """How many processes it has had, this one included."""
     groups: int = 0
     """Key groups owned."""

@@ -90,7 +90,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
 
 
 class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="gone"):
-    """What an instance did in its whole life: the row of it in the ledger."""
+    """What an instance did in its whole lifetime: the row of it in the ledger."""
 
     id: str
     operator: str
@@ -122,7 +122,7 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     leaves: int = 0
     """1 if it left; 0 if it ended because the stream did."""
     latency: dict[int, int] = msgspec.field(default_factory=dict)
-    """Sinks: tuples per bucket over its whole life."""
+    """Sinks: tuples per bucket over its whole lifetime."""
     dead_reasons: dict[str, int] = msgspec.field(default_factory=dict)
     late: dict[str, int] = msgspec.field(default_factory=dict)
     """Late tuples, by what became of them: bury, emit or drop."""

@@ -84,7 +84,7 @@ def tell(event: Event) -> str:
         case events.Drained():
             return "has drained"
         case events.Restarted():
-            return "is a new life of a process that died"
+            return "is a new incarnation of a process that died"
 
 
 def tell_sent(effects: Iterable[Effect]) -> list[str]:

@@ -53,12 +53,12 @@ class Branch:
         n = min(most, channel.allowance.tuples_left, self.held)
         return channel, n, *self.take(n)
 
-    def picture(self) -> tuple[Any, ...]:
+    def snapshot(self) -> tuple[Any, ...]:
         """What a commit keeps: results that are made and not sent."""
         return self.held, self.made, tuple(self._lots)
 
-    def restore(self, picture: tuple[Any, ...]) -> None:
-        self.held, self.made, lots = picture
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        self.held, self.made, lots = snapshot
         self._lots.extend(lots)
 
     def take(self, n: int) -> tuple[float, Items]:

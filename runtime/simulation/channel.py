@@ -4,8 +4,8 @@ The same contract as a live channel's, without bytes: order, no loss, no repetit
 happens to connections; batches need credit, messages never; the last word is BYE, after
 everything sent has been acknowledged.
 
-Where processes may die, frames wait for the commit of the turn that made them, and a frame is
-acknowledged when the turn that worked it off is committed (`journal`).
+Where processes may die, frames wait for the commit that they belong to, and a frame is
+acknowledged when what was made of it is committed (`journal`).
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ FIGURES, PLAN, ARREARS = range(9, 12)
 
 `safe`: frames below it are acknowledged, those from `expected` on are to be sent.
 """
-LIFE = 1 << 20
-"""Connections of a later life have greater numbers than any of an earlier one."""
+INCARNATION = 1 << 20
+"""Connections of a later incarnation have greater numbers than any of an earlier one."""
 BYTES = 1 << 60
 """Tuples have no size here; only their number is limited."""
 
@@ -47,7 +47,7 @@ Items = list[int] | None
 """The tuples of a batch, where they are numbered; None where they are only counted."""
 
 
-class Picture(NamedTuple):
+class Snapshot(NamedTuple):
     """What a commit says of a channel. `safe`: of a batch at this number `offset` tuples have been
     worked off, of those before it all, `safe_tuples`. `handled`: what is no batch and below this
     number has been handled."""
@@ -65,7 +65,7 @@ class Picture(NamedTuple):
 class Channel:
     """`dialing`: whether this end makes the connections. `settled`: number of the first frame
     that is not worked off. `safe`: the same at the last commit, `offset`, `handled`: as in
-    `Picture`, from an earlier life."""
+    `Snapshot`, from an earlier incarnation."""
 
     __slots__ = (
         "_state_due",
@@ -111,11 +111,11 @@ class Channel:
         window = min(world.knobs.first_window_tuples, world.limits.credit_tuples)
         self.grant = Grant(window, BYTES)
         self.session: Session[Frame] = Session(str(peer))
-        self.session.connection = owner.life * LIFE
+        self.session.connection = owner.incarnation * INCARNATION
         self.settled = self.safe = self.released = self.handled = 1
         self.offset = self.settled_tuples = 0
         self._waiting: list[tuple[Frame, int]] = []
-        """Frames that were sent in this turn."""
+        """Frames that were sent since the last commit."""
         self.wire: Wire | None = None
         """The connection that is read."""
         self.lane: Lane | None = None
@@ -168,7 +168,7 @@ class Channel:
                 lane.write(frame, frame[2] if frame[0] == BATCH else 0)
         self.state_now()
 
-    # -- turns -----------------------------------------------------------------------------
+    # -- commits -----------------------------------------------------------------------------
 
     def passed(self, tuples: int = 0) -> None:
         """The next frame has been worked off; it was a batch of so many tuples, or none."""
@@ -177,9 +177,9 @@ class Channel:
         assert self.owner.journal is not None
         self.owner.journal.want_soon()
 
-    def picture(self, done: int) -> Picture:
+    def snapshot(self, done: int) -> Snapshot:
         """`done`: tuples of the batch in work that are worked off, if it is of this channel."""
-        return Picture(
+        return Snapshot(
             self.session.next_number,
             self.settled,
             done or self.offset,
@@ -202,24 +202,24 @@ class Channel:
             self.state_now()
 
     @staticmethod
-    def kept_of(earlier: Channel, picture: Picture) -> tuple[Frame, ...]:
+    def kept_of(earlier: Channel, snapshot: Snapshot) -> tuple[Frame, ...]:
         """The frames that the journal has."""
-        kept, lost = earlier.session.kept, earlier.session.next_number - picture.next_number
+        kept, lost = earlier.session.kept, earlier.session.next_number - snapshot.next_number
         return kept[: len(kept) - lost]
 
-    def restore(self, earlier: Channel, picture: Picture) -> None:
-        """Go on where an earlier life has committed; what it sent later had not left it."""
-        kept = self.kept_of(earlier, picture)
-        self.session.restore(picture.safe, picture.next_number, kept)
-        self.settled = self.safe = picture.safe
-        self.released = picture.next_number
-        self.offset, self.handled = picture.offset, picture.handled
-        self.settled_tuples = self.tuples_received = picture.safe_tuples
-        self.tuples_sent, self.messages_sent = picture.tuples_sent, picture.messages_sent
-        self.sent = earlier.sent[: picture.tuples_sent]
-        self.received = earlier.received[: picture.safe_tuples]
-        self.grant.tuples_done = picture.tuples_done
-        self.allowance.spend(picture.tuples_sent, 0)
+    def restore(self, earlier: Channel, snapshot: Snapshot) -> None:
+        """Go on where an earlier incarnation has committed; what it sent later had not left it."""
+        kept = self.kept_of(earlier, snapshot)
+        self.session.restore(snapshot.safe, snapshot.next_number, kept)
+        self.settled = self.safe = snapshot.safe
+        self.released = snapshot.next_number
+        self.offset, self.handled = snapshot.offset, snapshot.handled
+        self.settled_tuples = self.tuples_received = snapshot.safe_tuples
+        self.tuples_sent, self.messages_sent = snapshot.tuples_sent, snapshot.messages_sent
+        self.sent = earlier.sent[: snapshot.tuples_sent]
+        self.received = earlier.received[: snapshot.safe_tuples]
+        self.grant.tuples_done = snapshot.tuples_done
+        self.allowance.spend(snapshot.tuples_sent, 0)
 
     # -- sending ---------------------------------------------------------------------------
 

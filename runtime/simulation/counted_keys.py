@@ -43,7 +43,7 @@ class CountedKeyedWork(QueueWork):
     def own(self, groups: Groups) -> None:
         self.owned |= groups
 
-    def freeze(self, _groups: Groups, _heir: InstanceId | None) -> None:
+    def freeze(self, _groups: Groups, _new_owner: InstanceId | None) -> None:
         self.send()
         self.me.outbox.when_sent(lambda: self.me.feed(events.GroupsFrozen()))
 
@@ -128,11 +128,11 @@ class CountedKeyedBranch(Branch):
                 return channel, taken, born_s, None
         return None
 
-    def picture(self) -> tuple[Any, ...]:
+    def snapshot(self) -> tuple[Any, ...]:
         return self.held, self.made, {owner: tuple(lots) for owner, lots in self._for.items()}
 
-    def restore(self, picture: tuple[Any, ...]) -> None:
-        self.held, self.made, held = picture
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        self.held, self.made, held = snapshot
         self._for.update({owner: deque(lots) for owner, lots in held.items()})
 
 

@@ -1,9 +1,9 @@
-"""Deaths of processes, and their next lives.
+"""Deaths of processes, and their next incarnations.
 
-Whoever dies loses its turn. What it had written to its connections arrives still, unless its host
-dies with it. Its next life begins after a while and may die before it is awake. A process that is
-stopped does nothing; when its neighbours have heard nothing for `SUSPECTED_S`, it is killed, and
-resumed as if it had died. Slowness is no reason: heartbeats do not wait for work.
+Whoever dies loses its commit. What it had written to its connections arrives still, unless its host
+dies with it. Its next incarnation begins after a while and may die before it is awake. A process
+that is stopped does nothing; when its neighbours have heard nothing for `SUSPECTED_S`, it is
+killed, and resumed as if it had died. Slowness is no reason: heartbeats do not wait for work.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.states import Active, Freezing, Idle, Joining, Migrating
 from anabranch.runtime.simulation.channel import RESET, Channel
-from anabranch.runtime.simulation.life import LifeClock
-from anabranch.runtime.simulation.resumption import next_life, wake
+from anabranch.runtime.simulation.incarnation import IncarnationClock
+from anabranch.runtime.simulation.recovery import next_incarnation, wake
 
 if TYPE_CHECKING:
     from anabranch.protocol.states import State
@@ -44,19 +44,19 @@ class Deaths:
         _over(me)
         for channel in me.neighbours.channels:
             self._disconnect(channel, abrupt)
-        new = next_life(me)
+        new = next_incarnation(me)
         world.replace(me, new)
         self.discard_children(new)
         world.check_views(new)
         world.clock.after(resumed_after_s, self._wake, new)
 
     def _wake(self, new: Instance) -> None:
-        assert isinstance(new.clock, LifeClock)
+        assert isinstance(new.clock, IncarnationClock)
         if new.clock.over:
             return  # it has died again
         self.resumed += 1
-        self.world.note(new, "resumed", f"life {new.life}")
-        self.world.remark(f"{new.me} is resumed, life {new.life}")
+        self.world.note(new, "resumed", f"incarnation {new.incarnation}")
+        self.world.remark(f"{new.me} is resumed, incarnation {new.incarnation}")
         wake(new)
 
     def _disconnect(self, mine: Channel, abrupt: bool) -> None:
@@ -75,7 +75,7 @@ class Deaths:
             self.world.clock.after(delay_s, _notice, wire)
 
     def discard_children(self, creator: Instance) -> None:
-        """Those of whom only the turn knew that has died."""
+        """Those of whom only the commit knew that has died."""
         me = creator.me
         known = _children(creator.core.state)
         known |= {c.peer for c in creator.neighbours.all if c.session.next_number > 1}
@@ -88,7 +88,7 @@ class Deaths:
     # -- being stopped ---------------------------------------------------------------------
 
     def stop(self, me: Instance, last_s: float, resumed_after_s: float) -> None:
-        assert isinstance(me.clock, LifeClock)
+        assert isinstance(me.clock, IncarnationClock)
         self.world.remark(f"{me.me} is stopped for {last_s:.1f} s")
         me.deaf_until_s = me.clock.stopped_until_s = self.world.clock.now + last_s
         silent_s = SUSPECTED_S + HEARTBEAT_S * self.world.rng.random()
@@ -96,7 +96,7 @@ class Deaths:
 
     def _look(self, what: tuple[Instance, float]) -> None:
         me, resumed_after_s = what
-        assert isinstance(me.clock, LifeClock)
+        assert isinstance(me.clock, IncarnationClock)
         if me.clock.over or not me.clock.stopped or me.exited:
             return
         witness = next(filter(None, map(self._witness, me.neighbours.channels)), None)
@@ -113,13 +113,13 @@ class Deaths:
         other = self.world.instances[channel.peer]
         if channel.wire is None or not other.awake or other.exited:
             return None
-        assert isinstance(other.clock, LifeClock)
+        assert isinstance(other.clock, IncarnationClock)
         lagged = other.clock.stopped_until_s > other.clock.now - SUSPECTED_S
         return None if other.clock.stopped_until_s and lagged else other.me
 
 
 def _over(me: Instance) -> None:
-    assert isinstance(me.clock, LifeClock)
+    assert isinstance(me.clock, IncarnationClock)
     me.clock.over = True
     me.awake = False
     if me.work.at_work:

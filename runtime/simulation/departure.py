@@ -45,7 +45,7 @@ class Departure:
         self.look()
 
     def resume(self) -> None:
-        """Whether an earlier life was about to leave: then it was let go."""
+        """Whether an earlier incarnation was about to leave: then it was let go."""
         self._may = self._is_asked and is_leaving(self._me.core.state)
         self._me.world.let_go(self._me, self._may)
 

@@ -27,10 +27,10 @@ from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.counted_keys import CountedKeyedSinkWork, CountedKeyedWork
 from anabranch.runtime.simulation.departure import Departure
 from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.incarnation import IncarnationClock
 from anabranch.runtime.simulation.journal import Journal
 from anabranch.runtime.simulation.keyed_state import Chunk
 from anabranch.runtime.simulation.keyed_work import KeyedSinkWork, KeyedWork
-from anabranch.runtime.simulation.life import LifeClock
 from anabranch.runtime.simulation.lineage import Taken
 from anabranch.runtime.simulation.neighbours import Neighbours
 from anabranch.runtime.simulation.outbox import Outbox
@@ -43,18 +43,23 @@ if TYPE_CHECKING:
 
 
 class Instance:
-    """One life of an instance. `began`: it processes; `ended`: the protocol has let it go;
+    """One incarnation of an instance. `began`: it processes; `ended`: the protocol has let it go;
     `exited`: all is acknowledged, and its process is no more. `awake`: it is not dead."""
 
     def __init__(
-        self, world: World, me: InstanceId, host: Host, heritage: dict[str, float], life: int = 1
+        self,
+        world: World,
+        me: InstanceId,
+        host: Host,
+        heritage: dict[str, float],
+        incarnation: int = 1,
     ) -> None:
         self.world = world
         self.me = me
         self.host = host
-        self.life = life
+        self.incarnation = incarnation
         self.heritage = heritage
-        self.clock = LifeClock(world.clock) if world.deadly else world.clock
+        self.clock = IncarnationClock(world.clock) if world.deadly else world.clock
         self.journal = Journal(self) if world.deadly else None
         self.awake = True
         self.model = world.models[me.operator]
@@ -70,7 +75,7 @@ class Instance:
         self.counted = False
         """Among the active ones of its operator."""
         self.taken: list[Taken] | None = [] if world.deadly else None
-        """In this turn: what the lineage is to forget if it dies."""
+        """Since the last commit: what the lineage is to forget if it dies."""
         self.deaf_until_s = 0.0
         """A fault: nothing is read before."""
         self.awaits_drained = False
@@ -84,7 +89,7 @@ class Instance:
         self.announced = -math.inf
         """The watermark when this instance last announced children."""
         self.told: dict[InstanceId, float] = {}
-        """Heirs, and how far they were when they accepted."""
+        """New owners, and how far they were when they accepted."""
         self.work: Work = self._kind(bool(downstream))(self)
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
@@ -141,8 +146,8 @@ class Instance:
                 self._terminate(reason)
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the tuples are: batch_came, send_batch
-            case effects.FreezeGroups(groups=groups, heir=heir):
-                self.by_key.freeze(groups, heir)
+            case effects.FreezeGroups(groups=groups, new_owner=new_owner):
+                self.by_key.freeze(groups, new_owner)
             case effects.TransferGroups(to=to, groups=groups):
                 self.by_key.transfer(to, groups)
             case effects.OwnGroups(groups=groups):
@@ -224,7 +229,7 @@ class Instance:
 
     @property
     def stopped_until_s(self) -> float:
-        return self.clock.stopped_until_s if isinstance(self.clock, LifeClock) else 0.0
+        return self.clock.stopped_until_s if isinstance(self.clock, IncarnationClock) else 0.0
 
     def kick(self, _: None) -> None:
         self.work.kick()
@@ -239,7 +244,9 @@ class Instance:
 
     def batch_came(self, channel: Channel, tuples: int, born_s: float, items: Items) -> None:
         assert isinstance(self.work, QueueWork)
-        if channel.session.expected > channel.handled:  # else an earlier life has accepted it
+        if (
+            channel.session.expected > channel.handled
+        ):  # else an earlier incarnation has accepted it
             event = events.BatchReceived(channel.peer, tuples)
             done = self.core.handle(event, self.clock.now)
             if self.world.tracing:

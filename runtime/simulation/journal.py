@@ -1,8 +1,8 @@
-"""The journal of an instance in virtual time: what its next life will know.
+"""The journal of an instance in virtual time: what its next incarnation will know.
 
-A turn is what an instance does between two commits. Nothing of it leaves before its commit: frames
-wait, acknowledgements say what was worked off at the last one, sinks write at it. So what a death
-undoes has never been seen, and what was seen is never undone.
+A commit is what an instance does between two commits. Nothing of it leaves before its commit:
+frames wait, acknowledgements say what was worked off at the last one, sinks write at it. So what a
+death undoes has never been seen, and what was seen is never undone.
 
 A commit is asked for by whatever is made to be sent, and comes at once, or a while later with what
 has been done until then: when exactly is drawn, so that many interleavings are met.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.states import State
-from anabranch.runtime.simulation.channel import Channel, Picture
+from anabranch.runtime.simulation.channel import Channel, Snapshot
 
 if TYPE_CHECKING:
     from anabranch.protocol.ids import InstanceId
@@ -39,12 +39,12 @@ class Record:
     work: dict[str, Any]
     outbox: tuple[tuple[Any, ...], ...]
     progress: tuple[Any, ...] | None
-    channels: tuple[tuple[Channel, Picture], ...]
+    channels: tuple[tuple[Channel, Snapshot], ...]
     past: tuple[Channel, ...]
 
 
 class Journal:
-    """`last`: what the next life begins with, `before`: the commit before that."""
+    """`last`: what the next incarnation begins with, `before`: the commit before that."""
 
     __slots__ = ("_due_s", "before", "last", "me")
 
@@ -82,11 +82,11 @@ class Journal:
         me.work.commit()
         me.departure.commit()
         me.taken = []
-        self.before, self.last = self.last, self.picture()
+        self.before, self.last = self.last, self.snapshot()
         for channel in me.neighbours.channels:
             channel.release()
 
-    def picture(self) -> Record:
+    def snapshot(self) -> Record:
         me, neighbours = self.me, self.me.neighbours
         of, done = me.work.part_done()
         return Record(
@@ -97,9 +97,9 @@ class Journal:
             leaves=me.leaves,
             announced=me.announced,
             told=dict(me.told),
-            work=me.work.picture(),
-            outbox=me.outbox.picture(),
-            progress=me.progress.picture() if me.progress is not None else None,
-            channels=tuple([(c, c.picture(done if c is of else 0)) for c in neighbours.channels]),
+            work=me.work.snapshot(),
+            outbox=me.outbox.snapshot(),
+            progress=me.progress.snapshot() if me.progress is not None else None,
+            channels=tuple([(c, c.snapshot(done if c is of else 0)) for c in neighbours.channels]),
             past=tuple(neighbours.past),
         )

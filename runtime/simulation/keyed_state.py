@@ -61,7 +61,7 @@ class Closing(NamedTuple):
 class Chunk:
     """A part of a group that moves. `closed_s` is that of the group; `kept`: tuples that were not
     processed, behind everything else, in their order. `first`: it takes the place of all that
-    an earlier life of the sender has sent."""
+    an earlier incarnation of the sender has sent."""
 
     group: int
     closed_s: float
@@ -78,7 +78,7 @@ class Chunk:
         return replace(self, first=True)
 
 
-Picture = tuple[float, list[Folded], int, list[Open], int]
+Snapshot = tuple[float, list[Folded], int, list[Open], int]
 
 
 class GroupState:
@@ -124,13 +124,13 @@ class GroupState:
             found.append(Closing(key, most.item, most.root, end_s, born_s))
         return found
 
-    def picture(self) -> Picture:
+    def snapshot(self) -> Snapshot:
         """What it is now, without a copy: `folded` only grows, `open` grows or is replaced."""
         return self.closed_s, self.folded, len(self.folded), self.open, len(self.open)
 
     @classmethod
-    def of(cls, picture: Picture) -> GroupState:
-        closed_s, folded, n_folded, open_, n_open = picture
+    def of(cls, snapshot: Snapshot) -> GroupState:
+        closed_s, folded, n_folded, open_, n_open = snapshot
         state = cls(closed_s)
         state.folded, state.open = folded[:n_folded], open_[:n_open]
         return state

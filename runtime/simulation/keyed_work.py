@@ -250,7 +250,8 @@ class KeyedWork(QueueWork):
         self._count_kept(len(chunk.kept))
 
     def forget_part(self, sender: InstanceId) -> None:
-        """What is sent whole takes the place of what a life of the sender has sent in part."""
+        """What is sent whole takes the place of what an incarnation of the sender has sent in
+        part."""
         for group in self._coming_from.pop(sender, ()):
             self._coming.pop(group)
             self._count_kept(-len(self._came.pop(group, ())))
@@ -279,15 +280,15 @@ class KeyedWork(QueueWork):
 
     # -- groups go -----------------------------------------------------------------------------
 
-    def freeze(self, groups: Groups, heir: InstanceId | None) -> None:
-        self._freezing = (groups, heir)
+    def freeze(self, groups: Groups, new_owner: InstanceId | None) -> None:
+        self._freezing = (groups, new_owner)
         self.out_has_moved()
 
     def out_has_moved(self) -> None:
         if self._freezing is None or self._freezing[0] <= self.frozen:
             return
-        groups, heir = self._freezing
-        if heir is not None and not self.is_as_far_as(heir):
+        groups, new_owner = self._freezing
+        if new_owner is not None and not self.is_as_far_as(new_owner):
             return
         self.progress.hold(FREEZING)
         self.frozen |= groups
@@ -298,9 +299,9 @@ class KeyedWork(QueueWork):
         self._behind -= groups
         self._look_at_freezing()
 
-    def is_as_far_as(self, heir: InstanceId) -> bool:
+    def is_as_far_as(self, new_owner: InstanceId) -> bool:
         """W4."""
-        return self.progress.out >= self.me.told[heir]
+        return self.progress.out >= self.me.told[new_owner]
 
     def _look_at_freezing(self) -> None:
         """Duty 9: whether what was frozen has come to rest, and all that was made of it is sent."""
@@ -354,41 +355,42 @@ class KeyedWork(QueueWork):
         self.me.neighbours.channel_to(to).send_chunk(chunk)
         self.me.clock.after(self.me.world.knobs.chunk_s, self._send_chunk, to)
 
-    # -- lives -----------------------------------------------------------------------------
+    # -- incarnations -----------------------------------------------------------------------------
 
-    def picture(self) -> dict[str, Any]:
-        """What was sent of groups in part is sent whole by a next life, so it is still here."""
+    def snapshot(self) -> dict[str, Any]:
+        """What was sent of groups in part is sent whole by a next incarnation, so it is still
+        here."""
         kept: defaultdict[Group, list[Kept]] = defaultdict(list)
         for one in chain(self._in_work, self.ready):
             kept[one.group].append(one)
-        states = {g: state.picture() for g, state in self.states.items()}
+        states = {g: state.snapshot() for g, state in self.states.items()}
         begun = 0
         for leaving in self._leaving.values():
             begun += leaving.begun
             for group, (state, waiting) in leaving.groups.items():
-                states[group] = state.picture()
+                states[group] = state.snapshot()
                 kept[group] += waiting
         for group, many in self.kept.items():
             kept[group] += many
-        picture = super().picture()
-        picture["handed_out"] -= begun
-        coming = {g: (s.picture(), tuple(self._came[g])) for g, s in self._coming.items()}
+        snapshot = super().snapshot()
+        snapshot["handed_out"] -= begun
+        coming = {g: (s.snapshot(), tuple(self._came[g])) for g, s in self._coming.items()}
         came_from = {sender: set(groups) for sender, groups in self._coming_from.items()}
-        return {**picture, "states": states, "kept": kept, "coming": coming, "from": came_from}
+        return {**snapshot, "states": states, "kept": kept, "coming": coming, "from": came_from}
 
-    def restore(self, picture: dict[str, Any]) -> None:
-        super().restore(picture)
-        self.states = {g: GroupState.of(p) for g, p in picture["states"].items()}
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        super().restore(snapshot)
+        self.states = {g: GroupState.of(p) for g, p in snapshot["states"].items()}
         accepted = self.me.neighbours.accepted
-        for group, many in picture["kept"].items():
+        for group, many in snapshot["kept"].items():
             self.kept[group] = [
                 one if one.channel is None else one._replace(channel=accepted.get(one.channel.peer))
                 for one in many
             ]
-        for group, (state, came) in picture["coming"].items():
+        for group, (state, came) in snapshot["coming"].items():
             self._coming[group] = GroupState.of(state)
             self._came[group] = list(came)
-        self._coming_from.update({s: set(groups) for s, groups in picture["from"].items()})
+        self._coming_from.update({s: set(groups) for s, groups in snapshot["from"].items()})
         self._kept_count = sum(map(len, chain(self.kept.values(), self._came.values())))
         self.queued = self._kept_count
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.simulation import resumption
-from anabranch.runtime.simulation.channel import Channel, Items, Picture
+from anabranch.runtime.simulation import recovery
+from anabranch.runtime.simulation.channel import Channel, Items, Snapshot
 from anabranch.runtime.simulation.deaths import Deaths
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.journal import Journal, Record
@@ -20,7 +20,7 @@ from anabranch.runtime.simulation.keyed_work import KeyedWork
 from anabranch.runtime.simulation.links import Frame
 from anabranch.runtime.simulation.neighbours import Neighbours
 from anabranch.runtime.simulation.progress import Progress
-from anabranch.runtime.simulation.repeats import Repeats
+from anabranch.runtime.simulation.replay_order import ReplayOrder
 from anabranch.runtime.simulation.work import Committing, QueueWork, SourceWork
 
 
@@ -74,34 +74,34 @@ def _send_at_once(self: Channel, frame: Frame, tuples: int) -> None:
         self.lane.write(frame, tuples)
 
 
-def _no_frames(earlier: Channel, picture: Picture) -> tuple[Frame, ...]:
+def _no_frames(earlier: Channel, snapshot: Snapshot) -> tuple[Frame, ...]:
     return ()
 
 
 _restore = Channel.restore
 
 
-def _expect_what_came_before(self: Channel, earlier: Channel, picture: Picture) -> None:
-    _restore(self, earlier, picture)
+def _expect_what_came_before(self: Channel, earlier: Channel, snapshot: Snapshot) -> None:
+    _restore(self, earlier, snapshot)
     self.session.expected = max(1, self.session.expected - 1)
 
 
-def _expect_what_came_last(self: Channel, earlier: Channel, picture: Picture) -> None:
-    _restore(self, earlier, picture)
-    self.session.expected = picture.handled
+def _expect_what_came_last(self: Channel, earlier: Channel, snapshot: Snapshot) -> None:
+    _restore(self, earlier, snapshot)
+    self.session.expected = snapshot.handled
 
 
-def _forget_what_was_handled(self: Channel, earlier: Channel, picture: Picture) -> None:
-    _restore(self, earlier, picture)
+def _forget_what_was_handled(self: Channel, earlier: Channel, snapshot: Snapshot) -> None:
+    _restore(self, earlier, snapshot)
     self.handled = self.safe
 
 
-def _forget_the_part_of_a_batch(self: Channel, earlier: Channel, picture: Picture) -> None:
-    _restore(self, earlier, picture)
+def _forget_the_part_of_a_batch(self: Channel, earlier: Channel, snapshot: Snapshot) -> None:
+    _restore(self, earlier, snapshot)
     self.offset = 0
 
 
-# -- lives -------------------------------------------------------------------------------------
+# -- incarnations --------------------------------------------------------------------------------
 
 
 def _the_record_before(journal: Journal) -> Record | None:
@@ -127,10 +127,10 @@ def _await_nothing(self: QueueWork) -> None:
     pass
 
 
-_ready = Repeats.ready
+_ready = ReplayOrder.ready
 
 
-def _channel_by_channel(self: Repeats) -> list[Any]:
+def _channel_by_channel(self: ReplayOrder) -> list[Any]:
     """Nothing new before all repeats, but those as they come."""
     last = dict(self.due)
     found = [e for e in self._early if e[1] <= last.get(e[0], 0)]
@@ -141,7 +141,7 @@ def _channel_by_channel(self: Repeats) -> list[Any]:
     return [entry for _, _, entry in found] + (_ready(self) if not self.due else [])
 
 
-def _new_ones_at_once(self: Repeats) -> list[Any]:
+def _new_ones_at_once(self: ReplayOrder) -> list[Any]:
     """What comes on a channel of which no repeats are due."""
     among = {peer for peer, _ in self.due}
     found = [entry for peer, _, entry in self._early if peer not in among]
@@ -182,7 +182,7 @@ _hold = Progress.hold
 
 
 def _hold_nothing_while_restarting(self: Progress, why: object) -> None:
-    if why != resumption.RESTARTING:
+    if why != recovery.RESTARTING:
         _hold(self, why)
 
 
@@ -195,13 +195,13 @@ LAPSES = (
     Lapse("expects what was received", Channel, "restore", _expect_what_came_last),
     Lapse("forgets handled messages", Channel, "restore", _forget_what_was_handled),
     Lapse("does a batch in work again", Channel, "restore", _forget_the_part_of_a_batch),
-    Lapse("restores an older state", resumption, "record_of", _the_record_before),
-    Lapse("does not perform Restarted", resumption, "enter_restarted", _do_not_enter),
+    Lapse("restores an older state", recovery, "record_of", _the_record_before),
+    Lapse("does not perform Restarted", recovery, "enter_restarted", _do_not_enter),
     Lapse("keeps children that nobody knows", Deaths, "discard_children", _keep_children),
     Lapse("ends while a neighbour is dead", Neighbours, "ask_who_has_ended", _end_without_asking),
     Lapse("does not wait for repeats", QueueWork, "await_repeats", _await_nothing),
-    Lapse("takes what is new before repeats", Repeats, "ready", _new_ones_at_once),
-    Lapse("takes repeats channel by channel", Repeats, "ready", _channel_by_channel),
+    Lapse("takes what is new before repeats", ReplayOrder, "ready", _new_ones_at_once),
+    Lapse("takes repeats channel by channel", ReplayOrder, "ready", _channel_by_channel),
     Lapse("puts words before repeats", QueueWork, "put_word", _put_behind_what_is_here),
     Lapse("is drained before repeats", QueueWork, "drained", property(_drained_without_repeats)),
     Lapse("writes before the commit", Committing, "deliver", _write_at_once),

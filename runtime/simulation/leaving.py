@@ -10,7 +10,7 @@ from anabranch.runtime.simulation.keyed_state import Chunk, GroupState, Kept
 
 
 class Leaving:
-    """What goes to one owner, whole until the last chunk is sent: a next life of the sender
+    """What goes to one owner, whole until the last chunk is sent: a next incarnation of the sender
     begins again with the first. `begun`: tuples that were handed out so far."""
 
     __slots__ = ("_chunks", "begun", "groups")

@@ -82,7 +82,7 @@ class Lineage:
         return keys.group_of(keys.key_of(self._births[maker, item].root))
 
     def take(self, place: Place, maker: str, item: int, taken: list[Taken] | None = None) -> str:
-        """A place processes a tuple; a sentence if that is out of order. `taken`: of the turn."""
+        """A place processes a tuple; a sentence if that is out of order. `taken`: of the commit."""
         birth = self._births[maker, item]
         way = (place, birth.origin)
         before = self._taken.get(way, 0)
@@ -102,7 +102,7 @@ class Lineage:
                 self.disorder.setdefault(me.operator, sentence)
 
     def undo(self, taken: list[Taken]) -> None:
-        """A turn has died with its process."""
+        """A commit has died with its process."""
         for way, before in reversed(taken):
             self._taken[way] = before
 

@@ -62,11 +62,11 @@ class KeyedBranch(Branch):
             raise Fault(f"K3: nobody is known to own group {one[3]} of {self.operator}")
         self._for.setdefault(owner, deque()).append(one)
 
-    def picture(self) -> tuple[Any, ...]:
+    def snapshot(self) -> tuple[Any, ...]:
         return self.held, self.made, {o: tuple(many) for o, many in self._for.items() if many}
 
-    def restore(self, picture: tuple[Any, ...]) -> None:
-        self.held, self.made, held = picture
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        self.held, self.made, held = snapshot
         self._for.update({owner: deque(many) for owner, many in held.items()})
 
     def hold(self, tuples: int, born_s: float, items: Items) -> None:
@@ -159,11 +159,11 @@ class Outbox:
             self._fences.popleft()
             do()
 
-    def picture(self) -> tuple[tuple[Any, ...], ...]:
-        return tuple([branch.picture() for branch in self.branches])
+    def snapshot(self) -> tuple[tuple[Any, ...], ...]:
+        return tuple([branch.snapshot() for branch in self.branches])
 
-    def restore(self, picture: tuple[tuple[Any, ...], ...]) -> None:
-        for branch, kept in zip(self.branches, picture, strict=True):
+    def restore(self, snapshot: tuple[tuple[Any, ...], ...]) -> None:
+        for branch, kept in zip(self.branches, snapshot, strict=True):
             branch.restore(kept)
         self.held = max((branch.held for branch in self.branches), default=0)
         self.waiting = self.held > 0

@@ -7,7 +7,7 @@ true while instances come, go and take key groups over from each other:
 W1  Who learns of a new predecessor lets it begin with what its creator has said.
 W2  A newcomer begins with what its creator had heard when it announced it.
 W3  Who expects state holds back what it says until the state and all that was kept is worked off.
-W4  An heir says how far it is when it accepts; the giver freezes nothing before it is as far. A
+W4  A new owner says how far it is when it accepts; the giver freezes nothing before it is as far. A
     newcomer that has said nothing yet is as far as it began: successors count it by W1.
 W5  From freezing groups to announcing their new owners the giver holds back what it says.
 W8  What an instance says follows all results that it held before it.
@@ -76,14 +76,14 @@ class Progress:
             self.me.work.advance(self.value)
             self.look()
 
-    # -- lives ---------------------------------------------------------------------------------
+    # -- incarnations ----------------------------------------------------------------------------
 
-    def picture(self) -> tuple[Any, ...]:
+    def snapshot(self) -> tuple[Any, ...]:
         """What a commit keeps. Holds are for work under way: who begins it again holds again."""
         return copied(self.gate), self.preds, self.value, self.out, self.stated, self.floor
 
-    def restore(self, picture: tuple[Any, ...]) -> None:
-        gate, self.preds, self.value, self.out, self.stated, self.floor = picture
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        gate, self.preds, self.value, self.out, self.stated, self.floor = snapshot
         self.gate = copied(gate)
 
     # -- what this instance says ---------------------------------------------------------------

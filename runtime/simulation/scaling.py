@@ -184,18 +184,18 @@ class Scaling:
                 me.decide(events.DuplicateDecided(n), decision.text)
             case Leave() if me.model.keyed is not None and any(c.held_told for c in me.senders()):
                 me.world.note(me, "veto", "a sibling's keys hold up the predecessors")
-            case Leave(heir=heir):
-                me.departure.decide(self._leave(heir), decision.text)
+            case Leave(new_owner=new_owner):
+                me.departure.decide(self._leave(new_owner), decision.text)
             case Move():
                 self._move(decision)
             case Hold():
                 pass
 
-    def _leave(self, heir: int | None) -> events.LeaveDecided:
-        """Who has key groups asks some neighbour for an heir."""
+    def _leave(self, new_owner: int | None) -> events.LeaveDecided:
+        """Who has key groups asks some neighbour for a new owner."""
         if self.me.model.keyed is None:
             return events.LeaveDecided()
-        draw = self._draw_of(heir)
+        draw = self._draw_of(new_owner)
         return events.LeaveDecided(self._somebody(), self._drawn(draw))
 
     def _move(self, decision: Move) -> None:

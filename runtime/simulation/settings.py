@@ -24,7 +24,7 @@ class Knobs:
     `since_due`: latencies count from when a tuple was due, not from when it was read, which is
     later while the source is held back.
 
-    `commit_s`: at most so long after something was made to be sent, its turn is committed and it
+    `commit_s`: at most so long after something was made to be sent, it is committed and it
     goes. None: processes do not die, and nothing is committed.
     """
 

@@ -49,7 +49,7 @@ class Verdict(Enum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What came of a seed. `reason`: why it is not valid. `events`: things that happened.
-    `moves`: key groups given to an heir. `handed`: tuples that went from sibling to sibling.
+    `moves`: key groups given to a new owner. `handed`: tuples that went from sibling to sibling.
     `deaths`: of processes, each of which is resumed. `fingerprint`: equal for equal runs, in every
     process."""
 
@@ -186,7 +186,7 @@ def _leave(me: Instance, decision: Decision) -> events.LeaveDecided:
 
 
 def _asked(me: Instance, decision: Decision) -> tuple[InstanceId | None, int]:
-    """Who is to name an heir, and which of those that it sees."""
+    """Who is to name a new owner, and which of those that it sees."""
     share = 7919 * decision.whom % 1
     return picked(sorted(me.succs | me.preds), share), int(1000 * share)
 

@@ -35,7 +35,7 @@ class Troubles:
             case "slow":
                 self._slow(trouble)
             case "crash" | "host" | "power" | "stop":
-                self._end_lives(trouble)
+                self._end_incarnations(trouble)
 
     def heal(self) -> None:
         """Dead and stopped processes come back by themselves."""
@@ -100,7 +100,7 @@ class Troubles:
             host.slowness = trouble.factor
             self.world.clock.after(trouble.last_s, self._quick_again, host)
 
-    def _end_lives(self, trouble: Trouble) -> None:
+    def _end_incarnations(self, trouble: Trouble) -> None:
         world = self.world
         if self._healed:
             return

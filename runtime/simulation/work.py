@@ -4,7 +4,7 @@ SourceWork     board ▶ outbox
 QueueWork      intake ▶ processor ▶ outbox
 SinkWork       intake ▶ delivered
 
-Those of keyed operators are in `keyed_work`. What a commit keeps of each is its `picture`.
+Those of keyed operators are in `keyed_work`. What a commit keeps of each is its `snapshot`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.protocol.states import Idle
 from anabranch.runtime.simulation.channel import Channel, Items
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.models import expand
-from anabranch.runtime.simulation.repeats import Mark, Repeats
+from anabranch.runtime.simulation.replay_order import Mark, ReplayOrder
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.instance import Instance
@@ -69,23 +69,23 @@ class Work(ABC):
     def out_has_moved(self) -> None:  # noqa: B027 - only keyed operators wait for it
         """This instance may say a later watermark than before."""
 
-    # -- lives -----------------------------------------------------------------------------
+    # -- incarnations -----------------------------------------------------------------------------
 
     def commit(self) -> None:  # noqa: B027 - only what is at an end has more to do
-        """The turn is committed."""
+        """It is committed."""
 
-    def picture(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         """What a commit keeps; not to be changed afterwards."""
         return {name: getattr(self, name) for name in COUNTS}
 
     def claim_again(self, earlier: Work) -> None:  # noqa: B027 - only sources have a board
-        """Of a board, what the last life had claimed: that remembers it, even if the journal has
-        nothing yet. How far it was read the journal says."""
+        """Of a board, what the last incarnation had claimed: that remembers it, even if the journal
+        has nothing yet. How far it was read the journal says."""
 
-    def restore(self, picture: dict[str, Any]) -> None:
-        """Go on where the last life has committed."""
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        """Go on where the last incarnation has committed."""
         for name in COUNTS:
-            setattr(self, name, picture[name])
+            setattr(self, name, snapshot[name])
 
     @property
     def at_work(self) -> bool:
@@ -147,8 +147,8 @@ class QueueWork(Work):
         self._carry = 0.0
         self.marks: deque[Mark] = deque()
         """Messages that were handled and have not had their turn in the queue."""
-        self.repeats: Repeats | None = None
-        """What was queued in an earlier life, until all of it has come again."""
+        self.repeats: ReplayOrder | None = None
+        """What was queued in an earlier incarnation, until all of it has come again."""
 
     @property
     def drained(self) -> bool:
@@ -171,7 +171,7 @@ class QueueWork(Work):
         self.kick()
 
     def _take_early(
-        self, repeats: Repeats, channel: Channel | None, entry: Batch | Callable[[], None]
+        self, repeats: ReplayOrder, channel: Channel | None, entry: Batch | Callable[[], None]
     ) -> None:
         if channel is not None:
             repeats.take(channel.peer, channel.session.expected - 1, entry)
@@ -182,21 +182,21 @@ class QueueWork(Work):
         if not repeats.due:
             self.repeats = None
 
-    # -- lives -----------------------------------------------------------------------------
+    # -- incarnations -----------------------------------------------------------------------------
 
-    def picture(self) -> dict[str, Any]:
-        return {**super().picture(), "carry": self._carry, "marks": tuple(self.marks)}
+    def snapshot(self) -> dict[str, Any]:
+        return {**super().snapshot(), "carry": self._carry, "marks": tuple(self.marks)}
 
-    def restore(self, picture: dict[str, Any]) -> None:
-        super().restore(picture)
-        self._carry = picture["carry"]
-        self.marks.extend(picture["marks"])
+    def restore(self, snapshot: dict[str, Any]) -> None:
+        super().restore(snapshot)
+        self._carry = snapshot["carry"]
+        self.marks.extend(snapshot["marks"])
         self.await_repeats()
 
     def await_repeats(self) -> None:
         """Before anything new."""
         if self.marks:
-            self.repeats = Repeats(self.marks)
+            self.repeats = ReplayOrder(self.marks)
 
     @property
     def at_work(self) -> bool:
@@ -308,7 +308,8 @@ class Committing(QueueWork):
         self._committed = True
         self._committing = False
         self._written: list[tuple[int, float, Items]] = []
-        """In this turn: what is written at its commit, and so often that it is there once."""
+        """Since the last commit: what is written at its commit, and so often that it is there
+        once."""
 
     @property
     def drained(self) -> bool:
@@ -359,9 +360,9 @@ class SourceWork(Work):
         """Whether the last look found more than there was room for."""
         self.board = me.world.boards[me.me.operator]
         self._read: list[Lot] = []
-        """In this turn."""
+        """Since the last commit."""
         self._again: deque[Lot] = deque()
-        """What an earlier life had claimed, and did not commit."""
+        """What an earlier incarnation had claimed, and did not commit."""
 
     @property
     def drained(self) -> bool:
@@ -440,13 +441,13 @@ class SourceWork(Work):
             assert self.me.world.lineage is not None
             self.me.progress.read_up_to(self.me.world.lineage.timing.mark_of(first))
 
-    # -- lives -----------------------------------------------------------------------------
+    # -- incarnations -----------------------------------------------------------------------------
 
     def commit(self) -> None:
         self._read = []
 
     def claimed(self) -> list[Lot]:
-        """What this life had of the board and did not commit."""
+        """What this incarnation had of the board and did not commit."""
         return [*self._read, *self._again]
 
     def claim_again(self, earlier: Work) -> None:

@@ -206,8 +206,8 @@ class World:
         self._let_go = self._let_go | {me.me} if leaving else self._let_go - {me.me}
 
     def living_of(self, operator: OperatorName) -> int:
-        """Those that have not left yet and those under way. What a life that has died has asked
-        for will not come."""
+        """Those that have not left yet and those under way. What an incarnation that has died has
+        asked for will not come."""
         self._births = [b for b in self._births if b.creator is self.instances.get(b.creator.me)]
         coming = (b.ready for b in self._births if b.creator.me.operator == operator)
         return len(self.of[operator]) + sum(coming)
@@ -273,13 +273,13 @@ class World:
         return list(self._paths.values())
 
     def knock(self, knock: tuple[Channel, int]) -> None:
-        """Somebody dials an instance; its present life hears it."""
+        """Somebody dials an instance; its present incarnation hears it."""
         self.instances[knock[0].peer].neighbours.knocked(knock)
 
-    # -- lives -----------------------------------------------------------------------------
+    # -- incarnations -----------------------------------------------------------------------------
 
     def replace(self, old: Instance, new: Instance) -> None:
-        """A new life of an instance takes the place of the last one."""
+        """A new incarnation of an instance takes the place of the last one."""
         self.instances[new.me] = new
         of = self.of[new.me.operator]
         of[of.index(old)] = new

@@ -2,8 +2,8 @@
 
 Every instance writes files of its own: `RUN-INSTANCE-NUMBER.parquet`. A file is written under a
 hidden name, synced and renamed, so readers never see half of one, and a file that is put again
-by the next life of an instance takes the place of the same file. `RUN` differs between runs, so
-that a later run over the same folder overwrites nothing.
+by the next incarnation of an instance takes the place of the same file. `RUN` differs between runs,
+so that a later run over the same folder overwrites nothing.
 """
 
 from __future__ import annotations

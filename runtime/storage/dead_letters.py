@@ -8,7 +8,7 @@ any time; further letters go to a new one.
 A record: `time` (UTC), `pipeline`, `operator`, `instance`, `step`, `reason`, `where`, `tuple`.
 The tuple is JSON where it is JSON. What is not, at whatever depth, becomes a marker:
 `{"base64": …}` for bytes, `{"repr": …}` for everything else; and what is longer than
-`TUPLE_CHARS_MAX` becomes `{"truncated": <its beginning>, "chars": <its length>}`.
+`TUPLE_CHARS_MAX` becomes `{"truncated": <its startup>, "chars": <its length>}`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _SHOWN_CHARS = 2048
 
 
 class DeadLetterFile:
-    """Where one instance buries. `count`: letters written in this life.
+    """Where one instance buries. `count`: letters written in this incarnation.
 
-    `lasting_dir`: folder that outlives this process, so that its next life can put letters again
-    of which nobody knows whether they were written; None: letters are just appended.
+    `lasting_dir`: folder that outlives this process, so that its next incarnation can put letters
+    again of which nobody knows whether they were written; None: letters are just appended.
     """
 
     def __init__(
@@ -115,8 +115,8 @@ def tuple_json(value: Any) -> str:
     return _truncated(text[:_SHOWN_CHARS], len(text))
 
 
-def _truncated(beginning: Any, length: int) -> str:
-    return json.dumps({"truncated": beginning, "chars": length}, default=_marker)
+def _truncated(startup: Any, length: int) -> str:
+    return json.dumps({"truncated": startup, "chars": length}, default=_marker)
 
 
 def _marker(value: Any) -> dict[str, str]:

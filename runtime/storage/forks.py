@@ -3,7 +3,7 @@
 Such a process, say one of a pool of `multiprocessing` that has much to do, may outlive the
 instance. As long as it has copies of the instance's files, a lock on one of them stays locked, a
 port stays taken, and neighbours do not see that their connection has lost its other end: the
-instance could not go on in its next life.
+instance could not go on in its next incarnation.
 """
 
 from __future__ import annotations

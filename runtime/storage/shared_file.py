@@ -88,7 +88,7 @@ class SharedFile:
         self._identity = (0, 0)
         self._number: int | None = None
         self._mine: Entry | None = None
-        """The last piece of this life, which is known to be whole."""
+        """The last piece of this incarnation, which is known to be whole."""
         not_for_children(self)
 
     def open(self) -> None:

@@ -68,7 +68,7 @@ def names_of(snapshot: RunSnapshot) -> dict[int, str]:
     members = {m.pid: m.id for o in snapshot.operators for m in o.members}
     parent, *others = snapshot.pids
     named = {pid: members.get(pid, "warm process") for pid in others}
-    return {**named, parent: "preloaded parent", os.getpid(): "agent (and this bench)"}
+    return {**named, parent: "template process", os.getpid(): "agent (and this bench)"}
 
 
 def describe(samples: Samples, result: Result) -> None:

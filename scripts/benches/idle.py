@@ -52,8 +52,8 @@ def look(settings: Settings) -> dict[str, list[float]]:
 
 
 def kinds_of(snapshot: RunSnapshot) -> dict[int, str]:
-    """What each process of a run is; the first pid is that of the preloaded parent."""
+    """What each process of a run is; the first pid is that of the template process."""
     members = {m.pid: o.kind for o in snapshot.operators for m in o.members}
     parent, *others = snapshot.pids
     kinds = {pid: f"idle {members[pid]}" if pid in members else "warm process" for pid in others}
-    return {**dict(sorted(kinds.items(), key=lambda item: item[1])), parent: "preloaded parent"}
+    return {**dict(sorted(kinds.items(), key=lambda item: item[1])), parent: "template process"}

@@ -13,7 +13,7 @@ import timeit
 from typing import Any
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.channel.totals import Closed
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from anabranch.runtime.measuring.cpu import HostUse
@@ -73,7 +73,7 @@ def least_s(call: Any) -> float:
 
 def of_a_batch_s() -> float:
     """It comes, is worked off in one slice, and goes."""
-    intake, slots = Intake(Limits(), Repeats(lambda _: None)), SlotMeter(1.0, 0.0)
+    intake, slots = Intake(Limits(), ReplayOrder(lambda _: None)), SlotMeter(1.0, 0.0)
     item: Any = Queued(None, 1, 1, 0.0, b"")  # type: ignore[arg-type]
     clock = time.monotonic
 

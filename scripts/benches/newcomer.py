@@ -2,7 +2,7 @@
 
 An operator under steady load gets an instance more and loses one again, over and over. Both
 moments come from the events of the report. Warm: idle processes wait. Cold: none; each newcomer
-has to be forked from the preloaded parent first.
+has to be forked from the template process first.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from benches.figures import growth
 
 from faults import processes
-from faults.life import Life
+from faults.incarnation import Incarnation
 
 PERIOD_S = 1.0
 JUDGED_SAMPLES = 60
@@ -36,13 +36,16 @@ class Health:
     tuples: list[tuple[float, int]] = field(default_factory=list)
     """Time, and results at the sinks until then; from zero again with each agent that counts so."""
 
-    def look(self, life: Life, state: Path, sinks: tuple[str, ...]) -> None:
-        agent_mib, files = processes.resident_mib(life.pid), processes.open_files(life.pid)
+    def look(self, incarnation: Incarnation, state: Path, sinks: tuple[str, ...]) -> None:
+        agent_mib, files = (
+            processes.resident_mib(incarnation.pid),
+            processes.open_files(incarnation.pid),
+        )
         if agent_mib is not None and files is not None:
             self.agent_mib.append(agent_mib)
             self.agent_files.append(files)
         largest: dict[str, float] = {}
-        there = processes.instances(life.parent)
+        there = processes.instances(incarnation.parent)
         for one in there:
             mib, files = processes.resident_mib(one.pid), processes.open_files(one.pid)
             largest[one.operator] = max(largest.get(one.operator, 0.0), mib or 0.0)
@@ -51,7 +54,9 @@ class Health:
             self.largest_mib[operator].append(mib)
         self.processes_max = max(self.processes_max, len(there))
         self.state_mib.append(size_mib(state))
-        known = [life.operators[name]["in"] for name in sinks if name in life.operators]
+        known = [
+            incarnation.operators[name]["in"] for name in sinks if name in incarnation.operators
+        ]
         self.tuples.append((time.monotonic(), sum(known)))
 
     def faults(self) -> list[str]:
@@ -69,10 +74,12 @@ class Health:
         return found
 
 
-async def watch(health: Health, life_now: LifeNow, state: Path, sinks: tuple[str, ...]) -> None:
+async def watch(
+    health: Health, incarnation_now: LifeNow, state: Path, sinks: tuple[str, ...]
+) -> None:
     while True:
-        if (life := life_now.life) is not None and not life.over:
-            health.look(life, state, sinks)
+        if (incarnation := incarnation_now.incarnation) is not None and not incarnation.over:
+            health.look(incarnation, state, sinks)
         await asyncio.sleep(PERIOD_S)
 
 
@@ -80,7 +87,7 @@ async def watch(health: Health, life_now: LifeNow, state: Path, sinks: tuple[str
 class LifeNow:
     """The agent that is there now, if one is."""
 
-    life: Life | None = None
+    incarnation: Incarnation | None = None
 
 
 def size_mib(folder: Path) -> float:

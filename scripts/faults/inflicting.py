@@ -11,13 +11,13 @@ from typing import Any
 
 from faults import processes
 from faults.cutting import CUT_ALL, CUT_ONE
-from faults.life import Life
+from faults.incarnation import Incarnation
 from faults.plan import Fault
 from faults.processes import Seen, send
 from faults.storm import Times
 
 CHILD_WAIT_S = 1.5
-HEIR_WAIT_S = 10.0
+STANDBY_WAIT_S = 10.0
 LOOK_S = 0.002
 WORK_S, REST_S = 0.01, 0.04
 """A slow instance works and rests in turns."""
@@ -44,13 +44,13 @@ class Inflicting:
     """Faults that met nobody, and why."""
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
 
-    async def inflict(self, fault: Fault, life: Life) -> None:
+    async def inflict(self, fault: Fault, incarnation: Incarnation) -> None:
         """All kinds but those that end the run. Returns when it is done; stops and slowness go on
         meanwhile."""
-        there = processes.instances(life.parent)
+        there = processes.instances(incarnation.parent)
         match fault.kind:
             case "keeper":
-                keeper = life.keeper(fault.operator)
+                keeper = incarnation.keeper(fault.operator)
                 self._hit(fault, [one for one in there if one.pid == keeper])
             case "instance":
                 self._hit(fault, _of(there, fault.operator), pick=True)
@@ -62,9 +62,9 @@ class Inflicting:
             case "everyone":
                 self._hit(fault, there)
             case "leaver" | "mover":
-                await self._hit_after_decision(fault, life)
+                await self._hit_after_decision(fault, incarnation)
             case "child" | "creator":
-                await self._hit_at_birth(fault, life)
+                await self._hit_at_birth(fault, incarnation)
             case "stop" | "slow":
                 for one in _picked(_of(there, fault.operator), fault.roll):
                     work = self._stop if fault.kind == "stop" else self._slow
@@ -73,9 +73,9 @@ class Inflicting:
                 number = CUT_ONE if fault.kind == "cut" else CUT_ALL
                 self._hit(fault, _of(there, fault.operator), number, pick=True)
             case "idle":
-                self._hit(fault, processes.named(life.parent, processes.IDLE), pick=True)
-            case "heir" | "parent" | "parents":
-                await self._hit_parents(fault, life)
+                self._hit(fault, processes.named(incarnation.parent, processes.IDLE), pick=True)
+            case "standby" | "parent" | "parents":
+                await self._hit_parents(fault, incarnation)
             case _:
                 raise ValueError(f"nobody knows how to do {fault.kind!r}")
 
@@ -101,38 +101,38 @@ class Inflicting:
         if not hit:
             self.missed.append((fault, "nobody was there"))
 
-    async def _hit_parents(self, fault: Fault, life: Life) -> None:
-        """The parent, its heir, or both. There is an heir again, of whoever is the parent then,
-        when this returns: the death of both is a kind of its own."""
-        heirs = await _heirs(life, set())
-        parent = processes.seen(life.parent)
+    async def _hit_parents(self, fault: Fault, incarnation: Incarnation) -> None:
+        """The parent, its standby, or both. There is a standby again, of whoever is the parent
+        then, when this returns: the death of both is a kind of its own."""
+        standbys = await _standbys(incarnation, set())
+        parent = processes.seen(incarnation.parent)
         parents = [] if parent is None else [parent]
         if fault.kind == "parents":
             for one in parents:
-                send(one, signal.SIGSTOP)  # or it might make another heir
-        hit = {"heir": heirs, "parent": parents, "parents": [*heirs, *parents]}[fault.kind]
+                send(one, signal.SIGSTOP)  # or it might make another standby
+        hit = {"standby": standbys, "parent": parents, "parents": [*standbys, *parents]}[fault.kind]
         self._hit(fault, hit)
-        await _heirs(life, {one.pid for one in heirs})
+        await _standbys(incarnation, {one.pid for one in standbys})
 
-    async def _hit_after_decision(self, fault: Fault, life: Life) -> None:
+    async def _hit_after_decision(self, fault: Fault, incarnation: Incarnation) -> None:
         action = {"leaver": "leave", "mover": "move"}[fault.kind]
-        if await self._decision(fault, life, action):
+        if await self._decision(fault, incarnation, action):
             await asyncio.sleep(fault.after_s)
-            there = _of(processes.instances(life.parent), fault.operator)
+            there = _of(processes.instances(incarnation.parent), fault.operator)
             if fault.kind == "leaver":  # keepers stay
-                keeper = life.keeper(fault.operator)
+                keeper = incarnation.keeper(fault.operator)
                 there = [one for one in there if one.pid != keeper]
             self._hit(fault, there, pick=True)
 
-    async def _hit_at_birth(self, fault: Fault, life: Life) -> None:
+    async def _hit_at_birth(self, fault: Fault, incarnation: Incarnation) -> None:
         """A newcomer as soon as its process is there; or one that was there before, and may well
         have made it."""
-        before = {one.name for one in processes.instances(life.parent)}
-        if not await self._decision(fault, life, "duplicate"):
+        before = {one.name for one in processes.instances(incarnation.parent)}
+        if not await self._decision(fault, incarnation, "duplicate"):
             return
         deadline = time.monotonic() + CHILD_WAIT_S
         while time.monotonic() < deadline:
-            there = _of(processes.instances(life.parent), fault.operator)
+            there = _of(processes.instances(incarnation.parent), fault.operator)
             if new := [one for one in there if one.name not in before]:
                 old = [one for one in there if one.name in before]
                 await asyncio.sleep(fault.after_s)
@@ -141,10 +141,10 @@ class Inflicting:
             await asyncio.sleep(LOOK_S)
         self.missed.append((fault, "no newcomer came"))
 
-    async def _decision(self, fault: Fault, life: Life, action: str) -> bool:
+    async def _decision(self, fault: Fault, incarnation: Incarnation, action: str) -> bool:
         """Wait until the operator is told to do this; whether it will be."""
-        now_s = time.monotonic() - life.began_s
-        at_s = Times(life.script, self.scaled).next(fault.operator, action, now_s)
+        now_s = time.monotonic() - incarnation.began_s
+        at_s = Times(incarnation.script, self.scaled).next(fault.operator, action, now_s)
         if at_s is None:
             self.missed.append((fault, f"{fault.operator} is not told to {action} any more"))
             return False
@@ -177,13 +177,13 @@ class Inflicting:
             send(one, signal.SIGCONT)
 
 
-async def _heirs(life: Life, known: set[int]) -> list[Seen]:
-    """Waits, for a while, for an heir that is none of the known ones."""
-    deadline = time.monotonic() + HEIR_WAIT_S
-    while time.monotonic() < deadline and not life.over:
-        heirs = processes.named(life.parent, processes.HEIR)
-        if {one.pid for one in heirs} - known:
-            return heirs
+async def _standbys(incarnation: Incarnation, known: set[int]) -> list[Seen]:
+    """Waits, for a while, for a standby that is none of the known ones."""
+    deadline = time.monotonic() + STANDBY_WAIT_S
+    while time.monotonic() < deadline and not incarnation.over:
+        standbys = processes.named(incarnation.parent, processes.STANDBY)
+        if {one.pid for one in standbys} - known:
+            return standbys
         await asyncio.sleep(LOOK_S)
     return []
 

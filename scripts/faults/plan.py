@@ -35,9 +35,9 @@ KINDS = {
     "cut_all": "cut all connections of an instance at once",
     "idle": "kill a process that is kept ready",
     "agent": "kill the agent, and resume the run when nothing of it is left",
-    "heir": "kill the process that waits to take the preloaded parent's place",
-    "parent": "kill the preloaded parent, with which all others die",
-    "parents": "kill the preloaded parent and its heir, so that another parent has to be begun",
+    "standby": "kill the process that waits to take the template process's place",
+    "parent": "kill the template process, with which all others die",
+    "parents": "kill the template process and its standby, so that another parent has to be begun",
 }
 COPIES = {"keeper": 3, "instance": 3, "neighbours": 2, "creator": 2, "child": 2, "leaver": 2,
           "mover": 2, "stop": 3, "slow": 2, "cut": 3}  # fmt: skip
@@ -106,7 +106,7 @@ def _fault(
             operator = rng.choice(scope.scaled)
         case "mover":
             operator = rng.choice(scope.keyed)
-        case "everyone" | "idle" | "heir" | "parent" | "agent" | "parents":
+        case "everyone" | "idle" | "standby" | "parent" | "agent" | "parents":
             pass
         case _:
             operator = rng.choice(scope.operators)

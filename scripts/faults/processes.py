@@ -15,13 +15,13 @@ from pathlib import Path
 
 MARK = "ANABRANCH_CHAOS"
 PREFIX = "ab:"
-IDLE, PARENT, HEIR = "idle", "parent", "heir"
+IDLE, PARENT, STANDBY = "idle", "parent", "standby"
 PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`name`: `OPERATOR.NUMBER`, `idle`, `parent` or `heir`. `began`: in ticks since the
+    """`name`: `OPERATOR.NUMBER`, `idle`, `parent` or `standby`. `began`: in ticks since the
     system's boot."""
 
     pid: int
@@ -58,7 +58,7 @@ def seen(pid: int) -> Seen | None:
 
 
 def members(parent: int) -> Iterator[Seen]:
-    """What the preloaded parent has forked: instances, idle processes, its heir."""
+    """What the template process has forked: instances, idle processes, its standby."""
     for pid in children_of(parent):
         one = seen(pid)
         if one is not None and one.name != PARENT:

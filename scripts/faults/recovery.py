@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from benches.figures import percentile
 
+from faults.incarnation import Happening
 from faults.inflicting import Blow
-from faults.life import Happening
 from faults.processes import PARENT
 
 SLACK_S = 0.1

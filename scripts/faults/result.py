@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from faults.incarnation import Happening
 from faults.judge import Verdict, judge
-from faults.life import Happening
 from faults.oracle import Expected, expected_counted, expected_traced
 from faults.plan import KINDS
 from faults.recovery import Recovery, in_the_middle, percentiles, read_calls, recoveries
@@ -37,7 +37,7 @@ class Result:
 
 def conclude(record: Record) -> Result:
     """Compare with the oracle, unless the run has not come to its end."""
-    happenings = [one for life in record.lives for one in life.events.values()]
+    happenings = [one for incarnation in record.incarnations for one in incarnation.events.values()]
     result = Result(record, Verdict(), faults=list(record.faults))
     result.middle = in_the_middle(record.blows, happenings)
     result.recovered = _recovered(record, happenings)
@@ -51,7 +51,9 @@ def conclude(record: Record) -> Result:
 
 
 def _recovered(record: Record, happenings: list[Happening]) -> list[Recovery]:
-    names = {pid: name for life in record.lives for pid, name in life.names.items()}
+    names = {
+        pid: name for incarnation in record.incarnations for pid, name in incarnation.names.items()
+    }
     path = record.settings.first_calls
     calls = read_calls(path.read_text() if path.exists() else "", names)
     return recoveries(record.blows, happenings, calls)
@@ -90,7 +92,9 @@ def as_json(result: Result) -> dict[str, Any]:
     settings = record.settings
     done = Counter(blow.kind for blow in record.blows)
     planned = Counter(fault.kind for fault in record.planned)
-    kinds = Counter(h.kind for life in record.lives for h in life.events.values())
+    kinds = Counter(
+        h.kind for incarnation in record.incarnations for h in incarnation.events.values()
+    )
     return {
         "seed": settings.seed,
         "minutes": round(settings.seconds / 60, 4),

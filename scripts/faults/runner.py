@@ -15,8 +15,8 @@ from anabranch.runtime.reporting.report import Report, read_report
 from faults import processes
 from faults.flow import EDGES, KEYED, OPERATORS, SCALED, write_input
 from faults.health import Health, LifeNow, watch
+from faults.incarnation import Incarnation, begin
 from faults.inflicting import Blow, Inflicting
-from faults.life import Life, begin
 from faults.plan import Fault, Scope
 from faults.settings import TELL, Settings
 from faults.storm import script_of
@@ -54,7 +54,7 @@ class Record:
 
     settings: Settings
     planned: list[Fault]
-    lives: list[Life] = field(default_factory=list)
+    incarnations: list[Incarnation] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     inflicting: Inflicting = field(default_factory=lambda: Inflicting(SCALED))
     health: Health = field(default_factory=Health)
@@ -109,24 +109,24 @@ class Runner:
         return record
 
     @property
-    def _life(self) -> Life:
-        return self.record.lives[-1]
+    def _incarnation(self) -> Incarnation:
+        return self.record.incarnations[-1]
 
     async def _begin(self, *, resume: bool, passed_s: float = 0.0) -> None:
         """`passed_s`: of the run, until its last agent was killed."""
         left_s = self.record.zero_s + self._settings.seconds - time.monotonic()
-        number = len(self.record.lives)
+        number = len(self.record.incarnations)
         script = script_of(self._settings.seed + number, SCOPE, left_s, passed_s)
-        life = await begin(number, self._settings, script, left_s, resume=resume)
-        self.record.lives.append(life)
-        self._now.life = life
-        self._followers.append(asyncio.ensure_future(life.follow()))
-        if not await life.until_running(RUNNING_S_MAX):
+        incarnation = await begin(number, self._settings, script, left_s, resume=resume)
+        self.record.incarnations.append(incarnation)
+        self._now.incarnation = incarnation
+        self._followers.append(asyncio.ensure_future(incarnation.follow()))
+        if not await incarnation.until_running(RUNNING_S_MAX):
             what = "was not resumed" if resume else "did not begin"
-            raise Broken(f"the run {what}: {life.failed or self._ended(life)}")
+            raise Broken(f"the run {what}: {incarnation.failed or self._ended(incarnation)}")
 
-    def _ended(self, life: Life) -> str:
-        code = life.process.returncode
+    def _ended(self, incarnation: Incarnation) -> str:
+        code = incarnation.process.returncode
         if code is None:
             return f"its instances are not there after {RUNNING_S_MAX:g} s"
         words = self._settings.words.read_text(errors="replace").strip()
@@ -140,7 +140,7 @@ class Runner:
             if fault.kind == "agent":
                 await self._end_and_resume(fault)
             else:
-                await self.record.inflicting.inflict(fault, self._life)
+                await self.record.inflicting.inflict(fault, self._incarnation)
         await self._wait(self.record.zero_s + self._settings.seconds - time.monotonic())
 
     async def _wait(self, seconds: float) -> None:
@@ -152,21 +152,21 @@ class Runner:
             follower.result()
             raise Broken(
                 f"the run ended in the middle of the faults: "
-                f"{self._life.failed or self._ended(self._life)}"
+                f"{self._incarnation.failed or self._ended(self._incarnation)}"
             )
 
     async def _end_and_resume(self, fault: Fault) -> None:
-        life = self._life
-        os.kill(life.pid, signal.SIGKILL)
+        incarnation = self._incarnation
+        os.kill(incarnation.pid, signal.SIGKILL)
         killed_s = time.monotonic()
-        self.record.inflicting.blows.append(Blow(killed_s, "agent", "agent", life.pid, True))
+        self.record.inflicting.blows.append(Blow(killed_s, "agent", "agent", incarnation.pid, True))
         await asyncio.wait([self._followers[-1]], timeout=GONE_S_MAX)
         if left := await self._left_after(GONE_S_MAX):
             raise Broken(f"{GONE_S_MAX:g} s after the agent was killed there are still {left}")
         gone_s = time.monotonic()
         await asyncio.sleep(fault.for_s)
         begun_s = time.monotonic()
-        await self._begin(resume=True, passed_s=killed_s - life.began_s)
+        await self._begin(resume=True, passed_s=killed_s - incarnation.began_s)
         self.record.outages.append(Outage(killed_s, gone_s, begun_s, time.monotonic()))
 
     async def _left_after(self, timeout_s: float) -> str:
@@ -180,12 +180,12 @@ class Runner:
 
     async def _end(self) -> None:
         """Wait for the run, as long as anything goes on."""
-        life, follower = self._life, self._followers[-1]
+        incarnation, follower = self._incarnation, self._followers[-1]
         tuples, since_s = -1, time.monotonic()
         while not follower.done():
             await asyncio.wait([follower], timeout=1.0)
-            if life.tuples != tuples:
-                tuples, since_s = life.tuples, time.monotonic()
+            if incarnation.tuples != tuples:
+                tuples, since_s = incarnation.tuples, time.monotonic()
             elif time.monotonic() - since_s > STUCK_S:
                 await self._let_all_tell()
                 raise Broken(f"nothing goes on any more: {self._waits()}")
@@ -194,13 +194,15 @@ class Runner:
         if self._settings.report.exists():
             self.record.report = read_report(self._settings.report)
             events = self.record.report.events
-            life.note([[e.t, e.operator, e.kind, e.instance, e.detail] for e in events])
-        if life.process.returncode != 0:
-            self.record.faults.append(f"the run failed: {life.failed or self._ended(life)}")
+            incarnation.note([[e.t, e.operator, e.kind, e.instance, e.detail] for e in events])
+        if incarnation.process.returncode != 0:
+            self.record.faults.append(
+                f"the run failed: {incarnation.failed or self._ended(incarnation)}"
+            )
 
     async def _let_all_tell(self) -> None:
         """Among what is printed, one after the other, so that each can be told apart."""
-        for one in processes.instances(self._life.parent):
+        for one in processes.instances(self._incarnation.parent):
             with open(self._settings.words, "a", encoding="utf-8") as words:  # noqa: ASYNC230
                 words.write(f"--- {one.name} ({one.pid}) is here:\n")
             processes.send(one, TELL)
@@ -212,9 +214,9 @@ class Runner:
             f"{m.name} is {m.state}"
             + (f", waits for {', '.join(m.waiting_for)}" if m.waiting_for else "")
             + (f", silent for {m.silent_s:.0f} s" if m.silent_s > 2 else "")
-            for m in self._life.members()
+            for m in self._incarnation.members()
         ]
-        queued = {name: o["queued"] + o["held"] for name, o in self._life.operators.items()}
+        queued = {name: o["queued"] + o["held"] for name, o in self._incarnation.operators.items()}
         return f"{'; '.join(told)}; queued: {json.dumps(queued)}"
 
     async def _look_for_remains(self) -> None:
@@ -226,18 +228,21 @@ class Runner:
 
     def _keep_last_words(self) -> None:
         """For whoever looks at the folder."""
-        lives: list[dict[str, Any]] = [
-            {"operators": life.operators, "events": [list(e) for e in life.events.values()]}
-            for life in self.record.lives
+        incarnations: list[dict[str, Any]] = [
+            {
+                "operators": incarnation.operators,
+                "events": [list(e) for e in incarnation.events.values()],
+            }
+            for incarnation in self.record.incarnations
         ]
-        path = self._settings.folder / "lives.json"
-        path.write_text(json.dumps(lives, indent=1), encoding="utf-8")
+        path = self._settings.folder / "incarnations.json"
+        path.write_text(json.dumps(incarnations, indent=1), encoding="utf-8")
 
     async def _end_everything(self) -> None:
         await self.record.inflicting.heal()
-        for life in self.record.lives:
-            if not life.over:
-                life.process.kill()
+        for incarnation in self.record.incarnations:
+            if not incarnation.over:
+                incarnation.process.kill()
         await asyncio.gather(*self._followers, return_exceptions=True)
         if await self._left_after(2 * GONE_S_MAX):
             for one in processes.marked(self._settings.mark):

@@ -175,7 +175,7 @@ def test_a_run_that_writes_elsewhere_goes_on_without_it(tmp_path: Path) -> None:
     assert json.loads(report.read_text())["ended"] == "completed"
 
 
-def test_a_new_life_says_which_of_its_files_was_there(tmp_path: Path) -> None:
+def test_a_new_incarnation_says_which_of_its_files_was_there(tmp_path: Path) -> None:
     done, _results = removed_meanwhile(tmp_path, DEAD_OUT)
     told = done.stdout + done.stderr
     assert done.returncode == 1, told

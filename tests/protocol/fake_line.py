@@ -92,7 +92,7 @@ class Line:
         end = self.ends[sender]
         end.owes = False
         tuples, _ = end.grant.state()
-        self._write(sender, end.wire, ("STATE", end.session.expected, tuples))
+        self._write(sender, end.wire, ("ACK_CREDIT", end.session.expected, tuples))
 
     # -- receiving ---------------------------------------------------------------------------
 
@@ -112,7 +112,7 @@ class Line:
             case ("FRAME", number, payload):
                 end.owes = True
                 return payload if end.session.receive(number) else None
-            case ("STATE", expected, tuples):
+            case ("ACK_CREDIT", expected, tuples):
                 end.session.acknowledge(expected)
                 end.allowance.allow(tuples, BYTES_WINDOW)
             case ("HELLO", number):

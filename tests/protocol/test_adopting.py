@@ -1,4 +1,4 @@
-"""M1 to M3: who gives key groups away asks for an heir, and who promises to take them stays."""
+"""M1 to M3: who gives key groups away asks for a new owner, and who promises to take them stays."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def vetoed(state: State, event: MoveDecided | LeaveDecided) -> bool:
     return after == state and [type(e) for e in effects] == [Veto]
 
 
-# -- M1: an heir is looked for ---------------------------------------------------------------
+# -- M1: a new owner is looked for ---------------------------------------------------------------
 
 
-def test_m1_who_moves_key_groups_asks_a_neighbour_for_an_heir() -> None:
+def test_m1_who_moves_key_groups_asks_a_neighbour_for_a_new_owner() -> None:
     assert play(owner(), MoveDecided(groups(1), via=A0, draw=3)) == (
         owner(own=Seeking(groups(1), leave=False)),
         (send(A0, AdoptOffer(draw=3)),),
@@ -116,7 +116,7 @@ def test_m1_nothing_moves_any_more_when_the_stream_ends() -> None:
     assert vetoed(owner(finished=ids(A0)), MoveDecided(groups(1), via=A0))
 
 
-def test_m1_an_owner_that_wants_to_leave_looks_for_an_heir_of_all_its_key_groups() -> None:
+def test_m1_an_owner_that_wants_to_leave_looks_for_a_new_owner_of_all_its_key_groups() -> None:
     assert play(owner(), LeaveDecided(via=C0, draw=1)) == (
         owner(own=Seeking(groups(0, 1), leave=True)),
         (send(C0, AdoptOffer(draw=1)),),
@@ -130,10 +130,12 @@ def test_m1_whoever_expects_state_stays() -> None:
 # -- M2 and M3: the neighbour relays, the sibling answers ------------------------------------
 
 
-@pytest.mark.parametrize(("draw", "heir"), [(0, B0), (1, B4), (2, B5), (3, B0)])
-def test_m2_the_neighbour_asks_the_sibling_that_has_been_drawn(draw: int, heir: object) -> None:
+@pytest.mark.parametrize(("draw", "new_owner"), [(0, B0), (1, B4), (2, B5), (3, B0)])
+def test_m2_the_neighbour_asks_the_sibling_that_has_been_drawn(
+    draw: int, new_owner: object
+) -> None:
     relay = active(succs=(), preds=(B0, ME, B4, B5))
-    assert hear(relay, ME, AdoptOffer(draw), me=C0) == (relay, (send(heir, Adopt(ME)),))  # type: ignore[arg-type]
+    assert hear(relay, ME, AdoptOffer(draw), me=C0) == (relay, (send(new_owner, Adopt(ME)),))  # type: ignore[arg-type]
 
 
 def test_m2_a_neighbour_that_knows_no_sibling_says_so() -> None:
@@ -177,7 +179,7 @@ DECLINED = (send(B0, AdoptResponse(ok=False)),)
         Offering(),
     ],
 )
-def test_m3_an_heir_promises_to_stay_until_the_state_has_come(own: Own | None) -> None:
+def test_m3_a_new_owner_promises_to_stay_until_the_state_has_come(own: Own | None) -> None:
     assert hear(owner(own=own), A0, Adopt(B0)) == (owner(own=own, expects=ids(B0)), ACCEPTED)
 
 

@@ -145,7 +145,7 @@ FOUND_BY_STORMS = (
     "D2: results are sent twice",
     "E5: the first DONE is taken for all of them",
     "M1: groups move while others do",
-    "M4: groups that go to an heir are not brought to rest",
+    "M4: groups that go to a new owner are not brought to rest",
     "M5: the state goes out before the predecessors have answered",
     "M5: a router acknowledges new owners, but does not switch",
     "M7: nothing is said behind the state",

@@ -83,15 +83,15 @@ def groups(*members: int) -> frozenset[int]:
 
 
 @pytest.mark.parametrize("leave", [False, True])
-def test_m4_with_an_heir_the_key_groups_are_brought_to_rest(leave: bool) -> None:
+def test_m4_with_a_new_owner_the_key_groups_are_brought_to_rest(leave: bool) -> None:
     state = owner(own=Seeking(groups(1), leave))
     assert hear(state, B0, AdoptResponse(ok=True)) == (
         owner(own=Freezing(ids(), TO_B0, leave)),
-        (FreezeGroups(groups(1), heir=B0),),
+        (FreezeGroups(groups(1), new_owner=B0),),
     )
 
 
-def test_m4_without_an_heir_everything_stays_as_it_is() -> None:
+def test_m4_without_a_new_owner_everything_stays_as_it_is() -> None:
     state = owner(own=Seeking(groups(1), leave=True))
     assert hear(state, A0, AdoptResponse(ok=False)) == (owner(), (Conclude("refused"),))
 
@@ -127,7 +127,7 @@ def test_m4_what_is_not_owned_or_given_twice_is_an_error_here(moved: object) -> 
 
 
 @pytest.mark.parametrize("leave", [False, True])
-def test_m5_at_rest_an_heir_is_told_of_and_what_wants_to_go_still_does(leave: bool) -> None:
+def test_m5_at_rest_a_new_owner_is_told_of_and_what_wants_to_go_still_does(leave: bool) -> None:
     after, effects = play(owner(own=Freezing(ids(), TO_B0, leave)), GroupsFrozen())
     assert after == owner(own=Joining(ids(), ids(A0, C0), moved=TO_B0, leave=leave))
     assert effects == (send(A0, Join(ids(), TO_B0)), send(C0, Join(ids(), TO_B0)))
@@ -215,7 +215,7 @@ def test_m6_children_are_started_first_and_told_whether_state_follows() -> None:
     assert hear(state, A0, JoinAck()) == (
         owner(own=Transferring(ids(CHILD, CHILD2), moved, ids(CHILD)), owned=REST),
         (
-            send(CHILD, replace(start, heir=True)),
+            send(CHILD, replace(start, new_owner=True)),
             send(CHILD2, start),
             TransferGroups(CHILD, groups(1)),
         ),
@@ -281,14 +281,14 @@ def test_m8_with_the_last_word_the_key_groups_are_owned() -> None:
 
 
 def test_m8_a_child_expects_state_from_its_start_on() -> None:
-    state, effects = hear(Idle(), ME, Start(ids(C0), ids(A0), heir=True), me=CHILD)
+    state, effects = hear(Idle(), ME, Start(ids(C0), ids(A0), new_owner=True), me=CHILD)
     assert state == active(expects=ids(ME))
     assert effects[0] == ExpectState(ME)
     after, _ = hear(state, ME, StateMoved((Route(CHILD, 1, 5),)), me=CHILD)
     assert after == active(owned=(Route(CHILD, 1, 5),))
 
 
-def test_m8_an_heir_at_the_end_of_the_stream_waits_for_the_state_before_it_finishes() -> None:
+def test_m8_a_new_owner_at_the_end_of_the_stream_waits_for_the_state_before_it_finishes() -> None:
     state, effects = hear(active(preds=(A0,), expects=ids(B0)), A0, Fin())
     assert effects == ()
     _, effects = hear(state, B0, StateMoved((Route(ME, 2, 3),)))

@@ -1,4 +1,4 @@
-"""A new life: what its driver must do again, state by state. Nothing is told to anybody."""
+"""A new incarnation: what its driver must do again, state by state. Nothing is told to anybody."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ OWNED: Routes = (Route(ME, 0), Route(ME, 1), Route(ME, 2))
 
 
 def again(state: State, me: InstanceId = ME) -> tuple[Effect, ...]:
-    """What is to be done in a new life whose state stays as it was."""
+    """What is to be done in a new incarnation whose state stays as it was."""
     later, effects = play(state, Restarted(), me)
     assert later == state
     return effects
@@ -124,9 +124,9 @@ def test_z2_key_groups_are_resumed_before_anything_is_processed() -> None:
 
 
 def test_z2_state_that_is_to_come_is_expected_again() -> None:
-    heir = active(expects=ids(CHILD, B0), owned=OWNED[:1])
-    assert again(heir) == working(heir, groups=resume({0}))
-    assert again(heir).count(ExpectState(B0)) == 1
+    new_owner = active(expects=ids(CHILD, B0), owned=OWNED[:1])
+    assert again(new_owner) == working(new_owner, groups=resume({0}))
+    assert again(new_owner).count(ExpectState(B0)) == 1
 
 
 def test_z2_state_that_has_come_early_is_expected_too() -> None:
@@ -144,13 +144,13 @@ def test_z2_children_that_nobody_was_told_of_are_given_up(migrate: bool) -> None
     refused(later, ChildrenReady(ids(CHILD)), "nobody asked for")
 
 
-def test_z2_groups_that_go_to_an_heir_are_frozen_again() -> None:
+def test_z2_groups_that_go_to_a_new_owner_are_frozen_again() -> None:
     state = active(owned=OWNED, own=Freezing(ids(), (Route(B0, 0, 1), Route(B0, 2, 1))))
     frozen = FreezeGroups(frozenset({0, 2}), B0)
     assert again(state) == working(state, frozen, groups=resume({0, 1, 2}))
 
 
-def test_z2_groups_that_go_to_children_are_frozen_again_for_no_heir() -> None:
+def test_z2_groups_that_go_to_children_are_frozen_again_for_no_new_owner() -> None:
     moved = (Route(CHILD, 0, 1), Route(CHILD2, 2, 1))
     state = active(owned=OWNED, own=Freezing(ids(CHILD, CHILD2), moved))
     frozen = FreezeGroups(frozenset({0, 2}), None)
@@ -273,8 +273,8 @@ def test_whoever_waits_for_its_end_is_asked_once(state: State, as_source: bool) 
 # -- with a core --------------------------------------------------------------------------------
 
 
-def lives(*, moved: bool) -> Iterator[Core]:
-    """A join step by step; after each, a new life goes on with what the last one left."""
+def incarnations(*, moved: bool) -> Iterator[Core]:
+    """A join step by step; after each, a new incarnation goes on with what the last one left."""
     core = Core(ME, GRAPH, trace_rows_max=8)
     core.state = active(owned=OWNED)
     children = ChildrenReady(ids(CHILD), ((1, CHILD),) if moved else ())
@@ -290,7 +290,7 @@ def lives(*, moved: bool) -> Iterator[Core]:
         core.handle(event, now=0.0)
         yield core
         if event == DuplicateDecided(1):
-            continue  # a life more would give the children up
+            continue  # an incarnation more would give the children up
         core, state = Core(ME, GRAPH, trace_rows_max=8), core.state
         core.state = state
         core.handle(Restarted(), now=0.0)
@@ -298,13 +298,13 @@ def lives(*, moved: bool) -> Iterator[Core]:
 
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_join_succeeds_over_a_death_after_each_of_its_steps(moved: bool) -> None:
-    *_, last = lives(moved=moved)
+    *_, last = incarnations(moved=moved)
     assert isinstance(last.state, Active)
     assert last.state.own is None
     assert {r.group for r in last.state.owned} == ({0, 2} if moved else {0, 1, 2})
 
 
-def test_the_first_event_of_a_life_stands_in_its_trace() -> None:
+def test_the_first_event_of_a_incarnation_stands_in_its_trace() -> None:
     core = Core(ME, GRAPH, trace_rows_max=8)
     core.state = active()
     core.handle(Restarted(), now=0.0)

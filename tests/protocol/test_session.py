@@ -109,8 +109,8 @@ def test_whatever_survives_of_each_connection_frames_arrive_once_and_in_order(
     assert sender.settled
 
 
-def test_a_peer_that_has_more_than_an_earlier_life_remembers_is_contradicted() -> None:
-    """Even if this life has sent as much meanwhile: it is not what the peer has."""
+def test_a_peer_that_has_more_than_an_earlier_incarnation_remembers_is_contradicted() -> None:
+    """Even if this incarnation has sent as much meanwhile: it is not what the peer has."""
     session = Session[str]("b.0")
     session.restore(expected=1, next_number=3, kept=["y"])
     session.send("other z")

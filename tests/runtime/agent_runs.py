@@ -52,11 +52,11 @@ def pause(seconds: float) -> None:
     time.sleep(seconds)
 
 
-def pids_with_heir(run: Run) -> tuple[int, ...]:
-    """Once there is an heir: the parent, its heir, and all others."""
+def pids_with_standby(run: Run) -> tuple[int, ...]:
+    """Once there is a standby: the parent, its standby, and all others."""
     assert run._agent is not None
     forker = run._agent.forker
-    until(lambda: forker.heir_pid is not None and forker.heir_pid in run.snapshot().pids)
+    until(lambda: forker.standby_pid is not None and forker.standby_pid in run.snapshot().pids)
     return run.snapshot().pids
 
 

@@ -101,8 +101,8 @@ class Fake:
 
     def wait_until_preds_are_gone(self) -> None:
         """Obeys scripted decisions meanwhile."""
-        assert self.assign.genesis is not None
-        waiting = {self.run_dir / f"{id_from_wire(p)}.gone" for p in self.assign.genesis.preds}
+        assert self.assign.bootstrap is not None
+        waiting = {self.run_dir / f"{id_from_wire(p)}.gone" for p in self.assign.bootstrap.preds}
         while waiting:
             self.obey(self.hear(POLL_S))
             waiting = {path for path in waiting if not path.exists()}
@@ -125,7 +125,7 @@ class Fake:
         self.note("started")
 
     def work(self) -> NoReturn:
-        if self.assign.genesis is None:
+        if self.assign.bootstrap is None:
             self.wait_to_be_started()
             while True:
                 self.obey(self.hear(POLL_S))

@@ -12,9 +12,13 @@ from types import ModuleType
 from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.origin import find_origin
-from anabranch.runtime.live.process.parent_process import ParentProcess, fork_parent, import_parent
+from anabranch.runtime.live.process.template_process import (
+    TemplateProcess,
+    fork_template,
+    import_template,
+)
 from tests.runtime import fake_instance as fake
-from tests.runtime.processes import PATIENCE_S, ROOT, alive, eventually, kill_parent_and_heir
+from tests.runtime.processes import PATIENCE_S, ROOT, alive, eventually, kill_template_and_standby
 
 MODULE = f"""
 import sys, time
@@ -35,7 +39,7 @@ class Made:
         self.begun: list[int] = []
         self.lost: list[str] = []
         self.followed: list[int] = []
-        parent = fork_parent(module.here, fake.ENTRY)
+        parent = fork_template(module.here, fake.ENTRY)
         self.forker = Forker(
             parent, lambda *_line: None, self.lost.append, self._follow, self._another
         )
@@ -44,17 +48,17 @@ class Made:
     def _follow(self) -> None:
         self.followed.append(self.forker.parent_pid)
 
-    def _another(self) -> ParentProcess:
+    def _another(self) -> TemplateProcess:
         origin = find_origin(self.module.here)
         assert origin is not None
-        parent = import_parent(self.module.here, origin, fake.ENTRY)
+        parent = import_template(self.module.here, origin, fake.ENTRY)
         self.begun.append(parent.pid)
         return parent
 
     async def lose_both(self) -> None:
-        await eventually(lambda: self.forker.heir_pid is not None)
+        await eventually(lambda: self.forker.standby_pid is not None)
         self.pids |= set(self.forker.pids)
-        kill_parent_and_heir(self.forker.pids)
+        kill_template_and_standby(self.forker.pids)
 
     async def kill_next(self, number: int) -> None:
         """The parent that was begun as this one, counted from 1, while it reads the file."""
@@ -72,7 +76,7 @@ async def made(module: ModuleType, load_timeout_s: float = PATIENCE_S) -> AsyncI
     one = Made(module)
     try:
         await one.forker.start(load_timeout_s)
-        one.forker.keep_heir()
+        one.forker.keep_standby()
         yield one
     finally:
         one.pids |= {*one.forker.pids, *one.begun}
@@ -80,5 +84,5 @@ async def made(module: ModuleType, load_timeout_s: float = PATIENCE_S) -> AsyncI
         assert not [pid for pid in one.pids if alive(pid)]
 
 
-def lives(run: Run) -> list[int]:
-    return [run.snapshot().operator(name).members[0].life for name in MEMBERS]
+def incarnations(run: Run) -> list[int]:
+    return [run.snapshot().operator(name).members[0].incarnation for name in MEMBERS]

@@ -1,7 +1,7 @@
 """A whole run in one process and one loop: real instances, real sockets, a make-believe agent.
 
 It serves children and splits at once, collects what instances say, and can be asked to decide for
-any of them. What it cannot show is process life; for that there are the tests of the agent.
+any of them. What it cannot show is process incarnation; for that there are the tests of the agent.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Ids
 from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.live.channel.connection import Connection
+from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.final_count import final_count
-from anabranch.runtime.live.instance.home import Home
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.link.messages import (
     Claim,
@@ -64,7 +64,7 @@ class KeptWriter(Writer):
         return []
 
 
-class NetworkHome(Home):
+class NetworkClient(AgentClient):
     def __init__(self, network: Network, me: InstanceId) -> None:
         super().__init__()
         self.network = network
@@ -116,62 +116,64 @@ class Network:
         self._holding: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._addresses: dict[InstanceId, str] = {}
-        self._genesis: dict[InstanceId, tuple[Ids, Ids, list[InstanceId]]] = {}
+        self._bootstrap: dict[InstanceId, tuple[Ids, Ids, list[InstanceId]]] = {}
 
     # -- what instances ask for ------------------------------------------------------------
 
-    def take(self, home: NetworkHome, message: Any) -> None:
+    def take(self, agent_client: NetworkClient, message: Any) -> None:
         match message:
             case Spawn(n=n):
-                task = asyncio.get_running_loop().create_task(self._spawn(home, n))
+                task = asyncio.get_running_loop().create_task(self._spawn(agent_client, n))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             case Claim():
-                asyncio.get_running_loop().call_soon(self._serve, home)
+                asyncio.get_running_loop().call_soon(self._serve, agent_client)
             case Release(remainder=remainder, number=number):
-                self._release(home, remainder, number)
+                self._release(agent_client, remainder, number)
             case EventNote(event=event):
                 self.notes[event] += 1
             case FinalCount():
                 self.final.append(message)
             case Resumed(children=children):
-                self._discard(home.me, {id_from_wire(c) for c in children})
+                self._discard(agent_client.me, {id_from_wire(c) for c in children})
                 self.others.append(message)
             case MayLeave() | StaysAfterAll():
                 self.others.append(message)
 
-    def _serve(self, home: NetworkHome) -> None:
-        operator, board = home.me.operator, self._boards[home.me.operator]
-        if home.me in self._held:
-            home._answered(self._held[home.me])
+    def _serve(self, agent_client: NetworkClient) -> None:
+        operator, board = agent_client.me.operator, self._boards[agent_client.me.operator]
+        if agent_client.me in self._held:
+            agent_client._answered(self._held[agent_client.me])
         elif board:
             self._holding[operator] += 1
             self._claims[operator] += 1
             number = self._claims[operator]
             answer = SplitAnswer(split=board.pop(0), ended=False, number=number)
-            self._held[home.me] = answer
-            home._answered(answer)
+            self._held[agent_client.me] = answer
+            agent_client._answered(answer)
         else:
-            home._answered(SplitAnswer(split=None, ended=not self._holding[operator]))
+            agent_client._answered(SplitAnswer(split=None, ended=not self._holding[operator]))
 
-    def _release(self, home: NetworkHome, remainder: Split | None, number: int) -> None:
-        operator = home.me.operator
-        held = self._held.get(home.me)
+    def _release(self, agent_client: NetworkClient, remainder: Split | None, number: int) -> None:
+        operator = agent_client.me.operator
+        held = self._held.get(agent_client.me)
         if held is None or held.number != number:
-            return  # an earlier life has said so
-        del self._held[home.me]
+            return  # an earlier incarnation has said so
+        del self._held[agent_client.me]
         self._holding[operator] -= 1
         if remainder is not None:
             self._boards[operator].insert(0, remainder)
         for me, instance in self.instances.items():
             if me.operator == operator:
-                instance.home._news.set()
+                instance.agent_client._news.set()
 
-    async def _spawn(self, home: NetworkHome, n: int) -> None:
-        creator = home.me
+    async def _spawn(self, agent_client: NetworkClient, n: int) -> None:
+        creator = agent_client.me
         children = [await self._make(creator.operator, creator.number) for _ in range(n)]
         parent = self.instances[creator]
-        if parent.home is not home or (parent.turns is not None and parent.turns.closed):
+        if parent.agent_client is not agent_client or (
+            parent.commits is not None and parent.commits.closed
+        ):
             for child in (
                 self.instances.keys() & children
             ):  # it has died since, and knows nothing of them
@@ -183,10 +185,10 @@ class Network:
     async def _make(self, operator: OperatorName, creator: int) -> InstanceId:
         me = InstanceId(operator, self._numbers[operator], creator)
         self._numbers[operator] += 1
-        await self._begin(me, life=1)
+        await self._begin(me, incarnation=1)
         return me
 
-    async def _begin(self, me: InstanceId, life: int) -> None:
+    async def _begin(self, me: InstanceId, incarnation: int) -> None:
         context = RunContext(
             pipeline=self.pipeline.name,
             operator=me.operator,
@@ -195,16 +197,16 @@ class Network:
             started_s=time.monotonic(),
             limits=self.limits,
             token=TOKEN,
-            life=life,
+            incarnation=incarnation,
             durable=self.pipeline.durable_of(me.operator),
         )
-        home = NetworkHome(self, me)
+        agent_client = NetworkClient(self, me)
         instance = Instance(
             me,
             self.pipeline,
-            home=home,
+            agent_client=agent_client,
             context=context,
-            seed=life,
+            seed=incarnation,
             scaling=False,
             journal=self.folder / f"{me}.journal" if self.journals else None,
         )
@@ -216,7 +218,7 @@ class Network:
             instance.neighbourhood._server.close()
             return
         instance.resume()
-        if me in self._genesis and isinstance(instance.core.state, Idle):
+        if me in self._bootstrap and isinstance(instance.core.state, Idle):
             self._found(me)
 
     def kill(self, me: InstanceId) -> None:
@@ -225,12 +227,12 @@ class Network:
         self.running.pop(me).cancel()
         for task in [*instance._tasks, *instance.neighbourhood._tasks]:
             task.cancel()
-        if instance.burial._task is not None:
-            instance.burial._task.cancel()
+        if instance.letter_writer._task is not None:
+            instance.letter_writer._task.cancel()
         instance._ended.cancel()
         instance.pump.stop = instance.pump.send = _dead  # type: ignore[method-assign]
-        assert instance.turns is not None
-        instance.turns.abandon()
+        assert instance.commits is not None
+        instance.commits.abandon()
         neighbourhood = instance.neighbourhood
         if neighbourhood._server is not None:
             neighbourhood._server.close()
@@ -250,7 +252,7 @@ class Network:
 
     async def revive(self, me: InstanceId) -> None:
         if me in self.instances:  # and not discarded meanwhile
-            await self._begin(me, life=self.instances[me].context.life + 1)
+            await self._begin(me, incarnation=self.instances[me].context.incarnation + 1)
 
     async def die_and_go_on(self, many: list[InstanceId]) -> None:
         """All of them die before the first one is revived."""
@@ -274,7 +276,7 @@ class Network:
         await asyncio.sleep(0.01)
 
     def _discard(self, creator: InstanceId, known: set[InstanceId]) -> None:
-        """Children that a new life has never heard of end."""
+        """Children that a new incarnation has never heard of end."""
         for me, instance in list(self.instances.items()):
             idle = isinstance(instance.core.state, Idle)
             mine = (me.operator, me.creator) == (creator.operator, creator.number)
@@ -295,9 +297,9 @@ class Network:
         return reason
 
     def _give_back(self, me: InstanceId) -> None:
-        """What an earlier life had claimed, and no later one has heard of."""
+        """What an earlier incarnation had claimed, and no later one has heard of."""
         if (held := self._held.get(me)) is not None:
-            self._release(self.instances[me].home, held.split, held.number)  # type: ignore[arg-type]
+            self._release(self.instances[me].agent_client, held.split, held.number)  # type: ignore[arg-type]
 
     # -- what a test does --------------------------------------------------------------------
 
@@ -309,11 +311,11 @@ class Network:
             succs = frozenset(x for o in topology.downstream(name) for x in members[o])
             preds = frozenset(x for o in topology.upstream(name) for x in members[o])
             for me in ids:
-                self._genesis[me] = succs, preds, ids
+                self._bootstrap[me] = succs, preds, ids
                 self._found(me)
 
     def _found(self, me: InstanceId) -> None:
-        succs, preds, ids = self._genesis[me]
+        succs, preds, ids = self._bootstrap[me]
         self.instances[me].learn(self._addresses)
         self.instances[me].found(succs, preds, ids, keeper=me.number == 0)
 

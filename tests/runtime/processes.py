@@ -27,11 +27,11 @@ from anabranch.runtime.live.agent import launch
 from anabranch.runtime.live.process import orphans
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.reporting.standard_output import results_fd
-from tests.runtime.agent_runs import pids_with_heir, until
+from tests.runtime.agent_runs import pids_with_standby, until
 
 def tell(run):
     until(lambda: run.snapshot().idle >= 2)
-    pids = pids_with_heir(run) if {LINUX} else run.snapshot().pids
+    pids = pids_with_standby(run) if {LINUX} else run.snapshot().pids
     print(json.dumps(pids), flush=True)
 """
 
@@ -76,12 +76,12 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def kill_parent_and_heir(pids: Sequence[int]) -> None:
-    """The first two of a run that has an heir, so that none is left to fork the others."""
-    parent, heir, *_ = pids
-    os.kill(parent, signal.SIGSTOP)  # or it might make another heir
-    os.kill(heir, signal.SIGKILL)
-    assert still_alive_after([heir]) == []
+def kill_template_and_standby(pids: Sequence[int]) -> None:
+    """The first two of a run that has a standby, so that none is left to fork the others."""
+    parent, standby, *_ = pids
+    os.kill(parent, signal.SIGSTOP)  # or it might make another standby
+    os.kill(standby, signal.SIGKILL)
+    assert still_alive_after([standby]) == []
     os.kill(parent, signal.SIGKILL)
 
 

@@ -33,11 +33,11 @@ def test_a_run_is_complete_when_every_instance_has_given_its_account() -> None:
 
 def test_founders_know_their_neighbours_completely_and_one_is_the_keeper() -> None:
     def tell(me: Fake) -> None:
-        assert me.assign.genesis is not None
-        genesis = me.assign.genesis
-        succs = sorted(i[1] for i, address in genesis.succs if address.startswith("unix:/"))
-        preds = sorted(i[1] for i in genesis.preds)
-        me.note("told", f"{me.id} {preds} {succs} {genesis.keeper}")
+        assert me.assign.bootstrap is not None
+        bootstrap = me.assign.bootstrap
+        succs = sorted(i[1] for i, address in bootstrap.succs if address.startswith("unix:/"))
+        preds = sorted(i[1] for i in bootstrap.preds)
+        me.note("told", f"{me.id} {preds} {succs} {bootstrap.keeper}")
 
     for operator in ("lines", "work", "out"):
         fake.BEHAVIOUR[operator] = tell

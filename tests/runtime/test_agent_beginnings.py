@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.live.agent import launch
-from anabranch.runtime.live.process import parent_process
-from anabranch.runtime.live.process.parent_process import ParentProcess
+from anabranch.runtime.live.process import template_process
+from anabranch.runtime.live.process.template_process import TemplateProcess
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.reporting.report import read_report
@@ -18,11 +18,11 @@ from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     failure_of,
     finish,
-    pids_with_heir,
+    pids_with_standby,
     start,
 )
 from tests.runtime.fake_instance import Endless, Fake, Numbers, three_operators
-from tests.runtime.processes import alive, kill_parent_and_heir
+from tests.runtime.processes import alive, kill_template_and_standby
 
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
@@ -45,12 +45,12 @@ class Unmeasurable(Numbers):
 def test_an_agent_that_cannot_be_made_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
     parents: list[int] = []
 
-    def fork_parent(pipeline: Pipeline, entry: str) -> ParentProcess:
-        parent = parent_process.fork_parent(pipeline, entry)
+    def fork_template(pipeline: Pipeline, entry: str) -> TemplateProcess:
+        parent = template_process.fork_template(pipeline, entry)
         parents.append(parent.pid)
         return parent
 
-    monkeypatch.setattr(launch, "fork_parent", fork_parent)
+    monkeypatch.setattr(launch, "fork_template", fork_template)
     with pytest.raises(OSError, match="stale file handle"):
         start(three_operators(Unmeasurable()))
     assert len(parents) == 1
@@ -64,7 +64,7 @@ def test_a_run_beside_another_one_does_not_keep_its_files_open(
     monkeypatch.setattr("anabranch.runtime.live.process.orphans._prctl", None)
     first = start(three_operators(Endless()))
     second = start(three_operators(Endless()), preload="fork")
-    kill_parent_and_heir(pids_with_heir(first))
+    kill_template_and_standby(pids_with_standby(first))
     failed = failure_of(first)
     assert failed.failure.message == "the process that all others are forked from is gone"
     second.end_input()
@@ -82,7 +82,7 @@ def test_a_second_run_needs_the_file_of_the_pipeline_or_the_wish_to_fork() -> No
 def test_the_report_is_written_also_when_the_run_failed(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     run = start(three_operators(Endless()), report=path, seed=11)
-    kill_parent_and_heir(pids_with_heir(run))
+    kill_template_and_standby(pids_with_standby(run))
     failed = failure_of(run)
     assert read_report(path) == failed.report
     assert read_report(path).seed == 11

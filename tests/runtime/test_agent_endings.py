@@ -63,8 +63,8 @@ def test_a_run_that_is_resumed_still_knows_what_has_cut_its_input_short() -> Non
     assert before.cut_by == CTRL_C
     assert [record.by for record in records] == [CTRL_C, ""]
     after = Boards(three_operators(Numbers(9)), lambda *_: None, records.append)
-    for picture in before.pictures():
-        after.restore(picture)
+    for snapshot in before.snapshots():
+        after.restore(snapshot)
     assert after.cut_by == CTRL_C
 
 

@@ -32,7 +32,7 @@ def asks(n: int) -> Any:
     """Behaviour: ask for `n` instances and tell what came."""
 
     def ask(me: Fake) -> None:
-        if me.assign.genesis is None:
+        if me.assign.bootstrap is None:
             return
         me.status()
         me.say(msg.Spawn(request=7, n=n))
@@ -111,7 +111,7 @@ def test_a_newcomer_that_dies_before_it_is_ready_is_no_failure_of_the_run() -> N
 
 def test_children_that_were_not_wanted_after_all_are_ended_and_never_count() -> None:
     def ask(me: Fake) -> None:
-        if me.assign.genesis is None:
+        if me.assign.bootstrap is None:
             return
         me.status()
         me.say(msg.Spawn(request=1, n=2))
@@ -127,7 +127,7 @@ def test_children_that_were_not_wanted_after_all_are_ended_and_never_count() -> 
 
 def test_children_whose_creator_has_ended_do_not_keep_the_run_going() -> None:
     def ask(me: Fake) -> None:
-        if me.assign.genesis is None:
+        if me.assign.bootstrap is None:
             pause(600)
         me.status()
         me.say(msg.Spawn(request=1, n=1))

@@ -1,4 +1,4 @@
-"""Parent and heir may be killed together: another parent reads the user's file again."""
+"""Parent and standby may be killed together: another parent reads the user's file again."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.control import FromParent, Loaded
-from anabranch.runtime.live.process import parent_process
+from anabranch.runtime.live.process import template_process
 from anabranch.runtime.live.process.forker import (
     ForkError,
 )
-from anabranch.runtime.live.process.parent_link import ParentLink
 from anabranch.runtime.live.process.run_dir import MARK, MARK_TEXT, RunDir
-from tests.runtime.agent_runs import finish, pids_with_heir, start, until
-from tests.runtime.following_parents import MODULE, SLEEPS, Made, lives, made
+from anabranch.runtime.live.process.template_link import TemplateLink
+from tests.runtime.agent_runs import finish, pids_with_standby, start, until
+from tests.runtime.following_parents import MODULE, SLEEPS, Made, incarnations, made
 from tests.runtime.processes import (
     LINUX,
     PATIENCE_S,
     ROOT,
     alive,
     eventually,
-    kill_parent_and_heir,
+    kill_template_and_standby,
     program,
     still_alive_after,
 )
@@ -49,11 +49,11 @@ pytestmark = [
 
 
 @pytest.fixture
-def no_heirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_standbys(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on systems other than Linux, where nothing kills the children of a dead parent either:
     only the end of the lifeline tells them."""
-    monkeypatch.setattr(parent_process, "can_have_heirs", lambda: False)
-    monkeypatch.setattr("anabranch.runtime.live.process.heirs.can_have_heirs", lambda: False)
+    monkeypatch.setattr(template_process, "can_have_standbys", lambda: False)
+    monkeypatch.setattr("anabranch.runtime.live.process.standby.can_have_standbys", lambda: False)
     monkeypatch.setattr(
         "anabranch.runtime.live.process.orphans.die_with_parent", lambda _parent: None
     )
@@ -69,26 +69,26 @@ def asyncio_errors() -> list[dict[str, Any]]:
     return found
 
 
-async def test_another_parent_follows_with_heirs_of_its_own(module: ModuleType) -> None:
+async def test_another_parent_follows_with_standbys_of_its_own(module: ModuleType) -> None:
     async with made(module) as one:
         before = await one.forker.fork()
         for number in range(1, 3):
             await one.lose_both()
             after = await one.forker.fork()
             assert (len(one.begun), one.lost) == (number, [])
-            assert one.followed == one.begun, "an heir that has ended follows nobody"
+            assert one.followed == one.begun, "a standby that has ended follows nobody"
             assert await before.exited == -signal.SIGKILL
-            assert (before.bereft, after.bereft) == (True, False)
+            assert (before.orphan_wait, after.orphan_wait) == (True, False)
             before = after
-        await eventually(lambda: one.forker.heir_pid is not None)
-        heir = one.forker.heir_pid
+        await eventually(lambda: one.forker.standby_pid is not None)
+        standby = one.forker.standby_pid
         os.kill(one.forker.parent_pid, signal.SIGKILL)
-        await eventually(lambda: one.forker.parent_pid == heir)
+        await eventually(lambda: one.forker.parent_pid == standby)
         assert len(one.begun) == 2
 
 
-async def test_without_heirs_the_children_are_ended_before_others_come(
-    module: ModuleType, no_heirs: None
+async def test_without_standbys_the_children_are_ended_before_others_come(
+    module: ModuleType, no_standbys: None
 ) -> None:
     async with made(module) as one:
         before = await one.forker.fork()
@@ -100,7 +100,7 @@ async def test_without_heirs_the_children_are_ended_before_others_come(
 
 
 async def test_the_folder_of_the_run_outlives_a_parent_that_does_not_listen(
-    module: ModuleType, no_heirs: None, tmp_path: Path
+    module: ModuleType, no_standbys: None, tmp_path: Path
 ) -> None:
     """It would remove it if it took the agent for gone."""
     folder = tmp_path / "run"
@@ -110,7 +110,7 @@ async def test_the_folder_of_the_run_outlives_a_parent_that_does_not_listen(
         await one.forker.fork()  # so it has obeyed
         follow = one.forker._follow
 
-        def follow_slowly(link: ParentLink) -> None:
+        def follow_slowly(link: TemplateLink) -> None:
             time.sleep(0.3)
             follow(link)
 
@@ -129,7 +129,7 @@ async def test_the_next_parent_guards_the_folder_too(module: ModuleType, tmp_pat
         one.forker.guard(folder)
         await one.lose_both()
         await one.forker.fork()
-        await eventually(lambda: one.forker.heir_pid is not None)
+        await eventually(lambda: one.forker.standby_pid is not None)
         one.forker._link.parent.cut_lifeline()
         await eventually(lambda: not folder.exists())
 
@@ -190,15 +190,15 @@ async def test_whoever_waits_for_a_process_has_the_deadline_anew_with_another_pa
         pool = WarmPool(one.forker.fork, 0, Tasks(lambda *_crashed: None))
         starter = Starter(pool, one.forker, 3.0, lambda *_adopted: None)
         one.rewrite(f"import time\ntime.sleep(5)\n{MODULE}")
-        await eventually(lambda: one.forker.heir_pid is not None)
+        await eventually(lambda: one.forker.standby_pid is not None)
         os.kill(one.forker.parent_pid, signal.SIGSTOP)  # so that it does not fork any more
         taking = asyncio.create_task(starter.take("work.0"))
         await eventually(lambda: one.forker._requests)
-        kill_parent_and_heir(one.forker.pids)
+        kill_template_and_standby(one.forker.pids)
         assert alive((await taking).pid)
 
 
-async def test_heirs_are_kept_though_the_parent_was_lost_before_they_were_wanted(
+async def test_standbys_are_kept_though_the_parent_was_lost_before_they_were_wanted(
     module: ModuleType,
 ) -> None:
     one = Made(module)
@@ -211,9 +211,9 @@ async def test_heirs_are_kept_though_the_parent_was_lost_before_they_were_wanted
 
     link._on_message = note_and_lose
     await one.forker.start(PATIENCE_S)
-    one.forker.keep_heir()
+    one.forker.keep_standby()
     await one.forker.fork()
-    await eventually(lambda: one.forker.heir_pid is not None)
+    await eventually(lambda: one.forker.standby_pid is not None)
     await one.lose_both()
     await one.forker.fork()
     await one.forker.stop()
@@ -240,7 +240,7 @@ async def test_entries_of_the_path_that_are_no_text_are_passed_over(
         assert len(one.begun) == 1
 
 
-async def test_it_can_be_stopped_the_moment_an_heir_takes_over_that_ends_too(
+async def test_it_can_be_stopped_the_moment_a_standby_takes_over_that_ends_too(
     module: ModuleType,
 ) -> None:
     one = Made(module)
@@ -253,8 +253,8 @@ async def test_it_can_be_stopped_the_moment_an_heir_takes_over_that_ends_too(
 
     one.forker._on_taken_over = end_and_stop
     await one.forker.start(PATIENCE_S)
-    one.forker.keep_heir()
-    await eventually(lambda: one.forker.heir_pid is not None)
+    one.forker.keep_standby()
+    await eventually(lambda: one.forker.standby_pid is not None)
     os.kill(one.forker.parent_pid, signal.SIGKILL)
     await eventually(lambda: stopping)
     await stopping[0]
@@ -265,13 +265,13 @@ async def test_it_can_be_stopped_the_moment_an_heir_takes_over_that_ends_too(
 # -- whole runs ------------------------------------------------------------------------------
 
 
-def test_a_run_goes_on_after_parent_and_heir_were_killed(module: ModuleType) -> None:
+def test_a_run_goes_on_after_parent_and_standby_were_killed(module: ModuleType) -> None:
     run = start(module.here)
     seen: set[int] = set()
-    for life in range(2, 4):
-        seen |= set(pids_with_heir(run))
-        kill_parent_and_heir(run.snapshot().pids)
-        until(lambda: lives(run) == [life] * 3)  # noqa: B023
+    for incarnation in range(2, 4):
+        seen |= set(pids_with_standby(run))
+        kill_template_and_standby(run.snapshot().pids)
+        until(lambda: incarnations(run) == [incarnation] * 3)  # noqa: B023
         until(lambda: run.snapshot().idle >= 2)
     run.end_input()
     report = finish(run)
@@ -279,13 +279,13 @@ def test_a_run_goes_on_after_parent_and_heir_were_killed(module: ModuleType) -> 
     assert still_alive_after(seen) == []
 
 
-def test_a_run_without_heirs_goes_on_after_its_parent_was_killed(
-    module: ModuleType, no_heirs: None
+def test_a_run_without_standbys_goes_on_after_its_parent_was_killed(
+    module: ModuleType, no_standbys: None
 ) -> None:
     run = start(module.here)
     seen = set(run.snapshot().pids)
     os.kill(run.snapshot().pids[0], signal.SIGKILL)
-    until(lambda: lives(run) == [2, 2, 2])
+    until(lambda: incarnations(run) == [2, 2, 2])
     run.end_input()
     assert finish(run).ok
     assert still_alive_after(seen) == []
@@ -297,8 +297,8 @@ def test_instances_may_wait_for_the_file_longer_than_for_a_process(module: Modul
     path.write_text(f"import time\ntime.sleep(5)\n{MODULE}")
     assert run._agent is not None
     run._agent.starter._deadline_s = 3.0
-    kill_parent_and_heir(pids_with_heir(run))
-    until(lambda: lives(run) == [2, 2, 2])
+    kill_template_and_standby(pids_with_standby(run))
+    until(lambda: incarnations(run) == [2, 2, 2])
     run.end_input()
     report = finish(run)
     assert report.ok
@@ -313,14 +313,14 @@ if __name__ == "__main__":
     run = launch.start(pipeline, Options(preload=%r), entry=fake.ENTRY)
     while len(run.snapshot().pids) < 7:
         time.sleep(0.01)
-    parent, heir, *_ = run.snapshot().pids
+    parent, standby, *_ = run.snapshot().pids
     print(json.dumps(run.snapshot().pids), flush=True)
     os.kill(parent, signal.SIGSTOP)
-    os.kill(heir, signal.SIGKILL)
+    os.kill(standby, signal.SIGKILL)
     os.kill(parent, signal.SIGKILL)
     deadline = time.monotonic() + 60
     try:
-        while {m.life for o in run.snapshot().operators for m in o.members} != {2}:
+        while {m.incarnation for o in run.snapshot().operators for m in o.members} != {2}:
             assert time.monotonic() < deadline
             time.sleep(0.01)
             if run.snapshot().phase == "ended":

@@ -43,12 +43,12 @@ def _clean() -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def beginning(line: str) -> str:
+def startup(line: str) -> str:
     return f"    import threading\n    {line}\n{GOOD}"
 
 
 def test_a_file_that_begins_a_thread_is_refused_with_the_line(tmp_path: Path) -> None:
-    path = write(tmp_path, beginning(THREAD))
+    path = write(tmp_path, startup(THREAD))
     with pytest.raises(LoadError, match=r"headlines.py:2 begins the thread 'fresh'.*__init__"):
         load_pipeline(str(path))
 
@@ -56,47 +56,47 @@ def test_a_file_that_begins_a_thread_is_refused_with_the_line(tmp_path: Path) ->
 def test_a_pool_that_was_used_is_refused(tmp_path: Path) -> None:
     pool = "from concurrent.futures import ThreadPoolExecutor as P; p = P(1); p.submit(len, '')"
     with pytest.raises(LoadError, match=r"headlines\.py:2 begins the thread"):
-        load_pipeline(str(write(tmp_path, beginning(pool))))
+        load_pipeline(str(write(tmp_path, startup(pool))))
 
 
 def test_a_timer_is_refused(tmp_path: Path) -> None:
     timer = f"from {__name__} import ENOUGH; t = threading.Timer(0, ENOUGH.wait); t.start()"
     with pytest.raises(LoadError, match=r"headlines\.py:2 begins the thread"):
-        load_pipeline(str(write(tmp_path, beginning(timer))))
+        load_pipeline(str(write(tmp_path, startup(timer))))
 
 
 @pytest.mark.parametrize("name", ["start_new_thread", "start_new"])
 def test_a_thread_without_an_object_is_refused_with_the_line(tmp_path: Path, name: str) -> None:
     plain = f"import _thread; from {__name__} import wait; _thread.{name}(wait, ())"
     with pytest.raises(LoadError, match=r"headlines\.py:2 begins a thread for wait while"):
-        load_pipeline(str(write(tmp_path, beginning(plain))))
+        load_pipeline(str(write(tmp_path, startup(plain))))
     assert not hasattr(_thread.start_new_thread, "func")
 
 
 def test_a_thread_without_an_object_that_ends_is_fine(tmp_path: Path) -> None:
     plain = "import _thread; _thread.start_new_thread(len, ('',))"
-    assert load_pipeline(str(write(tmp_path, beginning(plain)))).name == "pipeline"
+    assert load_pipeline(str(write(tmp_path, startup(plain)))).name == "pipeline"
 
 
 def test_a_thread_that_another_thread_begins_is_refused(tmp_path: Path) -> None:
     text = f"from {__name__} import ENOUGH\n\n\ndef go_on():\n    ENOUGH.wait()\n"
     write(tmp_path, text, "my_work.py")
     nested = "import my_work as w; t = threading.Thread(target=threading.Thread(target=w.go_on)"
-    path = write(tmp_path, beginning(f"{nested}.start); t.start(); t.join()"))
+    path = write(tmp_path, startup(f"{nested}.start); t.start(); t.join()"))
     with pytest.raises(LoadError, match=r"my_work\.py:5 runs in a thread that begins while"):
         load_pipeline(str(path))
 
 
 def test_the_line_is_that_of_the_users_module_that_begins_it(tmp_path: Path) -> None:
     write(tmp_path, f"import threading\n\n\ndef begin():\n    {THREAD}\n", "my_metrics.py")
-    path = write(tmp_path, beginning("import my_metrics; my_metrics.begin()"))
+    path = write(tmp_path, startup("import my_metrics; my_metrics.begin()"))
     with pytest.raises(LoadError, match=r"my_metrics\.py:5 begins"):
         load_pipeline(str(path))
 
 
 def test_a_thread_that_ends_is_fine(tmp_path: Path) -> None:
     short = "t = threading.Thread(target=len, args=('',)); t.start()"
-    assert load_pipeline(str(write(tmp_path, beginning(short)))).name == "pipeline"
+    assert load_pipeline(str(write(tmp_path, startup(short)))).name == "pipeline"
 
 
 def test_a_library_that_begins_one_by_itself_is_told_of(
@@ -107,7 +107,7 @@ def test_a_library_that_begins_one_by_itself_is_told_of(
         "anabranch.runtime.pipeline.begun_threads.LIBRARIES", (str(library.parent),)
     )
     monkeypatch.syspath_prepend(str(library.parent))
-    assert load_pipeline(str(write(tmp_path, beginning("import a_library")))).name == "pipeline"
+    assert load_pipeline(str(write(tmp_path, startup("import a_library")))).name == "pipeline"
     assert "headlines.py:2 begins the thread 'fresh' by importing a library" in caplog.text
 
 
@@ -116,7 +116,7 @@ def test_a_file_that_is_read_again_is_refused_alike(
 ) -> None:
     monkeypatch.setattr("anabranch.runtime.live.process.origin._loading", False)
     pipeline = load_pipeline(str(write(tmp_path, GOOD))).pipeline
-    path = write(tmp_path, beginning(THREAD), "again.py")
+    path = write(tmp_path, startup(THREAD), "again.py")
     request = load_request(pipeline, Origin("", str(path), "pipeline"), "os:getpid")
     with pytest.raises(ReadAgainError, match=r"again\.py:2 begins the thread"):
         load_preload(request)

@@ -11,9 +11,9 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.channel import Channel, Row
 from anabranch.runtime.live.channel.frames import Pieces
-from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
-from tests.runtime.test_channel_lives import Kept, Worker, fields_of
+from tests.runtime.test_channel_incarnations import Kept, Worker, fields_of
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
 LARGE = bytes(1000)
@@ -49,7 +49,7 @@ class Sender(Worker):
 class Receiver(Worker):
     def __init__(self) -> None:
         super().__init__()
-        self.intake = Intake(LIMITS, Repeats(lambda _: None))
+        self.intake = Intake(LIMITS, ReplayOrder(lambda _: None))
         self.most = 0
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
@@ -108,7 +108,7 @@ async def test_nothing_comes_back_for_what_is_not_worked_off(
     assert sender.left == BATCHES - 5
 
 
-async def test_a_later_life_states_the_bytes_that_were_settled_by_the_earlier_ones() -> None:
+async def test_a_later_incarnation_states_the_bytes_that_were_settled_by_the_earlier_ones() -> None:
     """The totals count since the session began: with less, the sender would wait for ever."""
     earlier = Channel(UP, dialing=False, user=Worker(), limits=LIMITS, keeper=Kept())
     for number in range(1, 9):
@@ -120,11 +120,11 @@ async def test_a_later_life_states_the_bytes_that_were_settled_by_the_earlier_on
     later.restore(row, [])
     tuples, size = later.grant.totals
     assert (tuples, size) == (16 + later.grant.tuples_window, 12 * len(LARGE))
-    assert later.row == row, "and so does the life after it"
+    assert later.row == row, "and so does the incarnation after it"
     earlier.say_bye("the test is over")
 
 
-async def test_a_sender_of_a_later_life_knows_what_it_has_sent() -> None:
+async def test_a_sender_of_a_later_incarnation_knows_what_it_has_sent() -> None:
     earlier = Channel(DOWN, dialing=True, user=Worker(), limits=LIMITS, keeper=Kept())
     earlier.send_batch(3, 1, 0, 0.0, LARGE)
     earlier.record()

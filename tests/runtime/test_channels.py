@@ -40,7 +40,7 @@ class Listener:
         self.chunks: list[bytes] = []
         self.ended: list[InstanceId] = []
         self.news = asyncio.Event()
-        self.home: Neighbourhood | None = None
+        self.agent_client: Neighbourhood | None = None
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
         self.payloads.append(payload)
@@ -67,18 +67,18 @@ class Listener:
         self.news.set()
 
     def credit_came(self, channel: Channel) -> None:
-        assert self.home is not None
-        self.home.note_progress()
+        assert self.agent_client is not None
+        self.agent_client.note_progress()
         self.news.set()
 
     def channel_ended(self, channel: Channel) -> None:
-        assert self.home is not None
+        assert self.agent_client is not None
         self.ended.append(channel.peer)
-        self.home.close_channel(channel)
+        self.agent_client.close_channel(channel)
         self.news.set()
 
     def message_again(self, channel: Channel, message: Message) -> None:
-        raise AssertionError("nobody has an earlier life here")
+        raise AssertionError("nobody has an earlier incarnation here")
 
     def channel_closed(self, channel: Channel, totals: Totals) -> None: ...
 
@@ -94,16 +94,16 @@ class Listener:
                 await self.news.wait()
 
 
-async def part(home: Neighbourhood, reason: str) -> None:
-    await home.all_settled()
-    await home.part(reason)
+async def part(agent_client: Neighbourhood, reason: str) -> None:
+    await agent_client.all_settled()
+    await agent_client.part(reason)
 
 
 def neighbourhood(
     me: InstanceId, user: Listener, token: bytes = b"t", **other: Any
 ) -> Neighbourhood:
     failures: list[Exception] = []
-    home = Neighbourhood(
+    agent_client = Neighbourhood(
         me,
         topology=TOPOLOGY,
         pipeline=other.get("pipeline", "p"),
@@ -113,15 +113,15 @@ def neighbourhood(
         related=lambda peer: other.get("related", True),
         fail=failures.append,
     )
-    user.home = home
-    refused = home.connection_refused
+    user.agent_client = agent_client
+    refused = agent_client.connection_refused
 
     def note_refusal(reason: str) -> None:
         refused(reason)
         user.news.set()
 
-    home.connection_refused = note_refusal  # type: ignore[method-assign]
-    return home
+    agent_client.connection_refused = note_refusal  # type: ignore[method-assign]
+    return agent_client
 
 
 class Pair:
@@ -143,8 +143,8 @@ class Pair:
         self.sender.send_batch(1, 1, 0, 0.0, payload)
 
     def cut(self) -> None:
-        for home in (self.up, self.down):
-            for connection in list(home._connections):
+        for agent_client in (self.up, self.down):
+            for connection in list(agent_client._connections):
                 assert connection._transport is not None
                 connection._transport.abort()
 
@@ -273,8 +273,8 @@ async def test_a_stranger_cannot_fill_the_terminal(
     await part(pair.down, "test over")
 
 
-def _refused_more_than(home: Neighbourhood, n: int) -> bool:
-    return home.refused > n
+def _refused_more_than(agent_client: Neighbourhood, n: int) -> bool:
+    return agent_client.refused > n
 
 
 async def test_who_does_not_know_the_token_gets_nothing(tmp_path: Path) -> None:
@@ -323,11 +323,11 @@ async def test_a_socket_that_cannot_be_made_again_fails_the_instance(
     failures: list[Exception] = []
     folder = tmp_path / "run"
     folder.mkdir()
-    home = neighbourhood(DOWN, Listener())
-    home.fail = failures.append
-    await home.listen(f"unix:{folder}/s")
+    agent_client = neighbourhood(DOWN, Listener())
+    agent_client.fail = failures.append
+    await agent_client.listen(f"unix:{folder}/s")
     shutil.rmtree(folder)
     await eventually(lambda: bool(failures))
     told = rf"socket of down\.0 was removed and cannot be made again .*: '{folder}/s'"
     assert re.search(told, str(failures[0]))
-    await home.part("test over")
+    await agent_client.part("test over")

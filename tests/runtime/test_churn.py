@@ -96,12 +96,12 @@ async def test_an_instance_that_stays_keeps_nothing_of_neighbours_that_have_gone
 
 
 @pytest.mark.usefixtures("few_kept")
-async def test_a_life_that_goes_on_knows_the_sums_of_the_one_before(tmp_path: Path) -> None:
+async def test_a_incarnation_that_goes_on_knows_the_sums_of_the_one_before(tmp_path: Path) -> None:
     pipeline = ab.Pipeline("churn")
     plain(pipeline)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
-    for gone in (12, 24):  # twice, since only the second finds a picture that has sums
+    for gone in (12, 24):  # twice, since only the second finds a snapshot that has sums
         await churn(network, gone)
         for me in [network.of(name)[0].me for name in ("numbers", "out")]:
             network.kill(me)

@@ -1,4 +1,5 @@
-"""Controllers in a run: looks of what instances tell, orders to them, and a controller's lives."""
+"""Controllers in a run: looks of what instances tell, orders to them, and a controller's
+incarnations."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_a_function_that_changes_the_folder_does_not_move_the_file(
     assert [r["tuple"] for r in records(tmp_path / "dead.jsonl")] == [1]
 
 
-async def test_the_next_life_writes_no_letter_again(tmp_path: Path) -> None:
+async def test_the_next_incarnation_writes_no_letter_again(tmp_path: Path) -> None:
     path = tmp_path / "dead.jsonl"
     path.write_text('{"tuple": 0}\n')
     for _ in range(2):
@@ -162,7 +162,7 @@ async def test_the_next_life_writes_no_letter_again(tmp_path: Path) -> None:
     assert file.stage([]) == b""
 
 
-def test_where_nobody_records_anything_letters_of_later_lives_follow(tmp_path: Path) -> None:
+def test_where_nobody_records_anything_letters_of_later_incarnations_follow(tmp_path: Path) -> None:
     path = tmp_path / "dead.jsonl"
     for n in range(2):
         file = DeadLetterFile(

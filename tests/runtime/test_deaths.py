@@ -51,7 +51,8 @@ async def test_a_chain_of_instances_that_die_one_by_one_loses_and_doubles_nothin
 async def test_how_far_all_had_come_when_a_message_came_outlives_a_death(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the next life can work off what came again in the order in which it had come."""
+    """So that the next incarnation can work off what came again in the order in which it had
+    come."""
     pipeline, kept, may_write = ab.Pipeline("slow"), Kept(), asyncio.Event()
 
     async def write(writer: KeptWriter, tuples: list[int]) -> list[DeadLetter]:
@@ -67,16 +68,16 @@ async def test_how_far_all_had_come_when_a_message_came_outlives_a_death(
     (out,) = network.of("out")
     await network.until(lambda: out.intake.tuples > 0)
     network.decide("double", "duplicate")
-    await network.until(lambda: bool(out.repeats.memory()))
-    assert out.turns is not None
-    await out.turns.committed()
-    marks = out.repeats.memory()
+    await network.until(lambda: bool(out.replay_order.snapshot()))
+    assert out.commits is not None
+    await out.commits.committed()
+    marks = out.replay_order.snapshot()
     assert marks
     network.kill(out.me)
     await network.revive(out.me)
     (later,) = network.of("out")
     assert later is not out
-    assert later.repeats.memory()[0] == marks[0]
+    assert later.replay_order.snapshot()[0] == marks[0]
     may_write.set()
     await network.finish()
     assert Counter(kept.tuples) == Counter(range(0, 8_000, 2))

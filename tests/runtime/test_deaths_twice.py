@@ -32,8 +32,8 @@ async def test_a_source_that_leaves_and_dies_sends_what_it_held(tmp_path: Path) 
     await network.until(lambda: leaver.outbox.full)
     leaver.decide("leave", 1)
     await network.until(lambda: isinstance(leaver.core.state, Draining) and not leaver.outbox.empty)
-    assert leaver.turns is not None
-    await leaver.turns.committed()
+    assert leaver.commits is not None
+    await leaver.commits.committed()
     network.kill(leaver.me)
     sink.delay_s = 0.0
     await network.revive(leaver.me)
@@ -56,12 +56,12 @@ async def test_a_newcomer_that_dies_and_hears_of_the_end_before_it_begins_ends(
     network.kill(child)
     await network.revive(child)
     network.instances[child].end_input()
-    creator.home.ask_for_children = lambda n, heritage: None  # type: ignore[method-assign]
+    creator.agent_client.ask_for_children = lambda n, heritage: None  # type: ignore[method-assign]
     creator.feed(events.DuplicateDecided(1))
     creator.learn({child: network._addresses[child]})
     creator.children_ready(frozenset({child}))
     await network.finish()
-    assert network.instances[child].context.life == 2
+    assert network.instances[child].context.incarnation == 2
 
 
 async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbours(
@@ -83,17 +83,17 @@ async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbour
     (source,) = network.of("numbers")
     me = source.me
     monkeypatch.setattr(source.neighbourhood, "part", never)
-    await network.until(lambda: source.turns is not None and source.turns.closed)
+    await network.until(lambda: source.commits is not None and source.commits.closed)
     may_close.clear()
     network.kill(me)
     await network.revive(me)
-    turns = network.instances[me].turns
-    assert turns is not None
-    await network.until(lambda: not turns._journal._old)
+    commits = network.instances[me].commits
+    assert commits is not None
+    await network.until(lambda: not commits._journal._old)
     network.kill(me)
     may_close.set()
     await network.revive(me)
-    memory, server = network.instances[me].memory, network.instances[me].neighbourhood._server
+    memory, server = network.instances[me].persistence, network.instances[me].neighbourhood._server
     assert memory is not None
     assert memory.parted
     await network.finish()
@@ -176,11 +176,11 @@ async def test_a_source_that_has_tidied_up_and_dies_does_not_open_its_input_agai
     network = Network(pipeline, tmp_path, journals=True, credit_tuples=64)
     await network.start()
     (source,) = network.of("numbers")
-    assert source.turns is not None
+    assert source.commits is not None
     await numbers.deleted.wait()
     assert not source.outbox.empty
     if recorded:
-        await source.turns.committed()
+        await source.commits.committed()
     network.kill(source.me)
     sink.delay_s = 0.0
     await network.revive(source.me)
@@ -215,16 +215,16 @@ async def die_with_open_calls(network: Network, sink: Kept) -> None:
     (instance,), (source,) = network.of("slow"), network.of("numbers")
     pump = instance.pump
     assert isinstance(pump, OperatorPump)
-    assert instance.turns is not None
+    assert instance.commits is not None
     await network.until(lambda: isinstance(source.core.state, Finished))
     await network.until(lambda: bool(pump._processor.open) and len(sink.tuples) >= 7)
-    await instance.turns.committed()
-    assert instance.watermarks._stated[0] < 7, f"life {instance.context.life}"
+    await instance.commits.committed()
+    assert instance.watermarks._stated[0] < 7, f"incarnation {instance.context.incarnation}"
     network.kill(instance.me)
     await network.revive(instance.me)
 
 
-async def test_what_a_keyed_sink_had_not_written_is_written_by_its_next_life(
+async def test_what_a_keyed_sink_had_not_written_is_written_by_its_next_incarnation(
     tmp_path: Path,
 ) -> None:
     begun, never, found = asyncio.Event(), asyncio.Event(), set[int]()
@@ -242,8 +242,8 @@ async def test_what_a_keyed_sink_had_not_written_is_written_by_its_next_life(
     await network.start()
     (sink,) = network.of("out")
     await begun.wait()
-    assert sink.turns is not None
-    await sink.turns.committed()
+    assert sink.commits is not None
+    await sink.commits.committed()
     network.kill(sink.me)
     await network.revive(sink.me)
     await network.finish()

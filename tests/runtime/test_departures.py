@@ -13,9 +13,9 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.live.agent.agent_journal import Record
-from anabranch.runtime.live.agent.resumption import rebuild, told_of
+from anabranch.runtime.live.agent.recovery import rebuild, told_of
 from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.live.agent.run_journal import Record
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.fake_instance import three_operators
@@ -43,8 +43,8 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
     keeper.departure.answered(msg.LeaveAnswer(granted=True))
     assert network.notes[EventKind.VETO] == 2
     assert [type(said) for said in network.others] == [msg.MayLeave] * 2
-    assert keeper.turns is not None
-    await keeper.turns.committed()
+    assert keeper.commits is not None
+    await keeper.commits.committed()
     await asyncio.sleep(0)
     assert network.others[2:] == [msg.StaysAfterAll()]
 
@@ -53,8 +53,8 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
         network.kill(me)  # so that its predecessors cannot answer
     leaver.departure.decide()
     leaver.departure.answered(msg.LeaveAnswer(granted=True))
-    assert leaver.turns is not None
-    await leaver.turns.committed()
+    assert leaver.commits is not None
+    await leaver.commits.committed()
     for me in mortals[-2:]:
         network.kill(me)
     for me in mortals:
@@ -103,5 +103,5 @@ async def test_who_was_let_go_is_counted_out_by_the_agent_of_a_resumed_run_too()
         granted=False, reason="at least 2 instances of work"
     )
     assert not any(grants(resumed, second) for resumed in rosters_of(log))
-    roster.let_go(third, False)  # what its next life says
+    roster.let_go(third, False)  # what its next incarnation says
     assert all(grants(resumed, second) for resumed in rosters_of(log))

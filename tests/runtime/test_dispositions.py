@@ -11,8 +11,8 @@ import pytest
 from tests.runtime.processes import HEAD, LINUX
 
 SHOW = """
-from anabranch.runtime.live.process.preloaded import become_parent
-become_parent()
+from anabranch.runtime.live.process.template import become_template
+become_template()
 print(os.popen("grep SigIgn /proc/self/status").read().split()[1])
 """
 

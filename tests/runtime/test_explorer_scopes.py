@@ -48,8 +48,8 @@ def test_deaths_are_tried_by_the_dozen(name: str) -> None:
     ],
 )
 def test_nobody_else_can_tell_that_a_process_has_died(name: str) -> None:
-    """Where tuples have no names and starts take no time, a new life stands where the old one
-    did: as many states, however many die."""
+    """Where tuples have no names and starts take no time, a new incarnation stands where the old
+    one did: as many states, however many die."""
     mortal = explore(Shipped(), Scope.parse(f"{name} crashes=3"))
     immortal = explore(Shipped(), Scope.parse(name))
     assert mortal.complete

@@ -57,7 +57,7 @@ def test_pf1_reads_as_the_design_tells_it() -> None:
         (m.OfferResponse(ok=False), "OFFER_RESPONSE(no)"),
         (NumberedTuple(X, 1, 3), "tuple(O1.0 g1 #3)"),
         (m.Join(frozenset(), (Route(Y, 1, 2),)), "JOIN(moved=1->O1.1@2)"),
-        (m.Start(frozenset(), frozenset(), heir=True), "START(succs={}, preds={}, heir)"),
+        (m.Start(frozenset(), frozenset(), new_owner=True), "START(succs={}, preds={}, new_owner)"),
         (m.AdoptOffer(), "ADOPT_OFFER"),
         (m.AdoptOffer(draw=1), "ADOPT_OFFER(draw=1)"),
         (m.Adopt(X), "ADOPT(origin=O1.0)"),
@@ -91,7 +91,9 @@ def test_decisions_about_key_groups_name_the_neighbour_that_is_asked() -> None:
     found = explore(variant.machine(), variant.scope)
     assert found.sites is not None
     texts = [row.text for row in rows(found.sites, found.path)]
-    assert texts[0].startswith("decides to leave, and asks for an heir through O0.0; ADOPT_OFFER")
+    assert texts[0].startswith(
+        "decides to leave, and asks for a new owner through O0.0; ADOPT_OFFER"
+    )
     assert any(text.startswith("has brought the key groups that move to rest") for text in texts)
     assert any(text.startswith("has sent the state of key groups to O1.0") for text in texts)
 

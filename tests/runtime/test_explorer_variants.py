@@ -51,7 +51,7 @@ CONSEQUENCES = {
     "M4: groups that go to children are not brought to rest": ("K2", 15),
     "M5: the state goes out before the successors have answered": ("K2", 15),
     "duty 10: tuples that were kept do not go along with the state": ("L2", 12),
-    "M8: the heir owns the groups before it knows the routes of their old owner": ("K1", 31),
+    "M8: the new owner owns the groups before it knows the routes of their old owner": ("K1", 31),
 }
 
 

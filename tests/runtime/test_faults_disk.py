@@ -22,7 +22,7 @@ import anabranch as ab
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.live.channel import ended
-from anabranch.runtime.live.commit import puts
+from anabranch.runtime.live.commit import output_buffer
 from anabranch.runtime.live.journal import journal
 from anabranch.runtime.reporting.failure import LifeOver, RunFailed
 from anabranch.runtime.reporting.report import Event
@@ -94,7 +94,7 @@ class Full:
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> Refusing:
     monkeypatch.setattr(patience, "RETRY_MAX_S", 0.1)
-    monkeypatch.setattr(puts, "WAITING_BYTES_MAX", 64 * 1024)
+    monkeypatch.setattr(output_buffer, "WAITING_BYTES_MAX", 64 * 1024)
     return Refusing(monkeypatch, "write", "writev", "pwrite")
 
 
@@ -301,7 +301,7 @@ def segments_of(folder: Path, me: InstanceId) -> list[tuple[int, Path]]:
     return journal.segments(folder / f"{me}.journal")
 
 
-async def test_a_disk_that_cannot_sync_ends_the_life_before_anything_unsafe_is_seen(
+async def test_a_disk_that_cannot_sync_ends_the_incarnation_before_anything_unsafe_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, pipeline = tmp_path / "out.jsonl", ab.Pipeline("chain", durable={"work": "power"})
@@ -323,8 +323,8 @@ async def test_a_disk_that_cannot_sync_ends_the_life_before_anything_unsafe_is_s
     monkeypatch.setattr(os, "fdatasync", fails_once)
     with pytest.raises(LifeOver, match=r"cannot sync the journal: .*work\.0\.journal'; what lies"):
         await network.until(lambda: False)
-    assert work.turns is not None
-    work.turns.want()
+    assert work.commits is not None
+    work.commits.want()
     before = await settled(out)
     assert sum(before.values()) < 30_000  # it says nothing any more
     network.kill(work.me)

@@ -189,18 +189,18 @@ async def test_a_file_for_which_no_descriptor_is_left_is_waited_for_and_not_give
     assert notes == ["waits", "goes on"]
 
 
-def test_a_disk_that_cannot_sync_costs_a_life_and_no_tuple(
+def test_a_disk_that_cannot_sync_costs_a_incarnation_and_no_tuple(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.fdatasync
 
-    def fails_in_its_first_life(fd: int) -> None:
+    def fails_in_its_first_incarnation(fd: int) -> None:
         path = os.readlink(f"/proc/self/fd/{fd}")
         if path.endswith("/1.0.journal.1") and os.fstat(fd).st_size > 20_000:
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         real(fd)
 
-    monkeypatch.setattr(os, "fdatasync", fails_in_its_first_life)
+    monkeypatch.setattr(os, "fdatasync", fails_in_its_first_incarnation)
     out = tmp_path / "out.jsonl"
     report = ab.run(numbers(out, 50_000, durable={"same": "power"}))
     assert report.ok
@@ -235,7 +235,7 @@ def refuse(n: int) -> int:
     raise ValueError("no")
 
 
-async def test_results_that_may_not_be_opened_any_more_are_named_by_a_next_life() -> None:
+async def test_results_that_may_not_be_opened_any_more_are_named_by_a_next_incarnation() -> None:
     """Who has the file open goes on with it."""
     with folder_of_all() as folder, as_nobody():
         out = folder / "out.jsonl"

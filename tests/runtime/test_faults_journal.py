@@ -93,20 +93,20 @@ def test_a_journal_without_its_last_records_is_refused(tmp_path: Path, lost: int
         read(path)
 
 
-async def lives(path: Path, count: int, *, power: bool) -> list[int]:
-    """Write so many segments, as lives that died before their picture was whole, and an empty one
-    behind the first; where the records of the first one end."""
+async def incarnations(path: Path, count: int, *, power: bool) -> list[int]:
+    """Write so many segments, as incarnations that died before their snapshot was whole, and an
+    empty one behind the first; where the records of the first one end."""
     ends = [0]
-    for life in range(count):
+    for incarnation in range(count):
         journal = Journal(path, power=power)
         for record in RECORDS:
             journal.append(record)
-            if not life:
+            if not incarnation:
                 ends.append(journal.size)
         if power:
             await journal.synced()
         journal.close()
-        if not life:
+        if not incarnation:
             Journal(path, power=power).close()
     return ends
 
@@ -118,7 +118,7 @@ async def test_a_segment_before_the_last_one_without_its_last_records_is_refused
     tmp_path: Path, later: int, lost: int, power: bool
 ) -> None:
     path = tmp_path / "a.journal"
-    ends = await lives(path, 1 + later, power=power)
+    ends = await incarnations(path, 1 + later, power=power)
     assert read(path, power=power) == RECORDS * (1 + later)
     os.truncate(f"{path}.1", ends[-1 - lost])
     with pytest.raises(JournalError, match=r"a\.journal\.1' has lost its last records, .* bytes, "):
@@ -241,7 +241,9 @@ def changed(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]
 
 
-def test_lives_that_died_before_they_wrote_anything_leave_empty_segments(tmp_path: Path) -> None:
+def test_incarnations_that_died_before_they_wrote_anything_leave_empty_segments(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "a.journal"
     written(path, RECORDS[:2])
     written(path, [])
@@ -260,7 +262,7 @@ def test_a_segment_that_is_missing_is_named(tmp_path: Path, missing: int) -> Non
 
 
 @pytest.mark.parametrize("left", [[], [1], [1, 2], [2]])
-def test_segments_before_a_whole_picture_are_not_missed(tmp_path: Path, left: list[int]) -> None:
+def test_segments_before_a_whole_snapshot_are_not_missed(tmp_path: Path, left: list[int]) -> None:
     """Whatever a death, or lost power, leaves of them while they are removed."""
     path = tmp_path / "a.journal"
     written(path, RECORDS[:1])
@@ -481,7 +483,7 @@ async def killed(tmp_path: Path) -> AsyncIterator[tuple[Network, InstanceId]]:
     await network.abandon()
 
 
-async def test_a_life_whose_journal_is_gone_does_not_begin_from_nothing(
+async def test_a_incarnation_whose_journal_is_gone_does_not_begin_from_nothing(
     killed: tuple[Network, InstanceId], tmp_path: Path
 ) -> None:
     network, double = killed
@@ -540,7 +542,7 @@ def files_of(journal: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in paths}
 
 
-def test_a_journal_is_written_by_one_life_at_a_time(
+def test_a_journal_is_written_by_one_incarnation_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process has to be dead, however it ended, before it can be gone on from."""

@@ -74,10 +74,14 @@ async def forget(pair: Pair, one: Raw) -> None:
 
 
 def hello(nonce: bytes, who: InstanceId = OTHER, **other: Any) -> Pieces:
-    life, number, token = other.get("life", 1), other.get("number", 1), other.get("token", TOKEN)
+    incarnation, number, token = (
+        other.get("incarnation", 1),
+        other.get("number", 1),
+        other.get("token", TOKEN),
+    )
     proof = other.get("proof") or frames.proof(token, "dialer", nonce, who, DOWN)
     ids = list(who), "unix:/nowhere", list(DOWN)
-    said = frames.HELLO, frames.VERSION, PIPELINE, *ids, life, number, b"n" * 16, proof
+    said = frames.HELLO, frames.VERSION, PIPELINE, *ids, incarnation, number, b"n" * 16, proof
     return frames.frame(*said)
 
 
@@ -133,7 +137,7 @@ BAD: dict[str, tuple[bytes | Pieces, str]] = {
         "an unknown frame of kind 12",
     ),
     "what was not said": (
-        frames.frame(frames.STATE, 999, 1, 1, 0, 1, 0),
+        frames.frame(frames.ACK_CREDIT, 999, 1, 1, 0, 1, 0),
         "up.1 acknowledges frames below 999",
     ),
     "an unknown message": (
@@ -208,15 +212,15 @@ async def test_a_proof_that_was_overheard_is_worth_nothing(pair: Pair) -> None:
     await first.close()
 
 
-async def test_an_earlier_life_is_fenced_out_and_the_present_one_not_touched(
+async def test_an_earlier_incarnation_is_fenced_out_and_the_present_one_not_touched(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
-    present = await member(pair, life=3)
+    present = await member(pair, incarnation=3)
     ghost = await raw(pair)
     _, _, nonce = await ghost.hear()
-    ghost.say(hello(nonce, life=2, number=99))
+    ghost.say(hello(nonce, incarnation=2, number=99))
     await ghost.cut_off()
-    assert "life 2 of up.1 is fenced out: life 3 has been here" in caplog.text
+    assert "incarnation 2 of up.1 is fenced out: incarnation 3 has been here" in caplog.text
     present.say(FIN)
     await pair.down_user.until(lambda: pair.down_user.messages == [messages.Fin()])
     await forget(pair, present)

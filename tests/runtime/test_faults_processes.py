@@ -21,10 +21,10 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.agent import suspicion
+from anabranch.runtime.live.agent import watchdog
 from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.live.instance import pumps
-from anabranch.runtime.live.process.preloaded import FILES_WANTED
+from anabranch.runtime.live.process.template import FILES_WANTED
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.processing import payload, salvage
 from anabranch.runtime.reporting.failure import RunFailed
@@ -85,11 +85,12 @@ def test_a_function_that_runs_out_of_memory_loses_its_tuple_to_the_dead_letters(
     assert {x["reason"] for x in letters} == {"MemoryError"}
 
 
-@pytest.mark.parametrize("lives", [1, None], ids=["once", "always"])
+@pytest.mark.parametrize("incarnations", [1, None], ids=["once", "always"])
 def test_an_instance_that_runs_out_of_memory_is_resumed_with_that_word(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: int | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, incarnations: int | None
 ) -> None:
-    """Its next life has less to remember. If that does not help, the run fails with the reason."""
+    """Its next incarnation has less to remember. If that does not help, the run fails with the
+    reason."""
     real = salvage.decode_batch
     batches = 0
 
@@ -97,14 +98,16 @@ def test_an_instance_that_runs_out_of_memory_is_resumed_with_that_word(
         nonlocal batches
         batches += 1
         me = sys._getframe(1).f_locals["self"].instance
-        forever = lives is None
-        if me.me.operator == "same" and (forever or (me.context.life <= lives and batches > 3)):
+        forever = incarnations is None
+        if me.me.operator == "same" and (
+            forever or (me.context.incarnation <= incarnations and batches > 3)
+        ):
             raise MemoryError
         return real(data, count)
 
     monkeypatch.setattr(pumps, "decode_batch", decode)
     run = ab.start(numbers(tmp_path / "out.jsonl", 100_000))
-    if lives is None:
+    if incarnations is None:
         with pytest.raises(RunFailed, match=r"got nothing done .* run out of memory \(6 times\)"):
             run.wait(TIMEOUT_S)
         return
@@ -116,7 +119,7 @@ def test_an_instance_that_runs_out_of_memory_is_resumed_with_that_word(
 
 
 @pytest.mark.parametrize("kind", [int, str], ids=["by a timer", "at the end of a call"])
-def test_what_could_not_be_sent_for_lack_of_memory_is_sent_by_the_next_life(
+def test_what_could_not_be_sent_for_lack_of_memory_is_sent_by_the_next_incarnation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
     """It was taken to be sent, by no task that could fail, and nobody has it any more."""
@@ -224,9 +227,9 @@ needs_proc = pytest.mark.skipif(not LINUX, reason="the states of processes are r
 def test_an_instance_that_somebody_stops_goes_on_in_a_new_process_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str
 ) -> None:
-    monkeypatch.setattr(suspicion, "LOOK_PERIOD_S", 0.05)
-    monkeypatch.setattr(suspicion, "SUSPECT_S", 0.6)
-    monkeypatch.setattr(suspicion, "WITNESS_S", 0.6)
+    monkeypatch.setattr(watchdog, "LOOK_PERIOD_S", 0.05)
+    monkeypatch.setattr(watchdog, "SUSPECT_S", 0.6)
+    monkeypatch.setattr(watchdog, "WITNESS_S", 0.6)
     run = ab.start(numbers(tmp_path / "out.jsonl"))
     until(lambda: delivered(run) > 1_000)
     os.kill(run.snapshot().operator(operator).members[0].pid, signal.SIGSTOP)
@@ -244,8 +247,8 @@ AGENT = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 import anabranch as ab
-from anabranch.runtime.live.agent import suspicion
-suspicion.LOOK_PERIOD_S, suspicion.SUSPECT_S = 0.05, 0.6
+from anabranch.runtime.live.agent import watchdog
+watchdog.LOOK_PERIOD_S, watchdog.SUSPECT_S = 0.05, 0.6
 
 if __name__ == "__main__":
     pipeline = ab.Pipeline("numbers")

@@ -43,8 +43,8 @@ async def written(folder: Path) -> tuple[bytes, bytes]:
 
 
 async def go_on(folder: Path) -> str:
-    """Each next life puts its last piece again, of which it does not know, and one more. What was
-    refused; empty if nothing was."""
+    """Each next incarnation puts its last piece again, of which it does not know, and one more.
+    What was refused; empty if nothing was."""
     refused = [await refusal(folder, owner) for owner in OWNERS]
     return next(filter(None, refused), "")
 
@@ -144,7 +144,9 @@ async def test_what_is_written_after_a_free_file_was_taken_is_in_the_next_one(
         for owner in OWNERS:
             if (number + OWNERS.index(owner)) % 5 == 0:
                 take(path, taken)
-            if recorded and number % 7 == 0:  # a next life, which does not know of the last piece
+            if (
+                recorded and number % 7 == 0
+            ):  # a next incarnation, which does not know of the last piece
                 files[owner].close()
                 files[owner] = opened(owner)
             await files[owner].put(number, piece(owner, number))
@@ -159,11 +161,11 @@ async def test_what_is_written_after_a_free_file_was_taken_is_in_the_next_one(
 async def test_a_letter_of_which_nobody_knows_is_put_again_and_once_if_the_file_is_still_there(
     tmp_path: Path,
 ) -> None:
-    for life in range(1, 4):
+    for incarnation in range(1, 4):
         file = SharedFile(
             tmp_path / "out", tmp_path / "side" / "car", "a.0", kind="dead letters", free=True
         )
-        for number in range(max(1, life - 1), life + 1):
+        for number in range(max(1, incarnation - 1), incarnation + 1):
             await file.put(number, piece("a.0", number))
         file.close()
     found = (tmp_path / "out").read_bytes()

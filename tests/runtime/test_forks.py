@@ -1,4 +1,5 @@
-"""Processes that functions fork outlive the instance, and keep nothing of it from its next life."""
+"""Processes that functions fork outlive the instance, and keep nothing of it from its next
+incarnation."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ def leave_a_helper_and_die(n: int, begun: Path) -> int:
 @pytest.mark.skipif(not LINUX, reason="nobody would end the helper")
 @pytest.mark.parametrize("transport", ["unix", "tcp"])
 @pytest.mark.parametrize("operator", ["numbers", "same"])
-def test_an_instance_is_resumed_while_a_process_that_its_function_has_forked_lives_on(
+def test_an_instance_is_resumed_while_a_process_that_its_function_has_forked_incarnations_on(
     tmp_path: Path, operator: str, transport: Literal["unix", "tcp"]
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -80,14 +81,14 @@ def helper(late_s: float = 0.0) -> Iterator[None]:
         os.close(done)
 
 
-def test_a_forked_process_does_not_keep_a_journal_from_the_next_life(tmp_path: Path) -> None:
+def test_a_forked_process_does_not_keep_a_journal_from_the_next_incarnation(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal")
     with helper():
         journal.close()
         Journal(tmp_path / "journal").close()
 
 
-def test_a_life_waits_for_what_was_forked_in_the_last_moment_of_the_one_before(
+def test_a_incarnation_waits_for_what_was_forked_in_the_last_moment_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine it has not run at all by then."""

@@ -37,7 +37,7 @@ MESSAGES = [
     messages.Fin(),
     messages.Done(),
     messages.Join(frozenset(), moved=(Route(A, 3, 1), Route(A, 4, 7), Route(B, 5, 2))),
-    messages.Start(frozenset({A}), frozenset(), routes=(Route(A, 0),), heir=True),
+    messages.Start(frozenset({A}), frozenset(), routes=(Route(A, 0),), new_owner=True),
     messages.AdoptOffer(draw=17),
     messages.Adopt(A),
     messages.AdoptResponse(ok=True),

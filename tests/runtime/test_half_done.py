@@ -1,4 +1,4 @@
-"""What is left half done by an error is not recorded: the next life does all of it, once."""
+"""What is left half done by an error is not recorded: the next incarnation does all of it, once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def failing_once(
     return hold
 
 
-async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next_life(
+async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next_incarnation(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "out.jsonl"
@@ -44,12 +44,12 @@ async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
     (worker,) = network.of("same")
-    turns = worker.turns
-    assert turns is not None
-    hold = failing_once(MemoryError(), worker.outbox.hold, lambda: turns.want(now=True))
+    commits = worker.commits
+    assert commits is not None
+    hold = failing_once(MemoryError(), worker.outbox.hold, lambda: commits.want(now=True))
     worker.outbox.hold = hold  # type: ignore[method-assign]
     await asyncio.wait([network.running[worker.me]])
-    assert turns.closed
+    assert commits.closed
     network.kill(worker.me)
     await network.revive(worker.me)
     await network.finish()

@@ -1,4 +1,4 @@
-"""Results that wait when their process dies are what they were in its next life."""
+"""Results that wait when their process dies are what they were in its next incarnation."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ async def test_held_results_that_cannot_be_read_again_are_dead_letters_and_no_mo
     await network.start()
     (worker,) = network.of("same")
     await network.until(lambda: worker.outbox.held > 20)
-    assert worker.turns is not None
-    await worker.turns.committed()
+    assert worker.commits is not None
+    await worker.commits.committed()
     network.kill(worker.me)
     await network.revive(worker.me)
     await network.finish()
@@ -52,7 +52,7 @@ async def test_held_results_that_cannot_be_read_again_are_dead_letters_and_no_mo
 
 
 async def test_held_results_that_have_no_key_any_more_are_dead_letters(tmp_path: Path) -> None:
-    """Functions may be others in the next life of a run that was resumed."""
+    """Functions may be others in the next incarnation of a run that was resumed."""
     sink, letters = Kept(0.001), tmp_path / "dead.jsonl"
     keyless = set[int]()
 
@@ -68,8 +68,8 @@ async def test_held_results_that_have_no_key_any_more_are_dead_letters(tmp_path:
     await network.start()
     (worker,) = network.of("same")
     await network.until(lambda: worker.outbox.held > 20)
-    assert worker.turns is not None
-    await worker.turns.committed()
+    assert worker.commits is not None
+    await worker.commits.committed()
     held = [one for line in worker.outbox.branches[0].lines() for one in line.tuples.part()]
     keyless.update(held[-5:])
     network.kill(worker.me)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.commit.turns import Turns
+from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance.branch import Branch, SharedBranch
-from anabranch.runtime.live.instance.held import ABOUT, HELD, HeldMemory, remembered
+from anabranch.runtime.live.instance.held import ABOUT, HELD, HeldPieces, restored
 from anabranch.runtime.processing.payload import Batch
 from anabranch.runtime.values.line import Line
 from tests.runtime.test_keyed_branch import GROUPS, OWNERS, Way
@@ -25,7 +25,7 @@ class Journal:
         self.lasting: dict[str, dict[int, bytes]] = {HELD: {}, ABOUT: {}}
         self.told = 0
         self._branch = branch
-        self._memory = HeldMemory([branch])
+        self._memory = HeldPieces([branch])
 
     def keep(self, kind: str, number: int, data: bytes) -> None:
         self.told += len(data)
@@ -36,14 +36,14 @@ class Journal:
 
     def turn(self) -> int:
         self.told = 0
-        self._memory.tell(cast(Turns, self))
+        self._memory.tell(cast(Commits, self))
         return self.told
 
     @property
     def held(self) -> list[Any]:
-        """What the next life would hold."""
+        """What the next incarnation would hold."""
         held: list[Any] = []
-        remembered(
+        restored(
             self.lasting,
             lambda _at, batch, _born: held.extend(self._branch.decode(batch.data, batch.tuples)[0]),
             lambda _at, reason: held.append(reason),
@@ -154,7 +154,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["hold", "send", "turn"]), st.integer
 
 
 @given(STEPS)
-def test_the_next_life_holds_what_this_one_holds(steps: list[tuple[str, int]]) -> None:
+def test_the_next_incarnation_holds_what_this_one_holds(steps: list[tuple[str, int]]) -> None:
     branch, made, sent = shared(), 0, 0
     journal = Journal(branch)
     for what, n in steps:

@@ -41,21 +41,21 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
     pipeline = latest_by_key(sink, "at-least-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
-    giver, heir = network.of("last")
+    giver, new_owner = network.of("last")
     await network.until(lambda: len(sink.tuples) > 300)
-    may_go, done = delayed_transfer(pump_of(giver)), worked_off(pump_of(heir))
+    may_go, done = delayed_transfer(pump_of(giver)), worked_off(pump_of(new_owner))
     giver.move()
-    held = pump_of(heir).processor._held
+    held = pump_of(new_owner).processor._held
     await network.until(lambda: sum(map(len, held.kept.values())) > 20)
     kept = {one.item for queue in held.kept.values() for one in queue}
-    channels = heir.neighbourhood.from_predecessors
+    channels = new_owner.neighbourhood.from_predecessors
     came = [(channel, channel.number) for channel in channels]
     await network.until(lambda: all(c.acknowledged > n for c, n in came))
     sink.is_open.clear()
     may_go.set()
     await network.until(lambda: kept <= {*done})
-    assert heir.turns is not None
-    await heir.turns.committed()
+    assert new_owner.commits is not None
+    await new_owner.commits.committed()
     mortals = network.mortals()
     await network.die_and_go_on(mortals)
     sink.is_open.set()

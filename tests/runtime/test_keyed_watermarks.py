@@ -269,7 +269,7 @@ class Heard:
         self.watermarks.append(watermark)
 
 
-async def test_an_heir_that_has_said_nothing_yet_is_as_far_as_successors_count_it(
+async def test_a_new_owner_that_has_said_nothing_yet_is_as_far_as_successors_count_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     left, right, kept = Talking(Spoken()), Talking(Spoken()), Kept()
@@ -280,7 +280,7 @@ async def test_an_heir_that_has_said_nothing_yet_is_as_far_as_successors_count_i
     await network.until(lambda: closed(kept, 20))
     network.decide("count", "duplicate")
     await network.until(lambda: [bool(i.owned()) for i in network.of("count")] == [True] * 2)
-    for life in range(2):
+    for incarnation in range(2):
         (old, new), (sink,) = network.of("count"), network.of("kept")
         monkeypatch.setattr(new, "gate", Gate())
         channel = Heard()
@@ -289,9 +289,9 @@ async def test_an_heir_that_has_said_nothing_yet_is_as_far_as_successors_count_i
         assert channel.watermarks == [old.gate.output]
         assert sink.gate._said[new.me] <= channel.watermarks[0]
         monkeypatch.undo()
-        if life == 0:
-            assert new.turns is not None
-            await new.turns.committed()  # else it would not have begun, once more
+        if incarnation == 0:
+            assert new.commits is not None
+            await new.commits.committed()  # else it would not have begun, once more
             network.kill(new.me)
             await network.revive(new.me)
     left.source.end()

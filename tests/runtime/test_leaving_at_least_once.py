@@ -33,9 +33,9 @@ async def test_results_on_their_way_when_their_maker_leaves_outlive_it_and_its_s
     before = leaver.counts.processed
     await network.until(lambda: leaver.counts.processed > before + 100)
     leaver.departure.decide()
-    assert leaver.turns is not None
+    assert leaver.commits is not None
     for _ in range(20):  # as far as it gets
-        await leaver.turns.committed()
+        await leaver.commits.committed()
         await asyncio.sleep(0.01)
     mortals = [me for me in network.mortals() if me.operator in ("same", "out")]
     await network.die_and_go_on(mortals)

@@ -1,4 +1,4 @@
-"""State of key groups that an earlier life had heard of, and not put in, comes again."""
+"""State of key groups that an earlier incarnation had heard of, and not put in, comes again."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(
 ) -> None:
     network = Network(slow(tmp_path / "out.jsonl"), tmp_path, journals=True)
     await network.start(2)
-    heir, giver = network.of("count")
-    await network.until(lambda: bool(heir.counts.processed and giver.counts.processed))
+    new_owner, giver = network.of("count")
+    await network.until(lambda: bool(new_owner.counts.processed and giver.counts.processed))
     group = frozenset({min(giver.owned())})
     pump_of(giver).processor.freeze(group)
     chunks = list(pump_of(giver).processor.export(group, 2**16, 1))
 
-    channel = heir.neighbourhood.channels[0]
+    channel = new_owner.neighbourhood.channels[0]
     channel._repeated_to = channel.settled + 10**6  # as if its peer had more to repeat
     done: list[str] = []
-    pump_of(heir).complete(group, lambda: done.append("complete"))
-    before = heir.counts.processed
-    await network.until(lambda: heir.counts.processed > before)
+    pump_of(new_owner).complete(group, lambda: done.append("complete"))
+    before = new_owner.counts.processed
+    await network.until(lambda: new_owner.counts.processed > before)
     assert done == []
     for chunk in chunks:
-        pump_of(heir).install(chunk, lambda: done.append("installed"))
+        pump_of(new_owner).install(chunk, lambda: done.append("installed"))
     await network.until(lambda: len(done) == len(chunks))
     channel._repeated_to = 0
-    heir.note_settled()
+    new_owner.note_settled()
     await network.until(lambda: done[-1] == "complete")
-    assert group <= pump_of(heir).processor.owned
+    assert group <= pump_of(new_owner).processor.owned
     await network.abandon()

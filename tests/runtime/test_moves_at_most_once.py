@@ -17,17 +17,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 N = 3_000
 
 
-async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_its_next_life(
+async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_its_next_incarnation(
     tmp_path: Path,
 ) -> None:
     sink = Kept()
     pipeline = latest_by_key(sink, "at-most-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
-    giver, heir = network.of("last")
+    giver, new_owner = network.of("last")
     await network.until(lambda: len(sink.tuples) > 300)
     delayed_transfer(pump_of(giver))
-    before = len(heir.owned())
+    before = len(new_owner.owned())
 
     def gives() -> bool:
         state = giver.core.state
@@ -35,8 +35,8 @@ async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_i
 
     giver.move()
     await network.until(gives)
-    assert giver.turns is not None
-    await giver.turns.committed()
+    assert giver.commits is not None
+    await giver.commits.committed()
     await asyncio.sleep(0.02)
     network.kill(giver.me)
     frozen = pump_of(giver).processor.frozen
@@ -45,26 +45,26 @@ async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_i
     assert pump_of(again).processor.frozen == frozen
     assert pump_of(again).processor.owned == again.owned()
     assert not pump_of(again).processor.states()
-    await network.until(lambda: len(heir.owned()) > before)
+    await network.until(lambda: len(new_owner.owned()) > before)
     await network.finish()
     found = [n for _, n in sink.tuples]
     assert len(found) == len(set(found))
 
 
-async def test_key_groups_that_were_given_away_are_not_there_in_the_next_life(
+async def test_key_groups_that_were_given_away_are_not_there_in_the_next_incarnation(
     tmp_path: Path,
 ) -> None:
     """Or they could never come back."""
     pipeline = latest_by_key(Kept(), "at-most-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
-    giver, heir = network.of("last")
+    giver, new_owner = network.of("last")
     await network.until(lambda: giver.counts.processed > 100)
-    before = len(heir.owned())
+    before = len(new_owner.owned())
     giver.move()
-    await network.until(lambda: len(heir.owned()) > before and network.at_rest())
-    assert giver.turns is not None
-    await giver.turns.committed()
+    await network.until(lambda: len(new_owner.owned()) > before and network.at_rest())
+    assert giver.commits is not None
+    await giver.commits.committed()
     network.kill(giver.me)
     await network.revive(giver.me)
     again = network.instances[giver.me]

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.live.agent import agent_journal as log
 from anabranch.runtime.live.agent import recorder as recorder_module
-from anabranch.runtime.live.agent import suspicion
+from anabranch.runtime.live.agent import run_journal as log
+from anabranch.runtime.live.agent import watchdog
 from anabranch.runtime.live.agent.news import QUIET_S, URGENT, Alerts
 from anabranch.runtime.live.agent.recorder import Recorder
-from anabranch.runtime.live.agent.resumption import _of_report, _to_recorder
+from anabranch.runtime.live.agent.recovery import _of_report, _to_recorder
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.reporting.status import FinalCount, Status
 from anabranch.runtime.values.kinds import Cause, EventKind
@@ -65,9 +65,9 @@ def test_each_instance_that_hangs_is_told() -> None:
 def test_that_an_instance_hangs_is_said_while_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspicion, "LOOK_PERIOD_S", 0.02)
-    monkeypatch.setattr(suspicion, "SUSPECT_S", 0.1)
-    monkeypatch.setattr(suspicion, "HANG_S", 0.3)
+    monkeypatch.setattr(watchdog, "LOOK_PERIOD_S", 0.02)
+    monkeypatch.setattr(watchdog, "SUSPECT_S", 0.1)
+    monkeypatch.setattr(watchdog, "HANG_S", 0.3)
     enough = tmp_path / "enough"
     fake.BEHAVIOUR["work"] = lambda me: until(enough.exists)
     said: list[str] = []
@@ -84,9 +84,9 @@ def test_that_an_instance_hangs_is_said_while_the_run_goes_on(
 def test_that_an_instance_works_for_long_without_a_word_is_said_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(suspicion, "LOOK_PERIOD_S", 0.02)
-    monkeypatch.setattr(suspicion, "SUSPECT_S", 0.1)
-    monkeypatch.setattr(suspicion, "HANG_S", 0.5)
+    monkeypatch.setattr(watchdog, "LOOK_PERIOD_S", 0.02)
+    monkeypatch.setattr(watchdog, "SUSPECT_S", 0.1)
+    monkeypatch.setattr(watchdog, "HANG_S", 0.5)
     enough = tmp_path / "enough"
 
     def compute(_me: fake.Fake) -> None:

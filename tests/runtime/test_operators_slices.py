@@ -11,7 +11,7 @@ from tests.runtime.processing import Run, mapping
 
 async def test_work_is_cut_into_slices_by_its_measured_cost() -> None:
     now = 0.0
-    turns: list[int] = []
+    commits: list[int] = []
 
     def slow(n: int) -> int:
         nonlocal now
@@ -19,14 +19,14 @@ async def test_work_is_cut_into_slices_by_its_measured_cost() -> None:
         return n
 
     async def turn() -> None:
-        turns.append(len(run.results))
+        commits.append(len(run.results))
 
     run = Run(mapping(slow), clock=lambda: now, turn=turn)
     await run.over(list(range(500)))
     assert run.results == list(range(500))
     sizes = [p.taken for p in run.parts]
     assert max(sizes[1:]) <= 5
-    assert len(turns) >= 40
+    assert len(commits) >= 40
     assert [p.last for p in run.parts] == [False] * (len(sizes) - 1) + [True]
     assert sum(p.busy_s for p in run.parts) == pytest.approx(0.5)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live.agent.agent_journal import AgentJournal, EndedEarly, Passed
+from anabranch.runtime.live.agent.run_journal import EndedEarly, Passed, RunJournal
 from anabranch.runtime.live.agent.state_dir import _write_synced
 from anabranch.runtime.live.journal.extent import extent_path
 from anabranch.spark_bridge.durable import replace_file
@@ -48,7 +48,7 @@ def test_a_journal_of_the_agent_that_is_said_in_fewer_words(
 ) -> None:
     """What is noted of its length beside it comes last: until then the old one counts."""
     path = tmp_path / "agent"
-    journal = AgentJournal(path, power=True)
+    journal = RunJournal(path, power=True)
     disk = RecordedDisk(monkeypatch)
     journal.replace([Passed(seconds=1.0)])
     monkeypatch.undo()
@@ -67,7 +67,7 @@ def test_a_record_of_the_agent_that_others_act_upon(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: bool
 ) -> None:
     path = tmp_path / "agent"
-    journal = AgentJournal(path, power=True)
+    journal = RunJournal(path, power=True)
     disk = RecordedDisk(monkeypatch)
     journal.append(EndedEarly(operator="lines") if synced else Passed(seconds=1.0))
     monkeypatch.undo()

@@ -13,7 +13,7 @@ from tests.runtime.processes import (
     LINUX,
     PATIENCE_S,
     alive,
-    kill_parent_and_heir,
+    kill_template_and_standby,
     program,
     still_alive_after,
 )
@@ -131,10 +131,10 @@ def test_the_folder_of_a_run_is_removed_even_if_the_agent_is_killed(tmp_path: Pa
         assert not folder.exists()
 
 
-def test_nothing_stays_when_the_preloaded_parent_is_killed_and_its_heir(tmp_path: Path) -> None:
+def test_nothing_stays_when_the_template_process_is_killed_and_its_standby(tmp_path: Path) -> None:
     """And no other may follow, which would run the program a second time."""
     with program(tmp_path, endless(way="fork")) as (popen, pids):
-        kill_parent_and_heir(pids)
+        kill_template_and_standby(pids)
         _, errors = popen.communicate(timeout=PATIENCE_S)
         assert "the process that all others are forked from is gone" in errors
         assert popen.returncode == 1

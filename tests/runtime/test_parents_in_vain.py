@@ -20,17 +20,17 @@ from anabranch.runtime.live.process.forker import (
     ForkError,
 )
 from anabranch.runtime.live.process.origin import find_origin
-from anabranch.runtime.live.process.parent_process import import_parent
+from anabranch.runtime.live.process.template_process import import_template
 from anabranch.runtime.reporting.failure import RunFailed
 from tests.runtime import fake_instance as fake
-from tests.runtime.agent_runs import failure_of, finish, pids_with_heir, start, until
-from tests.runtime.following_parents import MODULE, SLEEPS, lives, made
+from tests.runtime.agent_runs import failure_of, finish, pids_with_standby, start, until
+from tests.runtime.following_parents import MODULE, SLEEPS, incarnations, made
 from tests.runtime.processes import (
     LINUX,
     PATIENCE_S,
     alive,
     eventually,
-    kill_parent_and_heir,
+    kill_template_and_standby,
     still_alive_after,
 )
 
@@ -43,7 +43,7 @@ ENDS_ONCE_READ = f"""{MODULE}
 import os
 import __main__
 
-__main__.Parent.serve = lambda _self: os._exit(3)
+__main__.Template.serve = lambda _self: os._exit(3)
 """
 
 
@@ -135,12 +135,12 @@ def test_a_run_goes_on_after_the_next_parents_were_killed_too(module: ModuleType
     run = start(module.here)
     path = Path(module.__file__ or "")
     path.write_text(SLEEPS)
-    seen = pids_with_heir(run)
-    kill_parent_and_heir(seen)
+    seen = pids_with_standby(run)
+    kill_template_and_standby(seen)
     first = kill_follower(run, seen[0])
     path.write_text(MODULE)
     second = kill_follower(run, first)
-    until(lambda: lives(run) == [2] * 3)
+    until(lambda: incarnations(run) == [2] * 3)
     run.end_input()
     assert finish(run).ok
     assert still_alive_after({*seen, first, second}) == []
@@ -149,8 +149,8 @@ def test_a_run_goes_on_after_the_next_parents_were_killed_too(module: ModuleType
 def test_a_run_ends_when_all_that_follow_are_killed(module: ModuleType) -> None:
     run = start(module.here)
     Path(module.__file__ or "").write_text(SLEEPS)
-    seen = list(pids_with_heir(run))
-    kill_parent_and_heir(seen)
+    seen = list(pids_with_standby(run))
+    kill_template_and_standby(seen)
     for followed in range(PARENTS_IN_VAIN_MAX):
         seen.append(kill_follower(run, seen[-1] if followed else seen[0]))
     told = str(failure_of(run))
@@ -199,7 +199,7 @@ def test_a_run_does_not_begin_when_all_first_parents_are_killed(
     noted = readers(module, tmp_path, PARENTS_IN_VAIN_MAX)
     with pytest.raises(RunFailed) as failed:
         start(module.here, preload="import")
-    assert "did not start: the preloaded parent has ended, and 5 in a row" in str(failed.value)
+    assert "did not start: the template process has ended, and 5 in a row" in str(failed.value)
     assert "was killed by SIGKILL" in str(failed.value)
     assert len(list(noted.iterdir())) == PARENTS_IN_VAIN_MAX
     assert still_alive_after(int(path.name) for path in noted.iterdir()) == []
@@ -210,9 +210,9 @@ async def test_what_the_next_one_finds_wrong_in_the_file_is_told(module: ModuleT
     origin = find_origin(module.here)
     assert origin is not None
     rewrite(module, SLEEPS)
-    first = import_parent(module.here, origin, fake.ENTRY)
+    first = import_template(module.here, origin, fake.ENTRY)
     forker = Forker(
-        first, print, print, another=lambda: import_parent(module.here, origin, fake.ENTRY)
+        first, print, print, another=lambda: import_template(module.here, origin, fake.ENTRY)
     )
     starting = asyncio.create_task(forker.start(PATIENCE_S))
     await asyncio.sleep(0)
@@ -238,10 +238,10 @@ async def test_a_parent_that_was_killed_before_it_was_asked_is_followed(
         return made
 
     monkeypatch.setattr(subprocess, "Popen", killed_at_once)
-    first = import_parent(module.here, origin, fake.ENTRY)
+    first = import_template(module.here, origin, fake.ENTRY)
     monkeypatch.undo()
     forker = Forker(
-        first, print, print, another=lambda: import_parent(module.here, origin, fake.ENTRY)
+        first, print, print, another=lambda: import_template(module.here, origin, fake.ENTRY)
     )
     await forker.start(PATIENCE_S)
     assert alive((await forker.fork()).pid)

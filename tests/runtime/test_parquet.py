@@ -122,7 +122,7 @@ async def test_a_file_is_not_made_for_dead_letters_alone(tmp_path: Path) -> None
 
 
 def test_a_death_at_any_point_leaves_whole_files_once(tmp_path: Path) -> None:
-    def life(folder: Path) -> None:
+    def incarnation(folder: Path) -> None:
         async def main() -> None:
             writer = opened(folder)
             for number in (1, 2):
@@ -134,10 +134,10 @@ def test_a_death_at_any_point_leaves_whole_files_once(tmp_path: Path) -> None:
     while not survived:
         folder = tmp_path / str(points)
         folder.mkdir()
-        survived = survives(lambda at=folder: life(at), points)  # type: ignore[misc]
+        survived = survives(lambda at=folder: incarnation(at), points)  # type: ignore[misc]
         assert rows(folder) in ([], [{"n": 1}], [{"n": 1}, {"n": 2}])  # as a reader sees it
         for _ in range(2):
-            life(folder)
+            incarnation(folder)
             assert rows(folder) == [{"n": 1}, {"n": 2}]
             assert len(os.listdir(folder / "rows")) == 2
         points += 1

@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
 from anabranch.runtime.pipeline.graph import Delivery
@@ -23,9 +23,9 @@ from anabranch.runtime.plan.ends import DeadLetter, RunContext, Writer
 from anabranch.runtime.reporting.ledger import settle
 from tests.runtime.network import Kept as Sink
 from tests.runtime.network import Network
-from tests.runtime.test_channel_lives import Kept, Worker
+from tests.runtime.test_channel_incarnations import Kept, Worker
 
-UP, HEIR = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("last"), 1)
+UP, NEW_OWNER = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("last"), 1)
 
 
 async def test_lines_that_a_source_cannot_read_are_counted_with_their_reasons(
@@ -147,7 +147,7 @@ async def test_what_a_sink_has_gathered_is_written_before_the_stream_ends(tmp_pa
 async def test_state_is_handed_over_only_after_what_the_intake_holds_has_been_looked_into() -> None:
     """Duty 10: tuples of batches that were accepted before are among those that go along."""
     channel = Channel(UP, dialing=False, user=Worker(), limits=Limits(), keeper=Kept())
-    intake = Intake(Limits(), Repeats(lambda _: channel))
+    intake = Intake(Limits(), ReplayOrder(lambda _: channel))
     begun: list[str] = []
 
     def spawn_task(work: Coroutine[Any, Any, None], name: str) -> None:
@@ -158,11 +158,11 @@ async def test_state_is_handed_over_only_after_what_the_intake_holds_has_been_lo
     pump.instance = SimpleNamespace(intake=intake, spawn_task=spawn_task)  # type: ignore[assignment]
     for _ in range(2):
         intake.put(channel, 1, 0.0, b"t")
-    pump.transfer(HEIR, frozenset({3}))
+    pump.transfer(NEW_OWNER, frozenset({3}))
     assert [isinstance(intake.pop(), Queued) for _ in range(2)] == [True, True]
     assert begun == []
     errand = intake.pop()
     assert callable(errand)
     errand()
-    assert begun == [f"state to {HEIR}"]
+    assert begun == [f"state to {NEW_OWNER}"]
     await asyncio.sleep(0)

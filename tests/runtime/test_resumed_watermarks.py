@@ -1,4 +1,4 @@
-"""Event time goes on in the next life of an instance."""
+"""Event time goes on in the next incarnation of an instance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.runtime.network import Network
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_life(
+async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_incarnation(
     tmp_path: Path,
 ) -> None:
     """State had come and was not put in when the process died. Nobody says more meanwhile."""
@@ -33,8 +33,8 @@ async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_life(
     network.kill(source.me)
     await asyncio.sleep(0.05)
     reached = count.gate.value
-    assert count.turns is not None
-    await count.turns.committed()
+    assert count.commits is not None
+    await count.commits.committed()
     network.kill(count.me)
     await network.revive(count.me)
     await network.until(lambda: out.gate.value >= reached)

@@ -94,7 +94,7 @@ async def test_what_is_removed_mark_first_is_not_taken_for_the_folder_of_somebod
     again.remove()
 
 
-def test_a_folder_in_which_a_run_lives_is_named_with_what_to_do(
+def test_a_folder_in_which_a_run_incarnations_is_named_with_what_to_do(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_dir, "REMOVED_WITHIN_S", 0.0)

@@ -30,16 +30,16 @@ def rows(folder: Path) -> ab.Pipeline:
     return pipeline
 
 
-@pytest.mark.parametrize("lives", ["one", "all"])
-def test_an_instance_that_can_make_no_thread_goes_on_in_its_next_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lives: str
+@pytest.mark.parametrize("incarnations", ["one", "all"])
+def test_an_instance_that_can_make_no_thread_goes_on_in_its_next_incarnation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, incarnations: str
 ) -> None:
     parquet = import_module("anabranch.runtime.sinks.parquet")
     real = parquet.in_thread
 
     async def in_thread(work: Callable[[], object]) -> None:
         hit = tmp_path / "hit"
-        if lives == "all" or not hit.exists():
+        if incarnations == "all" or not hit.exists():
             hit.touch()
             with pytest.MonkeyPatch.context() as scarce:
                 scarce.setattr(threading, STARTER, refuse)
@@ -51,7 +51,7 @@ def test_an_instance_that_can_make_no_thread_goes_on_in_its_next_life(
 
     monkeypatch.setattr(parquet, "in_thread", in_thread)
     run = ab.start(rows(tmp_path / "rows"))
-    if lives == "all":
+    if incarnations == "all":
         with pytest.raises(RunFailed, match=r"got nothing done .*can't start new thread"):
             run.wait(TIMEOUT_S)
         return

@@ -40,7 +40,7 @@ def append(folder: Path, data: bytes) -> None:
         file.write(data)
 
 
-class Lives:
+class Supervisor:
     """Instances that put their pieces in turn; what they could say of it outlives them."""
 
     def __init__(self, folder: Path, *owners: str, durable: bool = False) -> None:
@@ -48,7 +48,7 @@ class Lives:
         self.owners = owners
         self.durable = durable
 
-    def life(self) -> None:
+    def incarnation(self) -> None:
         files = {owner: opened(self.folder, owner, durable=self.durable) for owner in self.owners}
         for number in range(1, PIECES + 1):
             for owner, file in files.items():
@@ -81,16 +81,17 @@ def test_a_death_at_any_point_leaves_every_piece_once_and_whole(
     while True:
         folder = tmp_path / str(points)
         folder.mkdir()
-        lives = Lives(folder, "out.0", "out.1", durable=durable)
-        survived = survives(lives.life, points)
+        incarnations = Supervisor(folder, "out.0", "out.1", durable=durable)
+        survived = survives(incarnations.incarnation, points)
         died += not survived
         # The survivors of a host go on before the dead one is resumed.
-        Lives(folder, "out.1", durable=durable).life()
+        Supervisor(folder, "out.1", durable=durable).incarnation()
         assert (
-            Counter((folder / "out").read_bytes().splitlines()) >= Lives(folder, "out.1").expected()
+            Counter((folder / "out").read_bytes().splitlines())
+            >= Supervisor(folder, "out.1").expected()
         )
-        lives.life()
-        assert Counter((folder / "out").read_bytes().splitlines()) == lives.expected()
+        incarnations.incarnation()
+        assert Counter((folder / "out").read_bytes().splitlines()) == incarnations.expected()
         if survived:
             break
         points += 1
@@ -98,14 +99,14 @@ def test_a_death_at_any_point_leaves_every_piece_once_and_whole(
 
 
 def test_one_that_dies_again_and_again_comes_to_its_end(tmp_path: Path) -> None:
-    for points in range(12, 30):  # enough for one piece in each life
+    for points in range(12, 30):  # enough for one piece in each incarnation
         folder = tmp_path / str(points)
         folder.mkdir()
-        lives = Lives(folder, "out.0", "out.1")
+        incarnations = Supervisor(folder, "out.0", "out.1")
         for _ in range(20):
-            if survives(lives.life, points):
+            if survives(incarnations.incarnation, points):
                 break
-        assert Counter((folder / "out").read_bytes().splitlines()) == lives.expected()
+        assert Counter((folder / "out").read_bytes().splitlines()) == incarnations.expected()
 
 
 def _write_many(folder: Path, owner: str, count: int) -> Callable[[], None]:
@@ -196,17 +197,17 @@ async def test_what_was_there_and_what_others_append_is_left_alone(tmp_path: Pat
 def test_what_others_append_after_a_death_is_not_taken_for_its_piece(
     tmp_path: Path, foreign: bytes
 ) -> None:
-    def life() -> None:
+    def incarnation() -> None:
         asyncio.run(opened(tmp_path).put(1, b"a" * 200 + b"\n"))
 
     points = 0
     while not _noted(tmp_path):
-        assert not survives(life, points)
+        assert not survives(incarnation, points)
         points += 1
     assert text(tmp_path) == ""
     append(tmp_path, foreign)
     opened(tmp_path, "out.1").put_next(b"b\n")
-    life()
+    incarnation()
     assert sorted(text(tmp_path).split()) == sorted([foreign.decode().strip(), "b", "a" * 200])
 
 
@@ -256,9 +257,9 @@ async def test_a_cut_within_the_last_piece_is_told_when_its_putter_has_ended(
     await file.put(2, b"b" * 100 + b"\n")
     file.close()
     os.truncate(tmp_path / "out", 50)
-    next_life = opened(tmp_path, "out.0" if own else "out.1")
+    next_incarnation = opened(tmp_path, "out.0" if own else "out.1")
     with pytest.raises(OSError, match="it has 50 bytes, but had 103 or more"):
-        await next_life.put(3 if own else 1, b"c\n")
+        await next_incarnation.put(3 if own else 1, b"c\n")
     assert text(tmp_path) == "a\n" + "b" * 48
 
 

@@ -21,13 +21,13 @@ from anabranch.runtime.simulation.branch import Branch
 from anabranch.runtime.simulation.clock import Clock
 from anabranch.runtime.simulation.fault import Fault
 from anabranch.runtime.simulation.host import Host
+from anabranch.runtime.simulation.incarnation import IncarnationClock
 from anabranch.runtime.simulation.keyed_state import GroupState, Kept
-from anabranch.runtime.simulation.life import LifeClock
 from anabranch.runtime.simulation.lineage import Lineage
 from anabranch.runtime.simulation.links import Lane, Path
 from anabranch.runtime.simulation.models import BASE, Keys, Model, Timing, expand
 from anabranch.runtime.simulation.outbox import KeyedBranch
-from anabranch.runtime.simulation.repeats import Repeats
+from anabranch.runtime.simulation.replay_order import ReplayOrder
 
 
 def test_the_clock_keeps_time_and_the_order_of_asking() -> None:
@@ -51,9 +51,9 @@ def test_the_clock_gives_up_what_never_ends() -> None:
     assert clock.done == 100
 
 
-def test_what_a_life_has_asked_for_dies_with_it() -> None:
+def test_what_a_incarnation_has_asked_for_dies_with_it() -> None:
     clock, done = Clock(), list[Any]()
-    one, other = LifeClock(clock), LifeClock(clock)
+    one, other = IncarnationClock(clock), IncarnationClock(clock)
     one.after(1.0, done.append, "one")
     other.at(1.0, done.append, "other")
     one.over = True
@@ -63,11 +63,11 @@ def test_what_a_life_has_asked_for_dies_with_it() -> None:
 
 def test_what_a_stopped_process_has_asked_for_is_done_when_it_goes_on() -> None:
     clock, done = Clock(), list[Any]()
-    life = LifeClock(clock)
+    incarnation = IncarnationClock(clock)
     for when_s in (1.0, 2.0, 9.0):
-        life.at(when_s, lambda asked_s: done.append((asked_s, clock.now)), when_s)
-    life.stopped_until_s = 5.0
-    assert life.stopped
+        incarnation.at(when_s, lambda asked_s: done.append((asked_s, clock.now)), when_s)
+    incarnation.stopped_until_s = 5.0
+    assert incarnation.stopped
     assert clock.run(events_max=10)
     assert done == [(1.0, 5.0), (2.0, 5.0), (9.0, 9.0)]
 
@@ -349,8 +349,8 @@ def test_a_turn_that_has_died_is_forgotten_by_the_lineage() -> None:
     assert made.take(place, "split", 1) != ""
 
 
-def repeats_up_to(*due: tuple[InstanceId, int]) -> Repeats:
-    return Repeats(due)
+def repeats_up_to(*due: tuple[InstanceId, int]) -> ReplayOrder:
+    return ReplayOrder(due)
 
 
 def test_nothing_new_is_ready_before_all_repeats_have_come() -> None:

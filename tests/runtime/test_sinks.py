@@ -274,14 +274,14 @@ async def test_durable_results_are_synced_before_they_count(
         await writer.close()
 
 
-async def test_the_next_life_of_an_instance_puts_again_what_nobody_knows_of(
+async def test_the_next_incarnation_of_an_instance_puts_again_what_nobody_knows_of(
     tmp_path: Path,
 ) -> None:
     sink = jsonl(tmp_path / "out.jsonl")
     assert sink.exact
     sink.prepare()
-    for life in (1, 2):
-        writer = sink.open(dataclasses.replace(at(tmp_path), life=life))
+    for incarnation in (1, 2):
+        writer = sink.open(dataclasses.replace(at(tmp_path), incarnation=incarnation))
         assert isinstance(writer, ExactWriter)
         for number, value in ((1, "a"), (2, "b")):
             data, dead = writer.stage([value, object()])
@@ -434,8 +434,8 @@ async def test_who_follows_one_that_died_within_a_line_ends_that_line_first(tmp_
             await asyncio.sleep(0)
         task.cancel()
         got = os.read(out, 200_000)
-        next_life = Stdout("text", into).open(at(tmp_path))
-        assert await next_life.write(["y"]) == await next_life.write(["z"]) == []
+        next_incarnation = Stdout("text", into).open(at(tmp_path))
+        assert await next_incarnation.write(["y"]) == await next_incarnation.write(["z"]) == []
         got += os.read(out, 200_000)
     assert got.strip(b"x") == b"\ny\nz\n"
 

@@ -80,18 +80,18 @@ async def test_the_journal_has_the_files_of_a_group_once_and_not_when_they_are_r
     await network.finish(60)
     assert Counter(sink.tuples) == EXPECTED
     path = tmp_path / "lines.0.journal"
-    past = read_past(path, power=False, owner="lines.0", life=1)
+    past = read_past(path, power=False, owner="lines.0", incarnation=1)
     assert past is not None
     assert past.lasting["splits"] == {}
 
 
-def test_a_split_of_an_earlier_life_is_kept_for_the_lives_after_this_one() -> None:
+def test_a_split_of_an_earlier_incarnation_is_kept_for_the_incarnations_after_this_one() -> None:
     kept: dict[tuple[str, int], bytes] = {}
-    turns: Any = SimpleNamespace(keep=lambda *entry: kept.update({entry[:2]: entry[2]}))
+    commits: Any = SimpleNamespace(keep=lambda *entry: kept.update({entry[:2]: entry[2]}))
     claimed = claims.Claimed(7, {"list": b"x", "at": 0}, {"list": b"x", "at": 3})
-    claims.keep(turns, claimed)
+    claims.keep(commits, claimed)
     past = Past(lasting={claims.SPLITS: {7: kept.pop((claims.SPLITS, 7))}})
-    assert claims.remember(turns, claims.place_of(claimed), past) == claimed
+    assert claims.restore(commits, claims.place_of(claimed), past) == claimed
     assert kept == {(claims.SPLITS, 7): past.lasting[claims.SPLITS][7]}
 
 

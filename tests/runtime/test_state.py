@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live.agent.agent_journal import AgentJournal, Passed, read_records
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
-from anabranch.runtime.live.agent.chronicle import CannotWrite, Chronicle
+from anabranch.runtime.live.agent.journal_writer import CannotWrite, RunJournalWriter
+from anabranch.runtime.live.agent.run_journal import Passed, RunJournal, read_records
 from anabranch.runtime.live.agent.state_dir import StateError, open_state
 from anabranch.runtime.live.journal.extent import ExtentFile
 from anabranch.runtime.live.link import messages as msg
@@ -39,7 +39,7 @@ def details(report: Report, kind: str) -> list[str]:
 
 def note_task(me: Fake) -> None:
     task = me.assign
-    me.note("task", f"{me.id} life {task.life} at {task.address or 'anywhere'}")
+    me.note("task", f"{me.id} incarnation {task.incarnation} at {task.address or 'anywhere'}")
 
 
 def teach(*operators: str) -> None:
@@ -71,7 +71,7 @@ def test_journals_and_ends_lie_in_the_folder(tmp_path: Path) -> None:
     assert details(report, "places") == [places]
 
 
-def test_every_instance_goes_on_as_its_next_life_at_its_old_address(tmp_path: Path) -> None:
+def test_every_instance_goes_on_as_its_next_incarnation_at_its_old_address(tmp_path: Path) -> None:
     teach("lines", "work", "out")
     first = start(three_operators(Endless(), min_instances=2), state=tmp_path).stop()
     assert first.ended == "stopped"
@@ -80,7 +80,10 @@ def test_every_instance_goes_on_as_its_next_life_at_its_old_address(tmp_path: Pa
     report = finish(second)
     told = {d.split()[0]: d.split()[2:] for d in details(report, "task")}
     assert set(told) == {"lines.0", "work.0", "work.1", "out.0"}
-    assert all(life == "2" and address.startswith("unix:/") for life, _, address in told.values())
+    assert all(
+        incarnation == "2" and address.startswith("unix:/")
+        for incarnation, _, address in told.values()
+    )
     assert report.seed == first.seed
     assert report.started_at == first.started_at
     assert report.seconds > first.seconds
@@ -101,7 +104,7 @@ def claims(me: Fake) -> None:
             break
         read.append(str(answer.split["n"]))
         path.write_text(" ".join(read))
-        if answer.split["n"] == 2 and me.assign.life == 1:
+        if answer.split["n"] == 2 and me.assign.incarnation == 1:
             me.note("halfway")
             me.hear()  # to the end of the run
         me.say(msg.Release(remainder=None, progress=1.0, number=answer.number))
@@ -145,7 +148,7 @@ def test_accounts_of_instances_that_had_ended_are_part_of_the_report(tmp_path: P
         me.status()
         if me.id.number == 1:
             me.gone(leaves=1, messages=7)
-        if me.assign.life == 2:
+        if me.assign.incarnation == 2:
             (me.run_dir / "work.1.gone").touch()  # neighbours know it from before
 
     fake.BEHAVIOUR["work"] = ends_soon
@@ -163,8 +166,8 @@ def test_accounts_of_instances_that_had_ended_are_part_of_the_report(tmp_path: P
 def test_newcomers_live_on_and_numbers_are_not_given_twice(tmp_path: Path) -> None:
     def creates(me: Fake) -> None:
         note_task(me)
-        if me.assign.genesis is None:
-            if me.assign.life > 1:
+        if me.assign.bootstrap is None:
+            if me.assign.incarnation > 1:
                 me.note("started")
                 me.expect(msg.EndInput)
             return
@@ -179,13 +182,13 @@ def test_newcomers_live_on_and_numbers_are_not_given_twice(tmp_path: Path) -> No
     run = start(three_operators(Endless()), state=tmp_path, resume=True)
     until(lambda: run.snapshot().operator("work").instances == 3)
     report = run.stop()
-    lives = sorted(" ".join(d.split()[:3]) for d in details(report, "task"))
-    assert lives == [
-        "work.0 life 1",
-        "work.0 life 2",
-        "work.1 life 1",
-        "work.1 life 2",
-        "work.2 life 1",
+    incarnations = sorted(" ".join(d.split()[:3]) for d in details(report, "task"))
+    assert incarnations == [
+        "work.0 incarnation 1",
+        "work.0 incarnation 2",
+        "work.1 incarnation 1",
+        "work.1 incarnation 2",
+        "work.2 incarnation 1",
     ]
     assert [e.instance for e in report.events if e.kind == "joined"] == ["work.1", "work.2"]
     assert [e.kind for e in report.events].count(EventKind.RUN_RESUMED) == report.resumed == 1
@@ -246,18 +249,18 @@ def test_a_changed_pipeline_is_refused_with_what_has_changed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("promise", "words"),
+    ("duties", "words"),
     [
         ({"delivery": "at-least-once"}, "delivery was effectively-once and is at-least-once"),
         ({"durable": {"work": "power"}}, "operator 'work' was durable to process and is to power"),
     ],
 )
 def test_other_promises_than_those_that_the_journals_keep_are_refused(
-    tmp_path: Path, promise: dict[str, Any], words: str
+    tmp_path: Path, duties: dict[str, Any], words: str
 ) -> None:
     start(three_operators(Endless()), state=tmp_path).stop()
     pipeline = three_operators(Endless())
-    for name, value in promise.items():
+    for name, value in duties.items():
         setattr(pipeline, name, value)
     with pytest.raises(StateError, match=words):
         start(pipeline, state=tmp_path, resume=True)
@@ -275,7 +278,7 @@ def test_a_run_that_did_not_even_start_leaves_no_state(tmp_path: Path) -> None:
 
 def test_a_failed_run_can_be_resumed_when_the_cause_is_gone(tmp_path: Path) -> None:
     def fails(me: Fake) -> None:
-        if me.assign.life == 1:
+        if me.assign.incarnation == 1:
             me.status()
             wait_for(tmp_path / "founded")
             me.say(msg.Failed(reason="OSError: no space left"))
@@ -355,7 +358,7 @@ def test_a_killed_agent_leaves_its_folder_and_no_process(tmp_path: Path) -> None
     run.end_input()
     report = finish(run)
     assert report.ok
-    assert details(report, "task")[0].startswith("work.0 life 2 at unix:/")
+    assert details(report, "task")[0].startswith("work.0 incarnation 2 at unix:/")
 
 
 def test_a_state_that_may_not_be_written_fails_the_run(
@@ -366,7 +369,7 @@ def test_a_state_that_may_not_be_written_fails_the_run(
     def forbidden(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(AgentJournal, "append", forbidden)
+    monkeypatch.setattr(RunJournal, "append", forbidden)
     with pytest.raises(RunFailed, match=r"cannot be kept in .*agent.journal': .* not permitted"):
         run.wait(TIMEOUT_S)
     monkeypatch.undo()
@@ -375,7 +378,7 @@ def test_a_state_that_may_not_be_written_fails_the_run(
     assert finish(run).ok
 
 
-def test_a_picture_of_a_board_is_the_board() -> None:
+def test_a_snapshot_of_a_board_is_the_board() -> None:
     def boards() -> Boards:
         return Boards(three_operators(Numbers(9)), lambda *_: None, lambda _: None)
 
@@ -387,8 +390,8 @@ def test_a_picture_of_a_board_is_the_board() -> None:
     before.release(a, {"n": 0, "rest": True}, 0.5, 1)
     before.release(c, None, 1.0, 3)
     after = boards()
-    for picture in before.pictures():
-        after.restore(picture)
+    for snapshot in before.snapshots():
+        after.restore(snapshot)
     assert [after.claim(holder) for holder in (b, a, c)] == [
         msg.SplitAnswer(split={"n": 1}, ended=False, number=2),
         msg.SplitAnswer(split={"n": 0, "rest": True}, ended=False, number=4),
@@ -397,13 +400,13 @@ def test_a_picture_of_a_board_is_the_board() -> None:
     before.claim(b)
     assert after.progress("lines") == before.progress("lines")
     before.end_input("lines")
-    for picture in before.pictures():
+    for snapshot in before.snapshots():
         ended = boards()
-        ended.restore(picture)
+        ended.restore(snapshot)
     assert ended.has_ended_early("lines")
 
 
-def test_what_a_life_has_claimed_and_not_read_before_it_died_is_read_by_others() -> None:
+def test_what_a_incarnation_has_claimed_and_not_read_before_it_died_is_read_by_others() -> None:
     news: list[InstanceId] = []
     boards = Boards(three_operators(Numbers(1)), lambda who, _: news.append(who), lambda _: None)
     a, b = (InstanceId(OperatorName("lines"), n, -1) for n in range(2))
@@ -428,8 +431,8 @@ def test_a_source_that_is_not_divided_knows_by_itself_how_it_goes_on() -> None:
     boards = Boards(three_operators(Whole()), lambda *_: None, lambda _: None)
     boards.claim_again(reader, {"n": 99}, 1)
     again = Boards(three_operators(Whole()), lambda *_: None, lambda _: None)
-    for picture in boards.pictures():
-        again.restore(msgspec.structs.replace(picture, digest=0))
+    for snapshot in boards.snapshots():
+        again.restore(msgspec.structs.replace(snapshot, digest=0))
     assert again.claim(reader) == msg.SplitAnswer(split={"n": 99}, ended=False, number=1)
 
 
@@ -439,9 +442,9 @@ def test_a_board_is_not_restored_over_another_input() -> None:
         for source in (Numbers(3), Fewer())
     )
     before.claim(InstanceId(OperatorName("lines"), 0, -1))
-    for picture in before.pictures():
+    for snapshot in before.snapshots():
         with pytest.raises(InputChanged, match="source 'lines' has changed since: its first 1 par"):
-            after.restore(picture)
+            after.restore(snapshot)
 
 
 def test_a_source_whose_parts_cannot_be_found_again_is_named() -> None:
@@ -456,9 +459,9 @@ def test_a_source_whose_parts_cannot_be_found_again_is_named() -> None:
     )
     for number in range(2):
         before.claim(InstanceId(OperatorName("lines"), number, -1))
-    for picture in before.pictures():
+    for snapshot in before.snapshots():
         with pytest.raises(SplitsError, match="source 'lines' cannot go on: FileNotFoundError: te"):
-            after.restore(picture)
+            after.restore(snapshot)
 
 
 def test_what_cannot_be_recorded_does_not_happen() -> None:
@@ -486,23 +489,23 @@ def test_whoever_records_in_vain_is_told_and_the_run_fails(
             failures.append(failure.message)
 
     state = open_state(Agent.pipeline, Options(state=tmp_path))
-    chronicle = Chronicle(Agent(), state)  # type: ignore[arg-type]
-    chronicle.log(Passed(seconds=1.0))
-    monkeypatch.setattr(AgentJournal, "replace", lambda *_: None)
-    chronicle.go_on()
+    journal_writer = RunJournalWriter(Agent(), state)  # type: ignore[arg-type]
+    journal_writer.log(Passed(seconds=1.0))
+    monkeypatch.setattr(RunJournal, "replace", lambda *_: None)
+    journal_writer.go_on()
 
     def forbidden(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
 
-    monkeypatch.setattr(AgentJournal, "append", forbidden)
+    monkeypatch.setattr(RunJournal, "append", forbidden)
     with pytest.raises(CannotWrite):
-        chronicle.log(Passed(seconds=2.0))
+        journal_writer.log(Passed(seconds=2.0))
     assert "not permitted" in failures[0]
-    chronicle.close(completed=False)
+    journal_writer.close(completed=False)
 
 
 def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
-    journal = AgentJournal(tmp_path / "j")
+    journal = RunJournal(tmp_path / "j")
     for n in range(3):
         journal.append(Passed(seconds=n))
     journal.close()
@@ -515,7 +518,7 @@ def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
         (tmp_path / "j").write_bytes(whole[:length])
         before = read_records(tmp_path / "j")
         assert before == [Passed(seconds=n) for n in range(records)]
-        journal = AgentJournal(tmp_path / "j")
+        journal = RunJournal(tmp_path / "j")
         journal.append(Passed(seconds=9.0))
         journal.close()
         assert read_records(tmp_path / "j") == [*before, Passed(seconds=9.0)]
@@ -524,7 +527,7 @@ def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
 def test_a_long_journal_is_shortened_and_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.agent.agent_journal.SHORTEN_BYTES_MIN", 2000)
+    monkeypatch.setattr("anabranch.runtime.live.agent.run_journal.SHORTEN_BYTES_MIN", 2000)
     fake.BEHAVIOUR["lines"] = reads_many
     run = start(three_operators(Numbers(2000)), state=tmp_path)
     until(lambda: "halfway" in [e.label for e in run.snapshot().events])
@@ -544,7 +547,7 @@ def reads_many(me: Fake) -> None:
         if answer.split is None:
             break
         numbers.append(answer.split["n"])
-        if answer.split["n"] == 1500 and me.assign.life == 1:
+        if answer.split["n"] == 1500 and me.assign.incarnation == 1:
             me.note("halfway")
             me.hear()
         me.say(msg.Release(remainder=None, number=answer.number))

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live.agent.agent_journal import (
-    AgentJournal,
+from anabranch.runtime.live.agent.run_journal import (
     Final,
     Over,
     Record,
+    RunJournal,
     read_records,
 )
 from anabranch.runtime.live.agent.starter import Starter, StartError
@@ -33,12 +33,12 @@ def resumed_without_one(folder: Path, meanwhile: Callable[[], None] = lambda: No
     """Of a run of which one instance had ended when all others died."""
 
     def ends_soon(me: Fake) -> None:
-        me.note("life", f"{me.id} {me.assign.life}")
+        me.note("incarnation", f"{me.id} {me.assign.incarnation}")
         me.status()
         if me.id.number == 1:
             wait_for(folder / "founded")
             me.gone(leaves=1, messages=7)
-        if me.assign.life == 2:
+        if me.assign.incarnation == 2:
             (me.run_dir / "work.1.gone").touch()  # neighbours know it from before
 
     fake.BEHAVIOUR["work"] = ends_soon
@@ -52,8 +52,8 @@ def resumed_without_one(folder: Path, meanwhile: Callable[[], None] = lambda: No
     return finish(run)
 
 
-def lives(report: Report) -> list[str]:
-    return [e.detail for e in report.events if e.label == "life"]
+def incarnations(report: Report) -> list[str]:
+    return [e.detail for e in report.events if e.label == "incarnation"]
 
 
 def forget_the_last(folder: Path, kind: type[Record]) -> None:
@@ -62,7 +62,7 @@ def forget_the_last(folder: Path, kind: type[Record]) -> None:
     records = read_records(path)
     last = max(n for n, record in enumerate(records) if isinstance(record, kind))
     path.unlink()
-    journal = AgentJournal(path)
+    journal = RunJournal(path)
     for record in records[:last] + records[last + 1 :]:
         journal.append(record)
     journal.close()
@@ -71,28 +71,28 @@ def forget_the_last(folder: Path, kind: type[Record]) -> None:
 def test_an_account_of_which_the_end_was_not_written_counts_once(tmp_path: Path) -> None:
     report = resumed_without_one(tmp_path, lambda: forget_the_last(tmp_path, Over))
     assert (report.operator("work").messages, report.operator("work").leaves) == (7, 1)
-    assert sorted(lives(report)) == ["work.0 1", "work.0 2", "work.1 1"]
+    assert sorted(incarnations(report)) == ["work.0 1", "work.0 2", "work.1 1"]
 
 
 def test_a_journal_that_is_shortened_keeps_the_account_just_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, is_long = AgentJournal.append, False
+    real, is_long = RunJournal.append, False
 
-    def append(journal: AgentJournal, record: Record) -> None:
+    def append(journal: RunJournal, record: Record) -> None:
         nonlocal is_long
         real(journal, record)
         is_long = isinstance(record, Final)
 
-    monkeypatch.setattr(AgentJournal, "append", append)
-    monkeypatch.setattr(AgentJournal, "is_long", property(lambda _: is_long))
+    monkeypatch.setattr(RunJournal, "append", append)
+    monkeypatch.setattr(RunJournal, "is_long", property(lambda _: is_long))
     report = resumed_without_one(tmp_path)
     assert (report.operator("work").messages, report.operator("work").leaves) == (7, 1)
 
 
 def test_who_has_ended_is_marked_again_when_marks_are_lost(tmp_path: Path) -> None:
     def look(me: Fake) -> None:  # these instances leave no marks
-        if me.assign.life == 2:
+        if me.assign.incarnation == 2:
             folder = ended_dir(Path(me.assign.state_dir))
             ids = [InstanceId(OperatorName("work"), number) for number in range(3)]
             me.note("marks", " ".join(str(one) for one in ids if has_mark(folder, one)))
@@ -118,12 +118,12 @@ def test_the_journal_of_an_instance_that_has_ended_is_removed(tmp_path: Path) ->
 
 def test_the_files_of_an_instance_that_has_taken_no_part_are_removed(tmp_path: Path) -> None:
     def touches(me: Fake) -> None:
-        if me.assign.genesis is None:
+        if me.assign.bootstrap is None:
             Path(f"{me.assign.journal}.1").touch()
             (me.run_dir / f"{os.getpid()}.s").touch()  # its address, as it is about to say
 
     def discards(me: Fake) -> None:
-        if me.assign.genesis is None:
+        if me.assign.bootstrap is None:
             pause(60)
         me.status()
         me.say(msg.Spawn(request=1, n=1))
@@ -151,10 +151,10 @@ def test_a_child_that_is_given_up_before_it_could_be_resumed_has_ended(
     """Its creator does not know it any more, and there was no process for it so far."""
 
     def forgets_its_child(me: Fake) -> None:
-        if me.assign.genesis is None:
+        if me.assign.bootstrap is None:
             return
         me.status()
-        if me.assign.life == 1:
+        if me.assign.incarnation == 1:
             me.say(msg.Spawn(request=1, n=1))
             me.expect(msg.Spawned)
             (tmp_path / "spawned").touch()

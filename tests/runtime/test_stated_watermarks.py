@@ -130,7 +130,7 @@ def test_a_leaver_counts_until_its_end_has_its_turn_and_never_after_it() -> None
     watermarks.heard(left)
     watermarks.change_view(frozenset(), frozenset({B}))
     assert gate.output == 20.0
-    assert watermarks.memory()[1] == frozenset()
+    assert watermarks.snapshot()[1] == frozenset()
 
 
 async def test_the_last_before_the_end_is_told_in_any_case() -> None:

@@ -1,5 +1,5 @@
-"""Random worlds in which instances leave at the same time, die, or find no heir: never do fewer
-stay than `min_instances` says, and a gate that forgets something is found out."""
+"""Random worlds in which instances leave at the same time, die, or find no new owner: never do
+fewer stay than `min_instances` says, and a gate that forgets something is found out."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Worlds in which processes die: each next life goes on where the last one had committed, and every
-duty about that which a driver neglects is found out."""
+"""Worlds in which processes die: each next incarnation goes on where the last one had committed,
+and every duty about that which a driver neglects is found out."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_worlds_in_which_processes_die_are_valid_and_most_prove_something() -> N
     assert sum(o.moves for o in outcomes) > SEEDS / 2
 
 
-def test_what_a_source_had_claimed_before_its_first_commit_is_read_by_its_next_life(
+def test_what_a_source_had_claimed_before_its_first_commit_is_read_by_its_next_incarnation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     scene = draw(485251)
@@ -68,7 +68,7 @@ def test_what_a_source_had_claimed_before_its_first_commit_is_read_by_its_next_l
     assert Trial(scene).run().reason.startswith("S1: ")
 
 
-def test_a_giver_may_end_while_its_state_waits_for_word_from_others_at_its_heir() -> None:
+def test_a_giver_may_end_while_its_state_waits_for_word_from_others_at_its_new_owner() -> None:
     assert Trial(draw(551951)).run().verdict is Verdict.VALID
 
 
@@ -101,8 +101,8 @@ def test_no_death_loses_or_doubles_a_tuple(damage: Damage) -> None:
 def test_who_dies_while_it_is_resumed_is_resumed_later() -> None:
     again = [trouble("crash", 0.05 + 0.001 * i, 0.0, 0.02) for i in range(5)]
     _, story = told(deadly(1, *again))
-    lives = [row.text for row in story.rows if " is resumed, life " in row.text]
-    assert lives == ["O0.0 is resumed, life 6"]
+    incarnations = [row.text for row in story.rows if " is resumed, incarnation " in row.text]
+    assert incarnations == ["O0.0 is resumed, incarnation 6"]
 
 
 def accepted_by(me: Instance) -> list[Channel]:
@@ -168,7 +168,7 @@ def test_who_is_dead_reads_nothing_when_its_connections_are_hung_up() -> None:
 
 
 def test_a_world_in_which_a_connection_to_the_dead_is_hung_up_is_valid() -> None:
-    """A word to a life that is over, still on its way then, must not come to it."""
+    """A word to an incarnation that is over, still on its way then, must not come to it."""
     assert Trial(draw(54153)).run().verdict is Verdict.VALID
 
 

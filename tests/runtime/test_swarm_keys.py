@@ -104,7 +104,7 @@ def _hold_while_state_is_to_come_only(self: Progress, why: Hashable) -> None:
         self._holds.add(why)
 
 
-def _freeze_at_once(self: KeyedWork, heir: InstanceId) -> bool:
+def _freeze_at_once(self: KeyedWork, new_owner: InstanceId) -> bool:
     return True
 
 
@@ -143,7 +143,7 @@ NEGLECTS: list[Neglect] = [
      _tell_newcomers_the_present, ("W",)),
     ("W3: who expects state holds nothing back", Progress, "hold",
      _hold_while_freezing_only, ("W",)),
-    ("W4: the giver does not catch up with the heir", KeyedWork, "is_as_far_as",
+    ("W4: the giver does not catch up with the new owner", KeyedWork, "is_as_far_as",
      _freeze_at_once, ("W",)),
     ("W8: a watermark overtakes held results", Progress, "when_sent",
      _state_before_all_is_sent, ("W",)),
@@ -193,7 +193,7 @@ def at_a(at_s: float, action: Action, n: int, whom: float) -> Decision:
     return Decision(at_s=at_s, operator="A", action=action, n=n, whom=whom, fit=True)
 
 
-def an_heir_duplicates(at_s: float) -> Scene:
+def a_new_owner_duplicates(at_s: float) -> Scene:
     """While it still works off tuples which came with the state."""
     keys = Keys(groups=4, keys=8, salt=1)
     models = (Model(name="S"), Model(name="A", keyed=keys, cost_s=0.02), Model(name="T"))
@@ -222,7 +222,7 @@ def a_newcomer_inherits(at_s: float) -> Scene:
 
 
 HIDDEN: list[tuple[Callable[[float], Scene], Neglect]] = [
-    (an_heir_duplicates, ("W5: the giver holds nothing back while it freezes", Progress, "hold",
+    (a_new_owner_duplicates, ("W5: the giver holds nothing back while it freezes", Progress, "hold",
                           _hold_while_state_is_to_come_only, ("W",))),
     (a_newcomer_inherits, ("W4: a newcomer counts as what it has said itself", Progress, "counted",
                            property(lambda progress: progress.out), ("W",))),

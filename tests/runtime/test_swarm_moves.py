@@ -33,8 +33,8 @@ class Restless(Policy[None]):
             case 3:
                 return Resize(rng.randint(1, scale.max_instances), "restless"), memory
             case 4 if not reading.keeper:
-                heir = rng.choice((None, *range(reading.instances)))
-                return Leave("restless", heir), memory
+                new_owner = rng.choice((None, *range(reading.instances)))
+                return Leave("restless", new_owner), memory
             case _:
                 return Hold("restless"), memory
 

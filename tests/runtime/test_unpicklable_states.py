@@ -121,7 +121,7 @@ class PickledOnce:
         return PickledOnce, ()
 
 
-def test_a_value_that_is_pickled_once_and_not_again_is_found_by_a_careful_life() -> None:
+def test_a_value_that_is_pickled_once_and_not_again_is_found_by_a_careful_incarnation() -> None:
     undo = Undo()
     undo.checked("key", [PickledOnce()])
     undo.twice = True

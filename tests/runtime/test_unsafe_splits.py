@@ -149,8 +149,8 @@ class World:
     async def die(self, *members: Instance) -> None:
         """All of these at once, with all that they have done in their journals."""
         for member in members:
-            assert member.turns is not None
-            await member.turns.committed()
+            assert member.commits is not None
+            await member.commits.committed()
         for member in members:
             self.network.kill(member.me)
         for member in members:
@@ -266,8 +266,8 @@ async def test_only_so_many_splits_wait_to_be_safe(
     world = World(tmp_path)
     await world.network.start()
     await world.network.until(lambda: len(world.pump()._ended) == 3)
-    assert world.source().turns is not None
-    await world.source().turns.committed()  # type: ignore[union-attr]
+    assert world.source().commits is not None
+    await world.source().commits.committed()  # type: ignore[union-attr]
     assert world.claims == 3
     world.sink.opened.set()
     await world.network.finish(60)

@@ -104,7 +104,7 @@ def test_windows_of_a_pause_are_found_in_a_real_run() -> None:
 def test_memory_is_told_of_every_kind_of_process() -> None:
     result = bench("idle", "--seconds", "0.1", "--runs", "1")["idle"]
     assert not result["faults"]
-    kinds = {"idle source", "idle operator", "idle sink", "warm process", "preloaded parent"}
+    kinds = {"idle source", "idle operator", "idle sink", "warm process", "template process"}
     assert rows(result).keys() == kinds
 
 

@@ -18,9 +18,9 @@ import pytest
 from faults import health, processes, settings
 from faults.clocked import Clocked, begins_at
 from faults.flow import KEYS, OPERATORS, SCALED, SINGLE, WORD_NUMBERS, name, write_input
+from faults.incarnation import Happening
 from faults.inflicting import Blow
 from faults.judge import judge
-from faults.life import Happening
 from faults.oracle import Expected, expected_counted, expected_traced
 from faults.plan import KINDS, STOP_S_MAX, plan
 from faults.processes import MARK, Seen, has_mark, instances, marked, seen, send
@@ -467,7 +467,7 @@ def stands(minutes: float, seed: int, transport: str) -> None:
     assert told["right"], (told["faults"], said)
     assert told["died"]
     assert told["resumed"] > told["died"], "no agent has resumed anybody"
-    faults = ("keeper", "neighbours", "everyone", "stop", "cut", "heir", "parent", "agent")
+    faults = ("keeper", "neighbours", "everyone", "stop", "cut", "standby", "parent", "agent")
     for kind in (*faults, "parents"):
         assert told["injected"][kind]["hit"], f"{kind} has not happened, so this says nothing"
 

@@ -92,7 +92,7 @@ def words(log: StreamLog, part: str, end: int) -> list[str]:
     return [w for piece in log.slices(part, 0, end) for w in decode(piece.payload)[0]]
 
 
-async def test_a_log_of_results_is_refused_by_its_reader_and_by_its_writers_next_life(
+async def test_a_log_of_results_is_refused_by_its_reader_and_by_its_writers_next_incarnation(
     tmp_path: Path,
 ) -> None:
     part = await log_of(tmp_path, 1, 2, 3, segment_bytes_max=50)

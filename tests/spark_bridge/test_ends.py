@@ -52,9 +52,9 @@ async def test_a_file_stays_until_nobody_will_have_to_read_it_again(tmp_path: Pa
     assert reader.remainder() is None
     reader.close()
     assert (tmp_path / "s").exists()
-    next_life = SparkFeed("lines").open(behind, context(tmp_path))
-    assert await next_life.read(10, 2**20) is None
-    next_life.done()
+    next_incarnation = SparkFeed("lines").open(behind, context(tmp_path))
+    assert await next_incarnation.read(10, 2**20) is None
+    next_incarnation.done()
     assert not (tmp_path / "s").exists()
     once_more = SparkFeed("lines").open(behind, context(tmp_path))
     assert await once_more.read(10, 2**20) is None

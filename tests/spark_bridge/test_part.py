@@ -1,4 +1,4 @@
-"""A part of the log over the lives of its writer: every row once, and none ever changes."""
+"""A part of the log over the incarnations of its writer: every row once, and none ever changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def words(run_dir: Path) -> list[str]:
     ]
 
 
-def life(run_dir: Path, **settings: Any) -> None:
+def incarnation(run_dir: Path, **settings: Any) -> None:
     """Puts everything again, as one does of which nobody knows anything."""
 
     async def main() -> None:
@@ -72,10 +72,10 @@ def test_a_death_at_any_point_leaves_every_row_once_and_changes_none(
     while not survived:
         folder = tmp_path / str(points)
         folder.mkdir()
-        survived = survives(lambda at=folder: life(at, **settings), points)  # type: ignore[misc]
+        survived = survives(lambda at=folder: incarnation(at, **settings), points)  # type: ignore[misc]
         seen = words(folder) if (folder / "spark/collect/words").exists() else []
         assert seen == EXPECTED[: len(seen)]
-        life(folder, **settings)
+        incarnation(folder, **settings)
         assert words(folder) == EXPECTED
         points += 1
     assert points > 20
@@ -86,12 +86,12 @@ def test_one_that_dies_again_and_again_comes_to_its_end(tmp_path: Path) -> None:
         folder = tmp_path / str(points)
         folder.mkdir()
         for _ in range(20):
-            if survives(lambda at=folder: life(at, segment_bytes_max=150), points):  # type: ignore[misc]
+            if survives(lambda at=folder: incarnation(at, segment_bytes_max=150), points):  # type: ignore[misc]
                 break
         assert words(folder) == EXPECTED
 
 
-async def test_a_later_life_goes_on_in_the_same_part(tmp_path: Path) -> None:
+async def test_a_later_incarnation_goes_on_in_the_same_part(tmp_path: Path) -> None:
     first = opened(tmp_path)
     await first.put(1, data(first, 1))
     second = opened(tmp_path)  # the first was killed: it has closed nothing

@@ -177,8 +177,8 @@ def test_what_the_ends_of_a_pipeline_need_is_read_off_them(tmp_path: Path) -> No
         {"lines": "in_"}, {"scores": "text string"}, tmp_path / "spark", "127.0.0.1", 0
     )
     assert needs(tmp_path, in_=FEED, out=COLLECT) == expected
-    listening = needs(tmp_path, in_=SparkFeed("lines", listen="0.0.0.0:7700"), out=COLLECT)
-    assert (listening.host, listening.port) == ("0.0.0.0", 7700)
+    heartbeat = needs(tmp_path, in_=SparkFeed("lines", listen="0.0.0.0:7700"), out=COLLECT)
+    assert (heartbeat.host, heartbeat.port) == ("0.0.0.0", 7700)
 
 
 @pytest.mark.parametrize(

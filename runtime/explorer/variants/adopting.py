@@ -99,14 +99,14 @@ TWO = Scope((1, 2), leaves=1, moves=1, tuples=1, keyed=(1,))
 VARIANTS = [
     Variant(
         "M1",
-        "an owner leaves without an heir",
+        "an owner leaves without a new owner",
         Scope((1, 2), leaves=1, keyed=(1,), groups=2),
         ("K4",),
         {(Active, LeaveDecided): _leave_with_groups},
     ),
     Variant(
         "M1",
-        "an heir goes before the state has come",
+        "a new owner goes before the state has come",
         TWO,
         ("K3",),
         {(Active, LeaveDecided): _leave_though_state_is_expected},
@@ -135,14 +135,14 @@ VARIANTS = [
     ),
     Variant(
         "M3",
-        "an heir forgets its promise, and leaves",
+        "a new owner forgets its promise, and leaves",
         TWO,
         ("K3",),
         {(Active, Adopt): _promise_and_forget, (Active, StateMoved): _take_what_comes},
     ),
     Variant(
         "M3",
-        "an heir forgets its promise, and finishes",
+        "a new owner forgets its promise, and finishes",
         Scope((1, 2), moves=1, keyed=(1,), finish=True),
         ("ILLEGAL", "S3"),
         {(Active, Adopt): _promise_and_forget, (Active, StateMoved): _take_what_comes},
@@ -159,14 +159,14 @@ VARIANTS = [
     ),
     Variant(
         "M3",
-        "at the end of the stream an heir still promises",
+        "at the end of the stream a new owner still promises",
         Scope((1, 2, 1), moves=1, keyed=(1,), finish=True),
         ("ILLEGAL",),
         {(Active, Adopt): _promise_at_the_end},
     ),
     Variant(
         "M3",
-        "an heir makes a second promise before the first state has come",
+        "a new owner makes a second promise before the first state has come",
         Scope((1, 1), joins=1, moves=1, keyed=(1,), groups=2),
         ("I4",),
         {(Active, Adopt): _promise_twice},

@@ -58,7 +58,7 @@ def _unfrozen(ctx: Context, step: Step) -> Step:
     return announced, (*(e for e in effects if not isinstance(e, FreezeGroups)), *more)
 
 
-def _heir_without_freezing(ctx: Context, state: Active, event: MessageReceived) -> Step:
+def _new_owner_without_freezing(ctx: Context, state: Active, event: MessageReceived) -> Step:
     return _unfrozen(ctx, move.conclude_adoption(ctx, state, event))
 
 
@@ -157,7 +157,7 @@ def _keep_what_was_given(ctx: Context, state: Active, event: MessageReceived) ->
 def _heirless_start(ctx: Context, state: Active, event: MessageReceived) -> Step:
     later, effects = join.count_join_ack(ctx, state, event)
     return later, tuple(
-        SendMessage(e.to, replace(e.message, heir=False))
+        SendMessage(e.to, replace(e.message, new_owner=False))
         if isinstance(e, SendMessage) and isinstance(e.message, Start)
         else e
         for e in effects
@@ -231,10 +231,10 @@ VARIANTS = [
     ),
     Variant(
         "M4",
-        "groups that go to an heir are not brought to rest",
+        "groups that go to a new owner are not brought to rest",
         ONE_MOVE,
         ("K1", "K2"),
-        {(Active, AdoptResponse): _heir_without_freezing},
+        {(Active, AdoptResponse): _new_owner_without_freezing},
         also="F16",
     ),
     Variant(
@@ -357,14 +357,14 @@ VARIANTS = [
     ),
     Variant(
         "M8",
-        "the heir owns the groups with the promise",
+        "the new owner owns the groups with the promise",
         ONE_MOVE,
         ("K1", "K5"),
         {(Active, AdoptResponse): _own_with_the_promise},
     ),
     Variant(
         "M8",
-        "the heir owns the groups before it knows the routes of their old owner",
+        "the new owner owns the groups before it knows the routes of their old owner",
         Scope((1, 2, 2), moves=2, tuples=2, keyed=(1, 2)),
         ("K1",),
         {(Active, StateMoved): _own_at_once},

@@ -303,7 +303,7 @@ VARIANTS = [
     ),
     Variant(
         "duty 12",
-        "only the rest of the state is sent in the next life",
+        "only the rest of the state is sent in the next incarnation",
         MOVE,
         ("K1",),
         broken_duty="rest",

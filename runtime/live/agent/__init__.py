@@ -1,1 +1,1 @@
-"""The agent of a run: members, their lives, boards, services, the journal of the run."""
+"""The agent of a run: members, their incarnations, boards, services, the journal of the run."""

@@ -5,7 +5,7 @@ and listens. It is no master: it takes no decision of scaling, no tuple passes t
 instances join and leave among themselves.
 
     begin ── parent, services, founders from the sinks up, or all that lived ──▶ running
-    running ── a process ends early ──▶ running, with a new one in its place (see `lives`)
+    running ── a process ends early ──▶ running, with a new one in its place (see `supervisor`)
             ── all instances gone ──▶ completed      an instance says that it failed ──▶ failed
             ── stop() ──▶ stopped                    (the first of these counts)
     finish ── services linger, every process ended, folder removed, report
@@ -31,30 +31,30 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.agent_journal import Begun, Listens, Sampled
 from anabranch.runtime.live.agent.attendants import Attendants
-from anabranch.runtime.live.agent.beginning import found, orders_of, resume
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
-from anabranch.runtime.live.agent.chronicle import Chronicle
 from anabranch.runtime.live.agent.controllers import Controllers
-from anabranch.runtime.live.agent.hearing import Hearing
-from anabranch.runtime.live.agent.lives import Lives
+from anabranch.runtime.live.agent.dispatcher import Dispatcher
+from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
+from anabranch.runtime.live.agent.run_journal import Begun, Listens, Sampled
 from anabranch.runtime.live.agent.scripted import follow
 from anabranch.runtime.live.agent.spawner import Spawner
 from anabranch.runtime.live.agent.starter import Orders, Starter, StartError
+from anabranch.runtime.live.agent.startup import found, orders_of, resume
 from anabranch.runtime.live.agent.state_dir import StateDir, as_before
-from anabranch.runtime.live.agent.suspicion import Suspicion
+from anabranch.runtime.live.agent.supervisor import Supervisor
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
+from anabranch.runtime.live.agent.watchdog import Watchdog
 from anabranch.runtime.live.channel.ended import Marks, ended_dir
 from anabranch.runtime.live.link.messages import EndInput
 from anabranch.runtime.live.process.forker import Forker, ForkError, no_other
-from anabranch.runtime.live.process.parent_process import ParentProcess
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.live.process.run_dir import RunDir
+from anabranch.runtime.live.process.template_process import TemplateProcess
 from anabranch.runtime.measuring.cpu import HostUse
 from anabranch.runtime.pipeline.graph import Pipeline, edges
 from anabranch.runtime.pipeline.options import Options
@@ -86,9 +86,9 @@ class Agent:
         self,
         pipeline: Pipeline,
         options: Options,
-        parent: ParentProcess,
+        parent: TemplateProcess,
         state: StateDir | None = None,
-        another_parent: Callable[[], ParentProcess | None] = no_other,
+        another_parent: Callable[[], TemplateProcess | None] = no_other,
     ) -> None:
         loop = asyncio.get_running_loop()
         resumed = None if state is None else state.resumed
@@ -105,9 +105,9 @@ class Agent:
         self.started: asyncio.Future[None] = loop.create_future()
         """Done when every founder is ready; cancelled if the run ends before."""
         self.run_dir = RunDir(None if resumed is None else Path(original(resumed.run_dir)))
-        self.chronicle = Chronicle(self, state)
-        self._marks = Marks(ended_dir(self.chronicle.ends))
-        self.log = self.chronicle.log
+        self.journal_writer = RunJournalWriter(self, state)
+        self._marks = Marks(ended_dir(self.journal_writer.ends))
+        self.log = self.journal_writer.log
         self.roster = Roster(pipeline, self.log)
         self.recorder = Recorder(
             pipeline.operators, options.limits.status_period_s, edges(pipeline.operators.values())
@@ -123,12 +123,12 @@ class Agent:
         )
         self.pool = WarmPool(self.forker.fork, options.warm, self.tasks)
         deadline_s = options.limits.start_deadline_s
-        self.lives = Lives(self)
-        self.starter = Starter(self.pool, self.forker, deadline_s, self.lives.adopt)
+        self.supervisor = Supervisor(self)
+        self.starter = Starter(self.pool, self.forker, deadline_s, self.supervisor.adopt)
         self.spawner = Spawner(self)
         self.controllers = Controllers(self)
-        self.hearing = Hearing(self)
-        self.suspicion = Suspicion(self)
+        self.dispatcher = Dispatcher(self)
+        self.watchdog = Watchdog(self)
         self.services = Attendants(self)
         self._outcome: asyncio.Future[Outcome] = loop.create_future()
         self._late_failure: Failure | None = None
@@ -202,7 +202,7 @@ class Agent:
     def send(self, instance: InstanceId, message: Any) -> None:
         member = self.roster.get(instance)
         if member is not None and member.process is not None:
-            if self.chronicle.is_behind:
+            if self.journal_writer.is_behind:
                 self._held_back.append((member.process, message))
             else:
                 member.process.send(message)
@@ -217,9 +217,9 @@ class Agent:
         """Give it a process, and return when that is ready. Raises `StartError`."""
         operator, wire = member.id.operator, id_to_wire(member.id)
         address = self.services.address_for(operator)
-        journal = self.chronicle.journal_of(operator, member.id.number)
-        self.log(Begun(id=wire, life=member.life, genesis=member.genesis))
-        await self.chronicle.caught_up()
+        journal = self.journal_writer.journal_of(operator, member.id.number)
+        self.log(Begun(id=wire, incarnation=member.incarnation, bootstrap=member.bootstrap))
+        await self.journal_writer.caught_up()
         await self.starter.start(member, self._orders.assign(member, address, journal))
         self.log(Listens(id=wire, address=member.address))
         if self.boards.has_ended_early(member.id.operator):
@@ -233,14 +233,14 @@ class Agent:
             self.forker.guard(self.run_dir.path)
             self._set_the_clock()
             self.pool.refill()
-            self.forker.keep_heir()
+            self.forker.keep_standby()
             await self.services.start(self._orders)
-            await (found(self) if self.chronicle.resumed is None else resume(self))
+            await (found(self) if self.journal_writer.resumed is None else resume(self))
         except (ForkError, StartError, InputChanged, SplitsError) as error:
             self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {error}"))
             return
         except OSError as error:
-            told = f"cannot begin in {str(self.chronicle.path)!r}: {error}"
+            told = f"cannot begin in {str(self.journal_writer.path)!r}: {error}"
             self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {told}"))
             return
         if self._outcome.done():
@@ -248,8 +248,8 @@ class Agent:
         self.phase = "running"
         self.started.set_result(None)
         self.tasks.start("sampler", self._sample())
-        self.tasks.start("time", self.chronicle.keep_time())
-        self.tasks.start("suspicion", self.suspicion.watch())
+        self.tasks.start("time", self.journal_writer.keep_time())
+        self.tasks.start("watchdog", self.watchdog.watch())
         if self.options.decides:
             self.tasks.start("controllers", self.controllers.run())
         if self.options.script is not None:
@@ -261,13 +261,13 @@ class Agent:
 
     def _set_the_clock(self) -> None:
         passed_s = 0.0
-        if self.chronicle.resumed is not None:
-            passed_s = self.chronicle.read()
+        if self.journal_writer.resumed is not None:
+            passed_s = self.journal_writer.read()
         self.started_s = time.monotonic() - passed_s
         self._orders = orders_of(self)
-        if self.chronicle.resumed is None:
+        if self.journal_writer.resumed is None:
             self.started_at = datetime.now().astimezone()
-            self.chronicle.begin(self._orders)
+            self.journal_writer.begin(self._orders)
 
     def check_complete(self) -> None:
         living = self.roster.living()
@@ -275,7 +275,7 @@ class Agent:
             # Nobody is left who could start them, unless the word that they have been started is
             # still on its way over another link than the one that told of their creator's end.
             asyncio.get_running_loop().call_later(UNUSED_AFTER_S, self._end_unused, living)
-        if self.started.done() and self.lives.all_ended and not living:
+        if self.started.done() and self.supervisor.all_ended and not living:
             self._end(Outcome(COMPLETED))
 
     def _end_unused(self, before: list[Member]) -> None:
@@ -317,7 +317,7 @@ class Agent:
 
     def _close_chronicle(self) -> None:
         completed = self._decided == COMPLETED and self._late_failure is None
-        self.chronicle.close(completed=completed)
+        self.journal_writer.close(completed=completed)
 
     # -- tasks -----------------------------------------------------------------------------
 
@@ -333,8 +333,8 @@ class Agent:
     def _check_folders(self) -> None:
         """Without them nobody could be reached or resumed any more, and the run would hang."""
         told = "was removed, or something in it, while the run needs it; begin a new run"
-        if not self.chronicle.is_there:
-            self.fail(Failure(f"the folder {str(self.chronicle.path)!r} {told}"))
+        if not self.journal_writer.is_there:
+            self.fail(Failure(f"the folder {str(self.journal_writer.path)!r} {told}"))
         elif not self.run_dir.is_there:
             resume = ", or resume this one" * (self.options.state is not None)
             self.fail(Failure(f"the folder {str(self.run_dir.path)!r} {told}{resume}"))
@@ -372,7 +372,8 @@ class Agent:
         return {name: len(self.roster.active(name)) for name in self.pipeline.operators}
 
     def _parent_followed(self) -> None:
-        """All instances and services have died; their next lives come from another parent."""
+        """All instances and services have died; their next incarnations come from another
+        parent."""
         self.pool.renew()
 
     def _parent_lost(self, message: str) -> None:

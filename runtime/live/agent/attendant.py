@@ -1,12 +1,12 @@
-"""Leads one service of a run through all its lives.
+"""Leads one service of a run through all its incarnations.
 
     process ends ── goodbye said ──▶ over          in time, if its sources have ended or the run is
                  ── said why ──▶ the run fails
-                 ── otherwise ──▶ died, resumed    the same service and address; life + 1
+                 ── otherwise ──▶ died, resumed    the same service and address; incarnation + 1
 
-The process of a service may die at any time, as that of an instance (see `lives`); only what a
-service keeps by itself is no business of ours. A later life is told where the earlier ones have
-listened, and may publish again what was published before: splits are numbered.
+The process of a service may die at any time, as that of an instance (see `supervisor`); only what a
+service keeps by itself is no business of ours. A later incarnation is told where the earlier ones
+have listened, and may publish again what was published before: splits are numbered.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from anabranch.runtime.live.agent import lives
+from anabranch.runtime.live.agent import supervisor
 from anabranch.runtime.live.agent.deaths import Deaths
 from anabranch.runtime.live.agent.starter import Orders, StartError
-from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_life
+from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_process
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.plan.ends import Service, Split
@@ -42,7 +42,7 @@ def _future() -> asyncio.Future[None]:
 
 
 @dataclass(slots=True)
-class Life:
+class Incarnation:
     """One process of a service, from its assignment to its end."""
 
     process: Process
@@ -64,14 +64,14 @@ class Attendant:
         """Several services may have one name."""
         self.address = ""
         self.ready = _future()
-        """Done when the first life to get so far has said its address."""
+        """Done when the first incarnation to get so far has said its address."""
         self.over = _future()
         """No process of it runs, and none is to come."""
         self._agent = agent
         self._index = index
         self._number = 0
-        """How many lives it has had, the present one included."""
-        self._life: Life | None = None
+        """How many incarnations it has had, the present one included."""
+        self._incarnation: Incarnation | None = None
         """None: there is no process yet."""
         self._deaths = Deaths()
         self._last_split: dict[str, int] = {}
@@ -81,61 +81,61 @@ class Attendant:
         self._given_up = False
 
     def start(self, orders: Orders) -> None:
-        self._agent.tasks.start(f"lives of {self.name}", self._lead(orders))
+        self._agent.tasks.start(f"incarnations of {self.name}", self._lead(orders))
 
     def close(self) -> None:
         """The instances have ended: it may, too."""
         self._closing = True
-        if self._life is not None:
-            self._life.process.send(msg.Close())
+        if self._incarnation is not None:
+            self._incarnation.process.send(msg.Close())
 
     def give_up(self) -> None:
         """What dies from now on stays dead."""
         self._given_up = True
 
-    # -- lives -----------------------------------------------------------------------------
+    # -- incarnations -----------------------------------------------------------------------------
 
     async def _lead(self, orders: Orders) -> None:
         failure = None
-        began_s, pause_s = time.monotonic(), lives.PAUSE_FIRST_S
+        began_s, pause_s = time.monotonic(), supervisor.PAUSE_FIRST_S
         while failure is None and not self._said_goodbye and not self._given_up:
             try:
-                life = await self._begin_life(orders, began_s)
+                incarnation = await self._begin_incarnation(orders, began_s)
             except StartError as error:
                 failure = await self._why_not_again(str(error), began_s)
                 await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, lives.PAUSE_MAX_S)
+                pause_s = min(2 * pause_s, supervisor.PAUSE_MAX_S)
             else:
-                await life.ended
-                failure = self._why_hopeless(life)
-                began_s, pause_s = time.monotonic(), lives.PAUSE_FIRST_S
+                await incarnation.ended
+                failure = self._why_hopeless(incarnation)
+                began_s, pause_s = time.monotonic(), supervisor.PAUSE_FIRST_S
         self._conclude(failure)
 
     @property
     def _said_goodbye(self) -> bool:
-        return self._life is not None and self._life.goodbye.done()
+        return self._incarnation is not None and self._incarnation.goodbye.done()
 
-    async def _begin_life(self, orders: Orders, began_s: float) -> Life:
+    async def _begin_incarnation(self, orders: Orders, began_s: float) -> Incarnation:
         """Return when it is ready. Raises `StartError`."""
         starter = self._agent.starter
-        self._life = None
+        self._incarnation = None
         process = await starter.take(self.name)
         process.name = self.name
         self._number += 1
-        life = self._life = Life(process, time.monotonic())
+        incarnation = self._incarnation = Incarnation(process, time.monotonic())
         ready = starter.expect(self._key)
-        process.on_frame = lambda body: self._receive(life, body)
-        self._agent.tasks.start(f"watch {self.name}", self._watch(life))
+        process.on_frame = lambda body: self._receive(incarnation, body)
+        self._agent.tasks.start(f"watch {self.name}", self._watch(incarnation))
         process.send(self._assignment(orders))
         if self._closing:
             process.send(msg.Close())
         self.address = await starter.wait(self._key, process, ready)
         if self._number > 1:
             passed_ms = 1000 * (time.monotonic() - began_s)
-            self._write(EventKind.RESUMED, f"life {self._number} after {passed_ms:.0f} ms")
+            self._write(EventKind.RESUMED, f"incarnation {self._number} after {passed_ms:.0f} ms")
         if not self.ready.done():
             self.ready.set_result(None)
-        return life
+        return incarnation
 
     def _assignment(self, orders: Orders) -> msg.AssignService:
         return msg.AssignService(
@@ -149,37 +149,38 @@ class Attendant:
             former_address=self.address,
         )
 
-    async def _watch(self, life: Life) -> None:
-        """One life to its end. What it printed last is still shown, but nobody waits for it."""
-        process = life.process
-        await watch_life(process, life.goodbye, self._agent.forker)
+    async def _watch(self, incarnation: Incarnation) -> None:
+        """One incarnation to its end. What it printed last is still shown, but nobody waits for
+        it."""
+        process = incarnation.process
+        await watch_process(process, incarnation.goodbye, self._agent.forker)
         process.link.close()
-        if not (life.goodbye.done() or life.failed or self._given_up):
-            self._note_death(life)
-        if self._is_hopeless(life):
+        if not (incarnation.goodbye.done() or incarnation.failed or self._given_up):
+            self._note_death(incarnation)
+        if self._is_hopeless(incarnation):
             await process.last_words()  # they may be the reason why the run fails
-        told = str(describe_end(self.name, process, life.failed))
+        told = str(describe_end(self.name, process, incarnation.failed))
         self._agent.starter.note_ended(self._key, told)
-        life.ended.set_result(None)
+        incarnation.ended.set_result(None)
         await process.last_words()
         process.close()
 
-    def _note_death(self, life: Life) -> None:
-        end = how_ended(life.process)
+    def _note_death(self, incarnation: Incarnation) -> None:
+        end = how_ended(incarnation.process)
         self._write(EventKind.DIED, end.how, end.cause)
-        lived_s = time.monotonic() - life.begun_s
-        self._deaths.note(end, self._published, lived_s, busy=not life.is_ready)
+        lived_s = time.monotonic() - incarnation.begun_s
+        self._deaths.note(end, self._published, lived_s, busy=not incarnation.is_ready)
         if (often := self._deaths.often) is not None:
             self._write(EventKind.DIES_OFTEN, often, end.cause)
 
-    def _is_hopeless(self, life: Life) -> bool:
-        """Whether its next life would end as this one has."""
-        return life.failed is not None or self._deaths.too_many
+    def _is_hopeless(self, incarnation: Incarnation) -> bool:
+        """Whether its next incarnation would end as this one has."""
+        return incarnation.failed is not None or self._deaths.too_many
 
-    def _why_hopeless(self, life: Life) -> Failure | None:
+    def _why_hopeless(self, incarnation: Incarnation) -> Failure | None:
         """Why it is not resumed once more; None if it is."""
-        failure = describe_end(self.name, life.process, life.failed)
-        if life.failed is not None:
+        failure = describe_end(self.name, incarnation.process, incarnation.failed)
+        if incarnation.failed is not None:
             return failure
         if self._deaths.too_many:
             return Failure(self._deaths.told(self.name), failure.detail)
@@ -187,20 +188,22 @@ class Attendant:
 
     async def _why_not_again(self, why: str, began_s: float) -> Failure | None:
         """What did not get ready: why that is the end of it; None if it is tried again."""
-        life, may_again = self._life, self.ready.done()
-        if life is None:
+        incarnation, may_again = self._incarnation, self.ready.done()
+        if incarnation is None:
             died = False
         else:
-            died = life.process.exit_code is not None  # otherwise it was too slow, and is killed
-            await life.ended
-            if self._is_hopeless(life):
-                return self._why_hopeless(life)
-            if life.goodbye.done():
+            died = (
+                incarnation.process.exit_code is not None
+            )  # otherwise it was too slow, and is killed
+            await incarnation.ended
+            if self._is_hopeless(incarnation):
+                return self._why_hopeless(incarnation)
+            if incarnation.goodbye.done():
                 early = Failure(f"{self.name} returned before it said where it listens")
                 return None if may_again else early
         if may_again and not died:
             self._write(EventKind.START_FAILED, why)
-        in_time = time.monotonic() - began_s <= lives.START_TRIES_S
+        in_time = time.monotonic() - began_s <= supervisor.START_TRIES_S
         return None if in_time and (died or may_again) else Failure(why)
 
     def _conclude(self, failure: Failure | None) -> None:
@@ -217,22 +220,22 @@ class Attendant:
 
     # -- what it says ----------------------------------------------------------------------
 
-    def _receive(self, life: Life, body: bytes) -> None:
+    def _receive(self, incarnation: Incarnation, body: bytes) -> None:
         match _decode(body):
             case msg.Ready(address=address):
-                life.is_ready = True
+                incarnation.is_ready = True
                 self._agent.starter.note_ready(self._key, address)
             case msg.Publish(operator=operator, splits=splits):
                 self._publish(operator, splits)
             case msg.Ended(operator=operator):
                 self._agent.boards.end_service(operator)
             case msg.Failed() as failed:
-                life.failed = failed
+                incarnation.failed = failed
                 if self.ready.done():
                     # At once, not when it exits: instances will complain of its end in a moment.
-                    self._agent.fail(describe_end(self.name, life.process, failed))
+                    self._agent.fail(describe_end(self.name, incarnation.process, failed))
             case FinalCount():
-                life.goodbye.set_result(None)
+                incarnation.goodbye.set_result(None)
             case other:
                 raise ValueError(f"a service cannot say {type(other).__name__}")
 
@@ -243,7 +246,7 @@ class Attendant:
             boards.publish(operator, new)
 
     def _new_ones(self, operator: str, splits: Iterable[Split]) -> list[Split]:
-        """Those that no earlier life has published."""
+        """Those that no earlier incarnation has published."""
         last = self._last_split.get(operator, -1)
         new = [s for s in splits if s.get("number", last + 1) > last]
         self._last_split[operator] = max([last, *(s["number"] for s in new if "number" in s)])

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.agent_journal import (
-    BoardPicture,
+from anabranch.runtime.live.agent.run_journal import (
+    BoardSnapshot,
     Claimed,
     EndedEarly,
     Record,
@@ -108,15 +108,15 @@ class Boards:
         self._tell(board.release(holder, remainder, progress, number))
 
     def give_back(self, holder: InstanceId) -> None:
-        """A holder has ended. What it still holds was claimed by a life that has died, and no later
-        one has heard of it, so nothing of it was read."""
+        """A holder has ended. What it still holds was claimed by an incarnation that has died, and
+        no later one has heard of it, so nothing of it was read."""
         board = self._boards.get(holder.operator)
         split = None if board is None else board.holds(holder)
         if board is not None and split is not None:
             self.release(holder, split, 0.0, board.number(holder))
 
     def advance(self, holder: InstanceId, progress: float, number: int) -> None:
-        """Shown, not recorded: a later life tells it again."""
+        """Shown, not recorded: a later incarnation tells it again."""
         self._boards[holder.operator].advance(holder, progress, number)
 
     def publish(self, operator: str, splits: Iterable[Split]) -> None:
@@ -164,9 +164,9 @@ class Boards:
                 f"{_in_words(came)} came, there is {_in_words(now)} now; {INPUT_ADVICE}"
             )
 
-    def pictures(self) -> Iterator[BoardPicture]:
+    def snapshots(self) -> Iterator[BoardSnapshot]:
         for name, board in self._boards.items():
-            yield BoardPicture(
+            yield BoardSnapshot(
                 operator=name,
                 pulled=self._pulled[name].count,
                 digest=self._pulled[name].digest,
@@ -180,24 +180,24 @@ class Boards:
                 cut_by=self._cut_by.get(name, ""),
             )
 
-    def restore(self, picture: BoardPicture) -> None:
+    def restore(self, snapshot: BoardSnapshot) -> None:
         """Raises `InputChanged`, `SplitsError`."""
-        pulled, board = self._pulled[picture.operator], self._boards[picture.operator]
-        with _naming(picture.operator):
-            while pulled.count < picture.pulled and next(pulled, None) is not None:
+        pulled, board = self._pulled[snapshot.operator], self._boards[snapshot.operator]
+        with _naming(snapshot.operator):
+            while pulled.count < snapshot.pulled and next(pulled, None) is not None:
                 pass
-        divided = self._sources[picture.operator].scalable
-        if pulled.count != picture.pulled or (divided and pulled.digest != picture.digest):
+        divided = self._sources[snapshot.operator].scalable
+        if pulled.count != snapshot.pulled or (divided and pulled.digest != snapshot.digest):
             raise InputChanged(
-                f"the input of source {picture.operator!r} has changed since: its first "
-                f"{picture.pulled} parts are not what they were; {INPUT_ADVICE}"
+                f"the input of source {snapshot.operator!r} has changed since: its first "
+                f"{snapshot.pulled} parts are not what they were; {INPUT_ADVICE}"
             )
-        board.returned.extend(picture.returned)
-        board.held = {id_from_wire(h): Held(s, n, p) for h, s, n, p in picture.held}
-        board.claims, board.progress = picture.claims, picture.progress
-        if picture.ended_early:
-            self.end_input(picture.operator)
-            self._note_cut(picture.operator, picture.cut_by)
+        board.returned.extend(snapshot.returned)
+        board.held = {id_from_wire(h): Held(s, n, p) for h, s, n, p in snapshot.held}
+        board.claims, board.progress = snapshot.claims, snapshot.progress
+        if snapshot.ended_early:
+            self.end_input(snapshot.operator)
+            self._note_cut(snapshot.operator, snapshot.cut_by)
 
     def is_served(self, operator: str) -> bool:
         """Whether a service may still publish splits for this operator."""

@@ -1,7 +1,8 @@
 """Runs the controllers of a run: shows them what instances have told, and passes on their orders.
 
 A controller that fails is told, and decides nothing any more; operators stay as they are. What it
-would leave to another life is in the journal of the agent, and a resumed run begins with that.
+would leave to another incarnation is in the journal of the agent, and a resumed run begins with
+that.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.live.agent.agent_journal import Planned
-from anabranch.runtime.live.agent.chronicle import CannotWrite
+from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.roster import Member, Phase
+from anabranch.runtime.live.agent.run_journal import Planned
 from anabranch.runtime.live.link.messages import Order
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Controllers:
-    """All of a run. `left`: by the text of a controller, what its earlier life has left."""
+    """All of a run. `left`: by the text of a controller, what its earlier incarnation has left."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
@@ -53,7 +54,7 @@ class Controllers:
                     self._give_up(control, error)
 
     def _begin(self) -> None:
-        is_resumed = self._agent.chronicle.resumed is not None
+        is_resumed = self._agent.journal_writer.resumed is not None
         operators = self._agent.pipeline.operators.values()
         for policy, names in controllers_of(operators).items():
             left = self.left.get(policy.text, {}) if is_resumed else None

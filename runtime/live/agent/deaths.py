@@ -13,8 +13,9 @@ RESUMES_WINDOW_S = 30.0
 """More deaths than this in such a time, with nothing done in between, will not stop."""
 OFTEN = 3
 """So many of these are told while the run goes on."""
-IDLE_LIFE_S = 2.0
-"""A life of at least so long, and with nothing left to do, was not ended by what it was given."""
+IDLE_LIFETIME_S = 2.0
+"""An incarnation of at least so long, and with nothing left to do, was not ended by what it was
+given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Deaths:
         now = time.monotonic()
         if self._latest and done > self._latest[-1].done:
             self._latest.clear()
-        if busy or lived_s < IDLE_LIFE_S or end.cause is Cause.STATE:
+        if busy or lived_s < IDLE_LIFETIME_S or end.cause is Cause.STATE:
             self._latest = [d for d in self._latest if now - d.at_s <= RESUMES_WINDOW_S]
             self._latest.append(Death(now, end, done))
 

@@ -17,11 +17,11 @@ from anabranch.runtime.live.agent.agent import Agent, Outcome
 from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
 from anabranch.runtime.live.agent.views import report_of, snapshot_of
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
-from anabranch.runtime.live.process.parent_process import (
-    ParentProcess,
+from anabranch.runtime.live.process.template_process import (
+    TemplateProcess,
     choose_way,
-    fork_parent,
-    import_parent,
+    fork_template,
+    import_template,
 )
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
@@ -236,17 +236,17 @@ class Prepared:
     options: Options
     entry: str
     origin: Origin | None
-    parent: ParentProcess | None
+    parent: TemplateProcess | None
     state: StateDir | None
 
     def agent(self) -> Agent:
         """To be called in the thread that carries out the run."""
         if self.parent is None:
             assert self.origin is not None
-            self.parent = import_parent(self.pipeline, self.origin, self.entry)
+            self.parent = import_template(self.pipeline, self.origin, self.entry)
         return Agent(self.pipeline, self.options, self.parent, self.state, self._another_parent)
 
-    def _another_parent(self) -> ParentProcess | None:
+    def _another_parent(self) -> TemplateProcess | None:
         """One that reads the pipeline's file again, when no copy of it is left in any process.
 
         None if that would run the user's program a second time, which has not been asked for.
@@ -254,7 +254,7 @@ class Prepared:
         origin = self.origin or find_origin(self.pipeline)
         if origin is None or (origin.is_program and self.origin is None):
             return None
-        return import_parent(self.pipeline, origin, self.entry)
+        return import_template(self.pipeline, origin, self.entry)
 
     def abandon(self) -> None:
         """End the parent, if it is there; all others end with it. Harmless after a run."""
@@ -263,7 +263,7 @@ class Prepared:
         if self.state is not None:
             self.state.close()
 
-    def _end(self, parent: ParentProcess | None) -> None:
+    def _end(self, parent: TemplateProcess | None) -> None:
         if parent is None:
             return
         parent.kill()
@@ -298,7 +298,7 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         _prepare_ends(pipeline, resumed=resumed)
         if not resumed:
             _give_up_what_was(pipeline, state)
-        parent = fork_parent(pipeline, entry) if way == "fork" else None
+        parent = fork_template(pipeline, entry) if way == "fork" else None
     except BaseException:
         if state is not None:
             state.close()

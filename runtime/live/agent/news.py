@@ -7,8 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.live.agent.agent_journal import Happened
-from anabranch.runtime.live.agent.chronicle import CannotWrite
+from anabranch.runtime.live.agent.journal_writer import CannotWrite
+from anabranch.runtime.live.agent.run_journal import Happened
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.values.kinds import Cause, EventKind
 

@@ -1,4 +1,4 @@
-"""Who takes part in the run: ids given out, instances by operator, their way through life.
+"""Who takes part in the run: ids given out, instances by operator, their states.
 
 The agent is no master: it only makes processes and must know which it has made. Nothing here
 decides who talks to whom.
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live.agent.agent_journal import (
+from anabranch.runtime.live.agent.deaths import Deaths
+from anabranch.runtime.live.agent.run_journal import (
     Active,
     Keeper,
     LetGo,
@@ -21,7 +22,6 @@ from anabranch.runtime.live.agent.agent_journal import (
     Record,
     Told,
 )
-from anabranch.runtime.live.agent.deaths import Deaths
 from anabranch.runtime.live.link.messages import Failed, Genesis, LeaveAnswer
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -52,25 +52,25 @@ KNOWN = frozenset({Phase.LISTENING, Phase.ACTIVE})
 class Member:
     """An instance as the agent knows it. `process` is None until one was found for it.
 
-    Processes may die: each one is a **life** of the member, which stays the same.
+    Processes may die: each one is an **incarnation** of the member, which stays the same.
     """
 
     id: InstanceId
     founder: bool
     phase: Phase = Phase.STARTING
     process: Process | None = None
-    life: int = 1
+    incarnation: int = 1
     resuming: bool = False
-    """Between two lives: its process has ended, and the next one is not ready yet."""
+    """Between two incarnations: its process has ended, and the next one is not ready yet."""
     deaths: Deaths = field(default_factory=Deaths)
     begun_s: float = 0.0
-    """When its present life began."""
+    """When its present incarnation began."""
     heard_s: float = 0.0
     """When its process last said something."""
     doubt: Ending | None = None
     """Why the agent itself has ended its process."""
     address: str = ""
-    genesis: Genesis | None = None
+    bootstrap: Genesis | None = None
     """None for newcomers: their creators tell them."""
     keeper: bool = False
     heritage: dict[str, float] = field(default_factory=dict)
@@ -204,13 +204,13 @@ class Roster:
         del self._members[member.id]
         return True
 
-    def crown(self, member: Member) -> None:
+    def set_keeper(self, member: Member) -> None:
         """`member` says that it is the keeper now; its predecessor in the role is not."""
         for other in self._living[member.id.operator]:
             if other.keeper is not (other is member):
                 self._set_keeper(other, other is member)
 
-    def dethrone(self, member: Member) -> None:
+    def unset_keeper(self, member: Member) -> None:
         self._set_keeper(member, False)
 
     def _set_keeper(self, member: Member, keeper: bool) -> None:

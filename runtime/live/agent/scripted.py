@@ -22,7 +22,7 @@ async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
     from before a run was resumed, which had their time."""
     operators = agent.pipeline.operators
     scalable = [o.name for o in operators.values() if o.can_scale]
-    begins_s = 0.0 if agent.chronicle.resumed is None else time.monotonic() - agent.started_s
+    begins_s = 0.0 if agent.journal_writer.resumed is None else time.monotonic() - agent.started_s
     for decision in script.decisions(scalable, bound(operators)):
         if decision.at_s < begins_s:
             continue

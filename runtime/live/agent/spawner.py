@@ -36,14 +36,14 @@ class Spawner:
     def discard(self, child: InstanceId) -> None:
         """A child that nobody will ever start."""
         if self._agent.roster.has_ended(child):
-            return  # an earlier life of its creator has said so before
+            return  # an earlier incarnation of its creator has said so before
         member = self._agent.roster.get(child)
         if member is None or member.phase is not Phase.LISTENING:
             raise ValueError(f"{child} cannot be discarded")
         self.end_unused(member)
 
     def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
-        """A later life of `creator` knows of these; nobody will ever start the others."""
+        """A later incarnation of `creator` knows of these; nobody will ever start the others."""
         for child in self._agent.roster.listening_children(creator.id):
             if child.id not in children:
                 self.end_unused(child)
@@ -60,11 +60,11 @@ class Spawner:
     async def _bring_up(
         self, creator: Member, request: int, children: list[Member], reason: str
     ) -> None:
-        life = creator.life
+        incarnation = creator.incarnation
         errors = await asyncio.gather(*(self._try(child) for child in children))
         # One may have ended between its word that it is ready and now.
         ready = [c for c in children if c.phase is Phase.STARTING]
-        if creator.phase not in LIVING or creator.life != life:
+        if creator.phase not in LIVING or creator.incarnation != incarnation:
             for child in ready:
                 self.end_unused(child)
             return

@@ -31,14 +31,14 @@ from typing import Any
 import msgspec
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.agent.agent_journal import (
-    AgentJournal,
+from anabranch.runtime.live.agent.run_journal import (
     Damaged,
     Founded,
+    RunJournal,
     read_records,
 )
 from anabranch.runtime.live.journal.extent import EXTENTS
-from anabranch.runtime.live.link.own_files import own
+from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.live.process.run_dir import FolderLock
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
@@ -99,10 +99,10 @@ class StateDir:
         """What the run was that is to go on; None: a new one begins."""
         self._lock = lock
         self._folder = own(FolderLock(path))
-        self._journal: AgentJournal | None = None
+        self._journal: RunJournal | None = None
 
-    def journal(self, *, power: bool) -> AgentJournal:
-        self._journal = AgentJournal(self.path / JOURNAL, power=power)
+    def journal(self, *, power: bool) -> RunJournal:
+        self._journal = RunJournal(self.path / JOURNAL, power=power)
         return self._journal
 
     def begin(self, run: RunFile) -> None:

@@ -63,7 +63,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
             unaccounted,
             summed=recorder.finals.summed,
             excused=pipeline.delivery != "effectively-once"
-            and (agent.chronicle.resumed is not None or any(recorder.deaths.values())),
+            and (agent.journal_writer.resumed is not None or any(recorder.deaths.values())),
         ),
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
         events=recorder.events,
@@ -194,7 +194,7 @@ def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
         waiting_for=() if status is None else tuple(status.waiting_for),
         groups=0 if status is None else status.groups,
         hot=() if status is None else tuple(status.hot),
-        life=member.life,
+        incarnation=member.incarnation,
         silent_s=max(0.0, time.monotonic() - heard),
     )
 

@@ -70,7 +70,7 @@ class WarmPool:
         self.refill()
 
     def close(self) -> None:
-        """Fork no more; what is idle is ended with the preloaded parent."""
+        """Fork no more; what is idle is ended with the template process."""
         self._closed = True
         for waiting in self._waiting:
             waiting.cancel()

@@ -20,9 +20,11 @@ LINK_TIMEOUT_S = 0.1
 process holds a copy of it."""
 
 
-async def watch_life(process: Process, said_goodbye: asyncio.Future[None], forker: Forker) -> None:
-    """Return when `process` has ended, so that its next life may begin; what it printed may still
-    come.
+async def watch_process(
+    process: Process, said_goodbye: asyncio.Future[None], forker: Forker
+) -> None:
+    """Return when `process` has ended, so that its next incarnation may begin; what it printed may
+    still come.
 
     It must end by itself soon after it said goodbye or closed its link; otherwise it is killed,
     as is one that broke the rules of its link. There is no bound on the wait for its exit: while it
@@ -57,7 +59,7 @@ def describe_end(who: str, process: Process, failed: Failed | None) -> Failure:
 def how_ended(process: Process) -> Ending:
     if process.link.error is not None:
         return Ending(Cause.LINK, f"broke its link to the agent: {process.link.error}")
-    if process.bereft:
+    if process.orphan_wait:
         return Ending(Cause.PARENT, "ended with the process that it was forked from")
     if process.exit_code is None:
         return Ending(Cause.UNKNOWN, "does not end")

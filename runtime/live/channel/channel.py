@@ -47,7 +47,8 @@ class Wire(Protocol):
 
 
 class Row(NamedTuple):
-    """What the next life of an instance must know of a channel, besides the frames it keeps."""
+    """What the next incarnation of an instance must know of a channel, besides the frames it
+    keeps."""
 
     next_number: int
     first_kept: int
@@ -59,7 +60,7 @@ class Row(NamedTuple):
     messages_sent: int
     tuples_settled: int
     bytes_settled: int
-    peer_life: int
+    peer_incarnation: int
 
 
 class Keeper(Protocol):
@@ -134,8 +135,8 @@ class Channel:
         self.ended = False
         self.silent_s = 0.0
         """For how long nothing has been heard, as far as somebody listened."""
-        self.peer_life = 0
-        """The newest life of the peer that was heard of."""
+        self.peer_incarnation = 0
+        """The newest incarnation of the peer that was heard of."""
         self.settled = 1
         """Number of the first frame of which not everything is done and safe."""
         self.partial = (0, 0)
@@ -181,17 +182,18 @@ class Channel:
         if old is not None and wire is None:
             old.close("replaced by a newer connection")
 
-    def meet(self, life: int) -> None:
-        """The peer says which of its lives it is. Raises `ChannelError` for an earlier one: it was
-        given up, and another has taken its place."""
-        if life < self.peer_life:
+    def meet(self, incarnation: int) -> None:
+        """The peer says which of its incarnations it is. Raises `ChannelError` for an earlier one:
+        it was given up, and another has taken its place."""
+        if incarnation < self.peer_incarnation:
             raise ChannelError(
-                f"life {life} of {self.peer} is fenced out: life {self.peer_life} has been here"
+                f"incarnation {incarnation} of {self.peer} is fenced out: "
+                f"incarnation {self.peer_incarnation} has been here"
             )
-        if life > 1 and self._keeper is not None and not self._keeper.keeps_batches:
+        if incarnation > 1 and self._keeper is not None and not self._keeper.keeps_batches:
             self.session.forgiving = True
-            self._recounts = self._recounts or life > self.peer_life
-        self.peer_life = life
+            self._recounts = self._recounts or incarnation > self.peer_incarnation
+        self.peer_incarnation = incarnation
 
     def attach(self, wire: Wire, expected: int, acknowledged: int | None = None) -> None:
         """Go on over a new connection: the peer has every frame below `expected`, and has made
@@ -246,7 +248,7 @@ class Channel:
         """A piece of the state of key groups. It needs no credit; the caller sends no more than a
         few before they are acknowledged."""
         number = self.session.next_number
-        self._send(frames.frame(frames.STATE_OF, number, chunk))
+        self._send(frames.frame(frames.STATE_CHUNK, number, chunk))
 
     @property
     def unacknowledged(self) -> int:
@@ -281,7 +283,7 @@ class Channel:
         siblings = self._user.siblings_seen_by(self)
         done = self.grant.tuples_done
         credit = self.grant.state()
-        return frames.frame(frames.STATE, self.acknowledged, *credit, done, *siblings)
+        return frames.frame(frames.ACK_CREDIT, self.acknowledged, *credit, done, *siblings)
 
     def tell_figures(self, figures: Figures, *, of_all: bool) -> None:
         """My own, or, `of_all`, those of all instances of the peer's operator."""
@@ -352,7 +354,8 @@ class Channel:
 
     @property
     def repeats(self) -> bool:
-        """Whether the peer still repeats frames before one that an earlier life has handled."""
+        """Whether the peer still repeats frames before one that an earlier incarnation has
+        handled."""
         return self.settled <= self._repeated_to
 
     def settle(self, number: int, tuples: int = 0, size_bytes: int = 0) -> None:
@@ -367,14 +370,15 @@ class Channel:
         while self.settled in self._ahead:
             self._ahead.discard(self.settled)
             self.settled += 1
-        # What an earlier life has settled ahead may still be on its way here again.
+        # What an earlier incarnation has settled ahead may still be on its way here again.
         self.session.expected = max(self.session.expected, self.settled)
         self._keeper.touch(self)
         if repeated:
             self._user.note_settled()
 
     def done_of(self, number: int) -> int | None:
-        """How many tuples of this batch an earlier life has done; None if it has not begun."""
+        """How many tuples of this batch an earlier incarnation has done; None if it has not
+        begun."""
         at, tuples = self.partial
         return tuples if at == number else None
 
@@ -394,7 +398,7 @@ class Channel:
             self.messages_sent,
             self.tuples_settled,
             self.bytes_settled,
-            self.peer_life,
+            self.peer_incarnation,
         )
 
     def record(self) -> list[tuple[int, Pieces]]:
@@ -430,10 +434,14 @@ class Channel:
                 self._state_later(soon=False)
 
     def restore(self, row: Row, kept: list[Pieces]) -> None:
-        """Be what this channel was in an earlier life of this end."""
+        """Be what this channel was in an earlier incarnation of this end."""
         self.session.restore(row.settled, row.next_number, kept)
         self._safe = self._safe_soon = row.settled
-        self.settled, self.partial, self.peer_life = row.settled, row.partial, row.peer_life
+        self.settled, self.partial, self.peer_incarnation = (
+            row.settled,
+            row.partial,
+            row.peer_incarnation,
+        )
         self._handled = {n for n in row.handled if n > 0}
         self._ahead = {-n for n in row.handled if n < 0}
         self._repeated_to = max((abs(n) for n in row.handled), default=0)
@@ -468,7 +476,7 @@ class Channel:
         expected, had = self.session.expected, number in self._ahead
         if not self.session.receive(number):
             return False
-        for lost in range(expected, number):  # with an earlier life of the peer
+        for lost in range(expected, number):  # with an earlier incarnation of the peer
             self.settle(lost)
         if had:
             self.settle(number)
@@ -496,7 +504,7 @@ class Channel:
                     self.siblings_told, self.held_told = siblings, held
                     self._user.batch_came(self, tuples, float(born), payload)
             case [
-                frames.STATE,
+                frames.ACK_CREDIT,
                 int(expected),
                 int(tuples),
                 int(size),
@@ -535,7 +543,7 @@ class Channel:
                 self._state_later(soon=False)
                 if self._is_new(number):
                     self._user.watermark_came(self, watermark, idle)
-            case [frames.STATE_OF, int(number), bytes(chunk)]:
+            case [frames.STATE_CHUNK, int(number), bytes(chunk)]:
                 self._state_later(soon=True)
                 if self._is_new(number):
                     self._user.state_came(self, chunk)

@@ -30,14 +30,16 @@ class Membership(Protocol):
     """What a connection must know of the run, and whom it tells."""
 
     me: InstanceId
-    life: int
+    incarnation: int
     address: str
     book: frames.Addresses
     pipeline: str
     token: bytes
     limits: Limits
 
-    def channel_of_dialer(self, dialer: InstanceId, life: int, connection: int) -> Channel: ...
+    def channel_of_dialer(
+        self, dialer: InstanceId, incarnation: int, connection: int
+    ) -> Channel: ...
     def connection_opened(self, connection: Connection) -> None: ...
     def connection_lost(self, connection: Connection) -> None: ...
     def connection_refused(self, reason: str) -> None: ...
@@ -47,10 +49,10 @@ class Membership(Protocol):
 class Connection(asyncio.Protocol):
     """One connection, from either end. `channel` is set by the dialer, found by the listener."""
 
-    def __init__(self, home: Membership, channel: Channel | None = None) -> None:
-        self.home = home
+    def __init__(self, membership: Membership, channel: Channel | None = None) -> None:
+        self.membership = membership
         self.channel = channel
-        self._reader = FrameReader(home.limits.frame_bytes_max)
+        self._reader = FrameReader(membership.limits.frame_bytes_max)
         self._nonce = os.urandom(16)
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -64,7 +66,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self.home.connection_opened(self)
+        self.membership.connection_opened(self)
         loop = asyncio.get_running_loop()
         self._deadline = loop.call_later(HANDSHAKE_DEADLINE_S, self._too_slow)
         if self.channel is None:
@@ -85,7 +87,7 @@ class Connection(asyncio.Protocol):
         except ChannelError as error:
             self._refuse(error.what)
         except Exception as error:  # the core, or what it drives: the instance cannot go on
-            self.home.fail(error)
+            self.membership.fail(error)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
@@ -97,7 +99,7 @@ class Connection(asyncio.Protocol):
             self.channel.detach(self)
             if self.channel.greeted is self:
                 self.channel.greeted = None
-        self.home.connection_lost(self)
+        self.membership.connection_lost(self)
 
     @property
     def fileno(self) -> int | None:
@@ -121,7 +123,7 @@ class Connection(asyncio.Protocol):
     def _refuse(self, reason: str) -> None:
         # A stranger may have had a word in it; it is shown on somebody's terminal.
         shown = (c if c.isprintable() else "?" for c in reason[:REASON_CHARS_MAX])
-        self.home.connection_refused("".join(shown))
+        self.membership.connection_refused("".join(shown))
         if self._transport is not None:
             self._transport.abort()
 
@@ -139,12 +141,16 @@ class Connection(asyncio.Protocol):
         channel = cast(Channel, self.channel)
         match fields:
             case [frames.CHALLENGE, frames.VERSION, bytes(nonce)]:
-                me, peer = self.home.me, channel.peer
-                proof = frames.proof(self.home.token, "dialer", nonce, me, peer)
-                hello = (frames.HELLO, frames.VERSION, self.home.pipeline)
-                who = (frames.pack_id(me), self.home.address, frames.pack_id(peer))
+                me, peer = self.membership.me, channel.peer
+                proof = frames.proof(self.membership.token, "dialer", nonce, me, peer)
+                hello = (frames.HELLO, frames.VERSION, self.membership.pipeline)
+                who = (frames.pack_id(me), self.membership.address, frames.pack_id(peer))
                 number = channel.session.connection
-                self.write(frames.frame(*hello, *who, self.home.life, number, self._nonce, proof))
+                self.write(
+                    frames.frame(
+                        *hello, *who, self.membership.incarnation, number, self._nonce, proof
+                    )
+                )
                 self._expect = self._take_welcome
             case [frames.CHALLENGE, version, *_]:
                 raise ChannelError(f"the peer speaks version {version}, not {frames.VERSION}")
@@ -157,17 +163,17 @@ class Connection(asyncio.Protocol):
             case [
                 frames.WELCOME,
                 bytes(said),
-                int(life),
+                int(incarnation),
                 int(expected),
                 int(acknowledged),
                 int(tuples),
                 int(size),
             ]:
-                me, peer = self.home.me, channel.peer
-                proof = frames.proof(self.home.token, "listener", self._nonce, peer, me)
+                me, peer = self.membership.me, channel.peer
+                proof = frames.proof(self.membership.token, "listener", self._nonce, peer, me)
                 if not hmac.compare_digest(said, proof):
                     raise ChannelError(f"{peer} has not proved that it belongs to the run")
-                channel.meet(life)
+                channel.meet(incarnation)
                 mine = channel.session.expected, channel.acknowledged
                 self.write(frames.frame(frames.RESUME, *mine))
                 self._establish(expected, acknowledged)
@@ -182,11 +188,11 @@ class Connection(asyncio.Protocol):
             case [
                 frames.HELLO,
                 frames.VERSION,
-                self.home.pipeline,
+                self.membership.pipeline,
                 dialer_fields,
                 str(address),
                 listener_fields,
-                int(life),
+                int(incarnation),
                 int(number),
                 bytes(nonce),
                 bytes(said),
@@ -195,16 +201,16 @@ class Connection(asyncio.Protocol):
                 listener = frames.unpack_id(listener_fields)
             case [frames.HELLO, version, pipeline, *_] if (version, pipeline) != (
                 frames.VERSION,
-                self.home.pipeline,
+                self.membership.pipeline,
             ):
                 raise ChannelError(
                     f"hello to pipeline {pipeline!r}, version {version!r}; "
-                    f"this is {self.home.pipeline!r}, version {frames.VERSION}"
+                    f"this is {self.membership.pipeline!r}, version {frames.VERSION}"
                 )
             case _:
                 raise ChannelError("no hello")
-        self._welcome(dialer, listener, (life, number), nonce, said)
-        self.home.book[dialer] = address
+        self._welcome(dialer, listener, (incarnation, number), nonce, said)
+        self.membership.book[dialer] = address
 
     def _welcome(
         self,
@@ -214,17 +220,19 @@ class Connection(asyncio.Protocol):
         nonce: bytes,
         said: bytes,
     ) -> None:
-        me = self.home.me
-        proof = frames.proof(self.home.token, "dialer", self._nonce, dialer, me)
+        me = self.membership.me
+        proof = frames.proof(self.membership.token, "dialer", self._nonce, dialer, me)
         if listener != me or not hmac.compare_digest(said, proof):
             raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
-        channel = self.home.channel_of_dialer(dialer, *connection)
+        channel = self.membership.channel_of_dialer(dialer, *connection)
         self.channel = channel
         channel.greeted = self
-        answer = frames.proof(self.home.token, "listener", nonce, me, dialer)
+        answer = frames.proof(self.membership.token, "listener", nonce, me, dialer)
         mine = channel.session.expected, channel.acknowledged
         credit = channel.grant.state()
-        self.write(frames.frame(frames.WELCOME, answer, self.home.life, *mine, *credit))
+        self.write(
+            frames.frame(frames.WELCOME, answer, self.membership.incarnation, *mine, *credit)
+        )
         self._expect = self._take_resume
 
     def _take_resume(self, fields: list[Any]) -> None:

@@ -1,5 +1,5 @@
 """Marks of instances that have ended, in a folder that all of a run see. Whoever cannot reach one
-of them need not wait for its next life.
+of them need not wait for its next incarnation.
 
 One file per operator, one byte per instance that ever was, at the place of its number: writing one
 byte disturbs no other mark, and a million instances need a megabyte.

@@ -1,32 +1,33 @@
 """The language on a channel: length-prefixed MessagePack arrays, the first element their kind.
 
-    HELLO    [0, version, pipeline, dialer, address, listener, life, connection, nonce, proof]
-    CHALLENGE[1, version, nonce]
-    WELCOME  [2, proof, life, expected, acknowledged, tuples_allowed, bytes_allowed]
-    RESUME   [3, expected, acknowledged]
-    BATCH    [4, number, tuples, siblings, held, born, payload]
-    MESSAGE  [5, number, cause, type, fields, addresses, watermark]
-    STATE    [6, acknowledged, tuples_allowed, bytes_allowed, tuples_done, siblings, rank]
-    BYE      [7, acknowledged, reason]
-    WATERMARK[8, number, watermark, idle]
-    STATE_OF [9, number, chunk]
-    FIGURES  [10, slot, siblings, sums, loads]
-    ARREARS  [11, tuples]
-    PLAN     [12, slot, instances, of_keeper]
+    HELLO      [0, version, pipeline, dialer, address, listener, incarnation, connection, nonce,
+                proof]
+    CHALLENGE  [1, version, nonce]
+    WELCOME    [2, proof, incarnation, expected, acknowledged, tuples_allowed, bytes_allowed]
+    RESUME     [3, expected, acknowledged]
+    BATCH      [4, number, tuples, siblings, held, born, payload]
+    MESSAGE    [5, number, cause, type, fields, addresses, watermark]
+    ACK_CREDIT [6, acknowledged, tuples_allowed, bytes_allowed, tuples_done, siblings, rank]
+    BYE        [7, acknowledged, reason]
+    WATERMARK  [8, number, watermark, idle]
+    STATE_CHUNK [9, number, chunk]
+    FIGURES    [10, slot, siblings, sums, loads]
+    ARREARS    [11, tuples]
+    PLAN       [12, slot, instances, of_keeper]
 
 The listener speaks first (CHALLENGE), the dialer proves that it knows the run's token (HELLO),
 the listener does the same (WELCOME), and the dialer says what it has of this session (RESUME):
 every frame below `expected`, and safe, so that it need not be kept, below `acknowledged`. Each says
-which of its lives it is.
-BATCH, MESSAGE, WATERMARK and STATE_OF are numbered and repeated after a broken connection; STATE
-holds totals, so the newest is the truth and none needs repeating. `siblings` is the sender's count
-of instances of the receiver's operator, `rank` the receiver's place among them in the order of
-ids; `held` is what the sender holds back for lack of credit; `tuples_done` is how many of the
-receiver's tuples the sender has worked off. WATERMARK says that no tuple with an earlier event
-time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's own.
-STATE_OF is a piece of the state of key groups, from their old owner to the new one. FIGURES are
-what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances of
-the receiver's operator have, and the load of each; ARREARS, how many tuples that wait before the
+which of its incarnations it is.
+BATCH, MESSAGE, WATERMARK and STATE_CHUNK are numbered and repeated after a broken connection;
+ACK_CREDIT holds totals, so the newest is the truth and none needs repeating. `siblings` is the
+sender's count of instances of the receiver's operator, `rank` the receiver's place among them in
+the order of ids; `held` is what the sender holds back for lack of credit; `tuples_done` is how many
+of the receiver's tuples the sender has worked off. WATERMARK says that no tuple with an earlier
+event time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's
+own. STATE_CHUNK is a piece of the state of key groups, from their old owner to the new one. FIGURES
+are what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances
+of the receiver's operator have, and the load of each; ARREARS, how many tuples that wait before the
 sender, and further up, will come to the receiver's operator, which holds it up. PLAN is how many
 instances the sender, a keeper, wants of its operator, or, `of_keeper`, the receiver's keeper of
 theirs. None of the three is repeated.
@@ -56,10 +57,10 @@ VERSION = 6
     RESUME,
     BATCH,
     MESSAGE,
-    STATE,
+    ACK_CREDIT,
     BYE,
     WATERMARK,
-    STATE_OF,
+    STATE_CHUNK,
     FIGURES,
     ARREARS,
     PLAN,
@@ -181,8 +182,8 @@ def _fields(message: Message) -> list[Any]:
     match message:
         case messages.Join(new=new, moved=moved):
             return [_ids(new), _pack_routes(moved)]
-        case messages.Start(succs, preds, keeper, routes, heir):
-            return [_ids(succs), _ids(preds), keeper, _pack_routes(routes), heir]
+        case messages.Start(succs, preds, keeper, routes, new_owner):
+            return [_ids(succs), _ids(preds), keeper, _pack_routes(routes), new_owner]
         case messages.Leave(told=told) | messages.Eos(told=told):
             return [_ids(told)]
         case messages.BecomeKeeper(origin=origin) | messages.Adopt(origin=origin):
@@ -205,9 +206,9 @@ def _build(kind: type[Message], fields: Any) -> Message:
         (ids,) = fields
         return kind(frozenset(map(unpack_id, ids)))
     if kind is messages.Start:
-        succs, preds, keeper, routes, heir = fields
+        succs, preds, keeper, routes, new_owner = fields
         known = frozenset(map(unpack_id, succs)), frozenset(map(unpack_id, preds))
-        return messages.Start(*known, bool(keeper), _unpack_routes(routes), bool(heir))
+        return messages.Start(*known, bool(keeper), _unpack_routes(routes), bool(new_owner))
     if kind is messages.BecomeKeeper or kind is messages.Adopt:
         (origin,) = fields
         return kind(unpack_id(origin))

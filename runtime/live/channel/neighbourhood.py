@@ -74,12 +74,12 @@ class Neighbourhood:
         user: ChannelUser,
         related: Callable[[InstanceId], bool],
         fail: Callable[[Exception], None],
-        life: int = 1,
+        incarnation: int = 1,
         keeper: Keeper | None = None,
         ended_dir: Path | None = None,
     ) -> None:
         self.me = me
-        self.life = life
+        self.incarnation = incarnation
         self.pipeline = pipeline
         self.token = token
         self.limits = limits
@@ -122,7 +122,7 @@ class Neighbourhood:
 
     @property
     def awaits_repeats(self) -> bool:
-        """Whether batches that an earlier life had not worked off are yet to come again."""
+        """Whether batches that an earlier incarnation had not worked off are yet to come again."""
         return any(channel.repeats for channel in self.channels)
 
     @property
@@ -157,11 +157,11 @@ class Neighbourhood:
             self._spawn(self._keep_connected(channel), f"dial {peer}")
         return channel
 
-    def channel_of_dialer(self, dialer: InstanceId, life: int, connection: int) -> Channel:
+    def channel_of_dialer(self, dialer: InstanceId, incarnation: int, connection: int) -> Channel:
         channel = self._accepted.get(dialer) or self._make(self._accepted, dialer, dialing=False)
-        if life > channel.peer_life:
-            channel.session.connection = 0  # each life counts its connections anew
-        channel.meet(life)
+        if incarnation > channel.peer_incarnation:
+            channel.session.connection = 0  # each incarnation counts its connections anew
+        channel.meet(incarnation)
         if not channel.session.connect(connection):
             raise ChannelError(f"connection {connection} of {dialer} comes behind a newer one")
         channel.detach()
@@ -175,7 +175,7 @@ class Neighbourhood:
         return channel
 
     def remake(self, peer: InstanceId, *, dialing: bool) -> Channel:
-        """A channel of an earlier life; not dialled before `dial_again`."""
+        """A channel of an earlier incarnation; not dialled before `dial_again`."""
         return self._make(self._dialled if dialing else self._accepted, peer, dialing)
 
     def dial_again(self) -> None:
@@ -218,8 +218,8 @@ class Neighbourhood:
         self._socket_file = _file_at(place)
 
     async def _keep_listening(self, place: str) -> None:
-        """Whatever tidies up temporary files may remove a socket. Neighbours of a next life, and
-        newcomers, would dial it for ever. Raises `OSError` if another cannot be made."""
+        """Whatever tidies up temporary files may remove a socket. Neighbours of a next incarnation,
+        and newcomers, would dial it for ever. Raises `OSError` if another cannot be made."""
         while True:
             await asyncio.sleep(SOCKET_LOOK_S)
             if _file_at(place) == self._socket_file:

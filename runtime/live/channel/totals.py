@@ -53,7 +53,7 @@ class Closed:
             self._sum_up(self.latest.popleft())
 
     def restore(self, summed: SummedTotals | None, latest: Iterable[Totals]) -> None:
-        """Be what this was in an earlier life."""
+        """Be what this was in an earlier incarnation."""
         self.summed = summed or self.summed
         for totals in latest:
             self.add(totals)

@@ -1,1 +1,1 @@
-"""Turns of an instance, their commit, and what a journal tells of earlier ones."""
+"""Commits of an instance, and what a journal tells of earlier ones."""

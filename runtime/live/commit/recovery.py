@@ -1,4 +1,4 @@
-"""What a journal tells of the earlier lives of an instance."""
+"""What a journal tells of the earlier incarnations of an instance."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PastChannel:
 
 @dataclass(slots=True)
 class Past:
-    """Everything that counts at the end of a journal. `parts`: by their names in `turns`."""
+    """Everything that counts at the end of a journal. `parts`: by their names in `commits`."""
 
     channels: dict[int, PastChannel] = field(default_factory=dict)
     totals: list[Totals] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Past:
                     self.owner = rest[0]
                 case "parted":
                     self.parted = True
-                case "picture":
+                case "snapshot":
                     self._begin_anew()
                 case "kept":
                     name, number, at = rest
@@ -111,10 +111,10 @@ class Past:
         self.lasting.clear()
 
 
-def read_past(path: Path, *, power: bool, owner: str, life: int) -> Past | None:
-    """None if no earlier life has committed anything there. Raises `JournalError` if one must have,
-    and it is gone, or the journal is somebody else's."""
-    if life > 1 and not segments(path):
+def read_past(path: Path, *, power: bool, owner: str, incarnation: int) -> Past | None:
+    """None if no earlier incarnation has committed anything there. Raises `JournalError` if one
+    must have, and it is gone, or the journal is somebody else's."""
+    if incarnation > 1 and not segments(path):
         raise JournalError(
             f"the journal {str(path)!r} is gone, and with it what {owner} was; put it back and "
             "resume the run, or begin a new one"

@@ -195,7 +195,7 @@ class Branch(ABC):
         return Marked(tuples, marks, follows=self.in_order, by_key=self.follows)
 
     def mix(self) -> None:  # noqa: B027 - only where there are several queues
-        """What is held was that of another life, and perhaps not in its order."""
+        """What is held was that of another incarnation, and perhaps not in its order."""
 
     @property
     def in_order(self) -> bool:

@@ -1,7 +1,7 @@
 """Claimed splits, and what of them stands in the journal of the instance that reads them.
 
 A split may be large, as one of many files; a position in it is not. So the split is written once,
-as a piece that counts until its end is safe, and each turn has the position alone: what of the
+as a piece that counts until its end is safe, and each commit has the position alone: what of the
 remainder differs from the split.
 """
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.recovery import Past
-from anabranch.runtime.live.commit.turns import Turns
 from anabranch.runtime.plan.ends import Split
 
 SPLITS = "splits"
@@ -54,20 +54,20 @@ def claimed_at(place: Place, split: Split) -> Claimed:
     return Claimed(number, split, {**{k: split[k] for k in same}, **new}, progress)
 
 
-def keep(turns: Turns | None, claimed: Claimed) -> None:
+def keep(commits: Commits | None, claimed: Claimed) -> None:
     """Have its split in the journal until it is `dropped`."""
-    if turns is not None:
-        turns.keep(SPLITS, claimed.number, msgspec.msgpack.encode(claimed.split))
+    if commits is not None:
+        commits.keep(SPLITS, claimed.number, msgspec.msgpack.encode(claimed.split))
 
 
-def drop(turns: Turns | None, number: int) -> None:
-    if turns is not None:
-        turns.drop(SPLITS, number)
+def drop(commits: Commits | None, number: int) -> None:
+    if commits is not None:
+        commits.drop(SPLITS, number)
 
 
-def remember(turns: Turns | None, place: Place, past: Past) -> Claimed:
-    """In a new life: what an earlier one had claimed, which is kept on."""
+def restore(commits: Commits | None, place: Place, past: Past) -> Claimed:
+    """In a new incarnation: what an earlier one had claimed, which is kept on."""
     split = msgspec.msgpack.decode(past.lasting[SPLITS][place.number])
     claimed = claimed_at(place, split)
-    keep(turns, claimed)
+    keep(commits, claimed)
     return claimed

@@ -16,7 +16,7 @@ from anabranch.runtime.plan.ends import DeadLetter
 
 class Spent(NamedTuple):
     """Seconds: of work, held up by successors, of the processor; `here_s`: tuple-seconds between
-    arrival and result. What a life had not recorded is lost with it."""
+    arrival and result. What an incarnation had not recorded is lost with it."""
 
     busy_s: float = 0.0
     blocked_s: float = 0.0
@@ -50,20 +50,20 @@ class Counts:
         self.joins = 0
         self.leaves = 0
 
-    def memory(self) -> tuple[Any, ...]:
-        """What the next life must know."""
+    def snapshot(self) -> tuple[Any, ...]:
+        """What the next incarnation must know."""
         counts = self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside
         reasons, towards = dict(self.dead_reasons), dict(self.dead_towards)
         latency = dict(self.latency.counts)
         return (*counts, self.joins, self.leaves, reasons, towards, latency, tuple(self.spent))
 
-    def remember(self, memory: tuple[Any, ...]) -> None:
-        self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside = memory[:5]
-        self.joins, self.leaves = memory[5:7]
-        self.dead_reasons = Counter(memory[7])
-        self.dead_towards = Counter(memory[8])
-        self.latency = LatencyCounts(memory[9])
-        self.spent = Spent(*memory[10])
+    def restore(self, snapshot: tuple[Any, ...]) -> None:
+        self.tuples_in, self.processed, self.tuples_out, self.dead, self.dead_beside = snapshot[:5]
+        self.joins, self.leaves = snapshot[5:7]
+        self.dead_reasons = Counter(snapshot[7])
+        self.dead_towards = Counter(snapshot[8])
+        self.latency = LatencyCounts(snapshot[9])
+        self.spent = Spent(*snapshot[10])
 
     def note_dead_towards(self, operator: str, results: int) -> None:
         """So many results cannot be sent to this operator. Others may get them all the same."""

@@ -2,8 +2,8 @@
 
 Of siblings that decide at once each still counts the others, and all would go. So they ask the
 agent, which lets go as many as there may (`anabranch.runtime.policies.bounds`). Who is let go and
-stays after all says so, when that is safe: a next life must not leave with a right that is given
-back, and another one's by then.
+stays after all says so, when that is safe: a next incarnation must not leave with a right that is
+given back, and another one's by then.
 """
 
 from __future__ import annotations
@@ -23,29 +23,30 @@ class Departure:
     def __init__(self, instance: Instance) -> None:
         self._instance = instance
         self._asks = False
-        self._heir: int | None = None
+        self._new_owner: int | None = None
         self._may = False
         """Whether the agent counts on its leave."""
 
-    def decide(self, heir: int | None = None) -> None:
-        """The policy, or a script, has decided that it leaves. `heir`: see `Instance.leave`."""
+    def decide(self, new_owner: int | None = None) -> None:
+        """The policy, or a script, has decided that it leaves. `new_owner`: see
+        `Instance.leave`."""
         if not is_asked(self._instance.operator.scale):
-            self._instance.leave(heir)
+            self._instance.leave(new_owner)
         elif not self._asks and not self._may:
-            self._asks, self._heir = True, heir
-            self._instance.home.send(MayLeave())
+            self._asks, self._new_owner = True, new_owner
+            self._instance.agent_client.send(MayLeave())
 
     def answered(self, answer: LeaveAnswer) -> None:
         self._asks = False
         if not answer.granted:
-            self._instance.home.note(EventKind.VETO, answer.reason)
+            self._instance.agent_client.note(EventKind.VETO, answer.reason)
             return
         self._may = True
-        self._instance.leave(self._heir)
+        self._instance.leave(self._new_owner)
         self.look()
 
     def resume(self) -> bool:
-        """Whether an earlier life was about to leave: then it was let go."""
+        """Whether an earlier incarnation was about to leave: then it was let go."""
         instance = self._instance
         self._may = is_asked(instance.operator.scale) and is_leaving(instance.core.state)
         return self._may
@@ -57,6 +58,6 @@ class Departure:
             self._instance.spawn_task(self._give_back(), "departure")
 
     async def _give_back(self) -> None:
-        if self._instance.turns is not None:
-            await self._instance.turns.committed()
-        self._instance.home.send(StaysAfterAll())
+        if self._instance.commits is not None:
+            await self._instance.commits.committed()
+        self._instance.agent_client.send(StaysAfterAll())

@@ -1,10 +1,10 @@
 """How results that are held get into the journal: once, in pieces, which go when they are sent.
 
-    held    [ sent · · | piece 7 | piece 8 | new ]      at the end of a turn
+    held    [ sent · · | piece 7 | piece 8 | new ]      at the end of a commit
     journal             7 anew, 8 stays,   9
 
-So a turn costs what has changed in it, however much is held. The first piece, of which some may be
-sent, is written anew under its number; there is one for each owner of keys at most. A piece is
+So a commit costs what has changed in it, however much is held. The first piece, of which some may
+be sent, is written anew under its number; there is one for each owner of keys at most. A piece is
 encoded as the batch that it becomes: it goes out as it is, if all of it may go.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.runtime.processing.payload import Batch, Encoder
 
 if TYPE_CHECKING:
-    from anabranch.runtime.live.commit.turns import Turns
+    from anabranch.runtime.live.commit.commits import Commits
     from anabranch.runtime.live.instance.branch import Branch, HeldLine
 
 HELD, ABOUT = "held", "about held"
@@ -84,30 +84,30 @@ class Written:
         self.took(self.tuples)
 
 
-class HeldMemory:
-    """What is held for each branch, for the next life."""
+class HeldPieces:
+    """What is held for each branch, for the next incarnation."""
 
     def __init__(self, branches: Sequence[Branch]) -> None:
         self._branches = branches
         self._number = 0
 
-    def tell(self, turns: Turns) -> None:
-        """What has changed in this turn."""
+    def tell(self, commits: Commits) -> None:
+        """What has changed in this commit."""
         for index, branch in enumerate(self._branches):
             for number in branch.over:
-                turns.drop(HELD, number)
-                turns.drop(ABOUT, number)
+                commits.drop(HELD, number)
+                commits.drop(ABOUT, number)
             branch.over.clear()
             for line in branch.lines():
-                self._tell_line(index, line, branch.encoder, turns)
+                self._tell_line(index, line, branch.encoder, commits)
 
-    def _tell_line(self, index: int, line: HeldLine, encoder: Encoder, turns: Turns) -> None:
+    def _tell_line(self, index: int, line: HeldLine, encoder: Encoder, commits: Commits) -> None:
         written = line.written
 
         def keep(piece: Piece, reason: str = "") -> None:
             about = index, line.segments.born, piece.tuples, reason
-            turns.keep(ABOUT, piece.number, pickle.dumps(about, 5))
-            turns.keep(HELD, piece.number, piece.data)
+            commits.keep(ABOUT, piece.number, pickle.dumps(about, 5))
+            commits.keep(HELD, piece.number, piece.data)
 
         if written.is_cut:
             written.mend(encoder.encode(line.part(0, written.first.tuples)))
@@ -134,7 +134,7 @@ def _encoded(tuples: Sequence[Any], encoder: Encoder) -> Iterator[tuple[int, byt
         yield 1, b"", letter.reason
 
 
-def remembered(
+def restored(
     lasting: dict[str, dict[int, bytes]],
     hold: Callable[[int, Batch, float], None],
     bury: Callable[[int, str], None],

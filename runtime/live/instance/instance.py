@@ -31,23 +31,23 @@ from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.ended import ended_dir
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
-from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.channel.totals import Totals
 from anabranch.runtime.live.instance import group_choices
+from anabranch.runtime.live.instance.ack_tracker import AckTracker
+from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.branch import Branch, SharedBranch
-from anabranch.runtime.live.instance.burial import Burial
 from anabranch.runtime.live.instance.counts import Counts
+from anabranch.runtime.live.instance.delivery import duties_of
 from anabranch.runtime.live.instance.departure import Departure
 from anabranch.runtime.live.instance.expected import ExpectedState
-from anabranch.runtime.live.instance.home import Home
+from anabranch.runtime.live.instance.heartbeat import Heartbeat
 from anabranch.runtime.live.instance.intake import Intake, Said
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
-from anabranch.runtime.live.instance.listening import Listening
-from anabranch.runtime.live.instance.memory import Memory
+from anabranch.runtime.live.instance.letter_writer import DeadLetterWriter
 from anabranch.runtime.live.instance.outbox import Outbox
-from anabranch.runtime.live.instance.promise import promise_of
+from anabranch.runtime.live.instance.persistence import Persistence
 from anabranch.runtime.live.instance.pumps import Pump, make_pump
-from anabranch.runtime.live.instance.safety import Safety
 from anabranch.runtime.live.instance.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.instance.watermarks import Watermarks
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -65,14 +65,14 @@ ANNOUNCED_MAX = 256
 
 
 class Instance:
-    """One running instance. `home` speaks to the agent on its behalf."""
+    """One running instance. `agent_client` speaks to the agent on its behalf."""
 
     def __init__(
         self,
         me: InstanceId,
         pipeline: Pipeline,
         *,
-        home: Home,
+        agent_client: AgentClient,
         context: RunContext,
         seed: int,
         scaling: bool,
@@ -80,32 +80,33 @@ class Instance:
         journal: Path | None = None,
         in_vain: Sequence[Ending] = (),
     ) -> None:
-        """`in_vain`: how the last lives ended that got nothing done, as the agent has seen it."""
+        """`in_vain`: how the last incarnations ended that got nothing done, as the agent saw it."""
         self.me = me
         self.in_vain = in_vain
         self.pipeline = pipeline
         self.operator: Operator = pipeline.operators[me.operator]
         self.limits = context.limits
-        self.home, self.context = home, context
+        self.agent_client, self.context = agent_client, context
         self.rng = random.Random(f"{seed}:{me}")
         self.core = Core(me, pipeline.topology, trace_rows_max=self.limits.trace_rows_max)
         self.counts = Counts(me)
-        self.patience = Patience(str(me), home.note)
+        self.patience = Patience(str(me), agent_client.note)
         self.departure = Departure(self)
-        self.promise = promise_of(pipeline)
+        self.duties = duties_of(pipeline)
         self._begin_states()
-        self.memory = Memory(self, journal, power=context.durable == "power") if journal else None
-        self.turns = self.memory.turns if self.memory else None
-        self.exact = self.memory is not None and self.promise.exact
+        power = context.durable == "power"
+        self.persistence = Persistence(self, journal, power=power) if journal else None
+        self.commits = self.persistence.commits if self.persistence else None
+        self.exact = self.persistence is not None and self.duties.exact
         """Whether nothing is lost or done twice when it dies."""
         self._make_way(heritage or {})
         self.scaling = Scaling(self, enabled=scaling, heritage=heritage or {})
         self.pump: Pump = make_pump(self)
-        if self.memory is not None:
-            self.memory.restore()
+        if self.persistence is not None:
+            self.persistence.restore()
         self.spawn_task(self.pump.run(), "pump")
         self.spawn_task(self.scaling.run(), "scaling")
-        self.spawn_task(Listening(self).run(), "listening")
+        self.spawn_task(Heartbeat(self).run(), "heartbeat")
 
     def _begin_states(self) -> None:
         """What is true at the beginning, and changes."""
@@ -119,11 +120,11 @@ class Instance:
         self._inbox: deque[tuple[Event, str]] = deque()
         self._performing = False
         self._progress = asyncio.Event()
-        self.heir_watermark = self.counted_from = -math.inf
+        self.new_owner_watermark = self.counted_from = -math.inf
         self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
         """Children that neighbours have been told of; those which have not begun are among them."""
         self.resuming = False
-        """Whether it becomes what an earlier life was, and nothing may be said to be over."""
+        """Whether it becomes what an earlier incarnation was: nothing is over yet."""
         self._expected = ExpectedState(self)
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
@@ -132,8 +133,8 @@ class Instance:
     def _make_way(self, heritage: dict[str, float]) -> None:
         """What tuples pass: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters."""
         self.neighbourhood = self._neighbourhood()
-        self.repeats = Repeats(self.neighbourhood.channel_from)
-        self.intake = Intake(self.limits, self.repeats)
+        self.replay_order = ReplayOrder(self.neighbourhood.channel_from)
+        self.intake = Intake(self.limits, self.replay_order)
         self.outbox = Outbox(
             [self._branch(o) for o in self.pipeline.topology.downstream(self.me.operator)],
             limits=self.limits,
@@ -145,9 +146,9 @@ class Instance:
         stamps = self.operator.timing is not None
         self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
         self.dead_letters = self._dead_letters()
-        self.burial = Burial(self)
-        self.safety = Safety(
-            self.outbox, self.burial, lambda: self.neighbourhood.channels, self.check_drained
+        self.letter_writer = DeadLetterWriter(self)
+        self.ack_tracker = AckTracker(
+            self.outbox, self.letter_writer, lambda: self.neighbourhood.channels, self.check_drained
         )
 
     def _neighbourhood(self) -> Neighbourhood:
@@ -161,9 +162,9 @@ class Instance:
             user=self,
             related=self._related,
             fail=self.fail,
-            life=context.life,
-            keeper=self.turns,
-            ended_dir=ended_dir(context.lasting_dir) if self.memory else None,
+            incarnation=context.incarnation,
+            keeper=self.commits,
+            ended_dir=ended_dir(context.lasting_dir) if self.persistence else None,
         )
 
     def _dead_letters(self) -> DeadLetterFile:
@@ -173,11 +174,11 @@ class Instance:
             pipeline=self.pipeline.name,
             operator=self.me.operator,
             instance=str(self.me),
-            lasting_dir=context.lasting_dir if self.memory else None,
+            lasting_dir=context.lasting_dir if self.persistence else None,
             durable=context.durable == "power",
         )
 
-    # -- life ------------------------------------------------------------------------------
+    # -- incarnation ------------------------------------------------------------------------------
 
     async def run(self) -> str:
         """Until the protocol lets this instance go; returns why. Raises what made it fail."""
@@ -192,13 +193,13 @@ class Instance:
     async def _part(self, reason: str) -> str:
         await self.pump.close()
         self.watermarks.close()
-        await self.burial.close()
+        await self.letter_writer.close()
         for task in self._tasks:
             task.cancel()
-        if self.memory is None or not self.memory.parted:
+        if self.persistence is None or not self.persistence.parted:
             await self.neighbourhood.all_settled()
-            if self.turns is not None:
-                await self.turns.close()  # before it is said, or a later life would say it again
+            if self.commits is not None:
+                await self.commits.close()  # first, or the next incarnation would say it again
             await self.neighbourhood.part(reason)
         await self.patience.outlast(self.neighbourhood.note_ended)
         return reason
@@ -209,8 +210,8 @@ class Instance:
             if not self._broken.done():
                 self._broken.set_exception(error)
         else:
-            if self.turns is not None:
-                self.turns.stop()
+            if self.commits is not None:
+                self.commits.stop()
             self._ended.set_exception(error)
 
     def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
@@ -249,7 +250,7 @@ class Instance:
                 self._change_view(succs, preds, routes)
             case effects.BeginProcessing():
                 self.began.set()
-                self.home.note(EventKind.STARTED)
+                self.agent_client.note(EventKind.STARTED)
             case effects.AwaitDrained(stream_ends=stream_ends):
                 self._awaits_drained = True
                 if stream_ends and isinstance(self.pump, KeyedPump):
@@ -259,16 +260,16 @@ class Instance:
             case effects.StopIntake():
                 self.pump.stop()
             case effects.SpawnInstances(n=n):
-                self.home.ask_for_children(n, self.scaling.heritage(n))
+                self.agent_client.ask_for_children(n, self.scaling.heritage(n))
             case effects.ChangeRole(keeper=keeper):
-                self.home.note(EventKind.KEEPER if keeper else EventKind.NO_KEEPER)
+                self.agent_client.note(EventKind.KEEPER if keeper else EventKind.NO_KEEPER)
             case effects.Conclude(outcome=outcome, new=new):
                 self._conclude(outcome, new)
             case effects.Veto(reason=reason):
-                self.home.note(EventKind.VETO, reason)
+                self.agent_client.note(EventKind.VETO, reason)
             case effects.Terminate(reason=reason):
                 self.counts.leaves = int(reason == "left")
-                self.home.note(EventKind(reason))
+                self.agent_client.note(EventKind(reason))
                 if not self._ended.done():
                     self._ended.set_result(reason)
             case effects.AcceptBatch() | effects.SendBatch():
@@ -277,8 +278,8 @@ class Instance:
                 self.groups.own(groups)
             case effects.ResumeGroups(owned=owned, frozen=frozen):
                 self.groups.resume(owned, frozen)
-            case effects.FreezeGroups(groups=groups, heir=heir):
-                catch_up = self.heir_watermark if heir is not None else -math.inf
+            case effects.FreezeGroups(groups=groups, new_owner=new_owner):
+                catch_up = self.new_owner_watermark if new_owner is not None else -math.inf
                 self.groups.freeze(groups, catch_up)
             case effects.TransferGroups(to=to, groups=groups):
                 self.groups.transfer(to, groups)
@@ -300,8 +301,8 @@ class Instance:
         """Groups that are to move are frozen: report it once their results are sent (duty 9); at
         least once, when they are safe, for what they are made of would come again to me."""
         self.gate.hold("freezing")  # W5
-        repeats = self.turns is not None and self.promise.repeats
-        when = self.safety.after if repeats else self.outbox.after_all_held
+        repeats = self.commits is not None and self.duties.repeats
+        when = self.ack_tracker.after if repeats else self.outbox.after_all_held
         when(self._announce_owners_soon)
         self.pump.send()
 
@@ -315,18 +316,18 @@ class Instance:
 
     @property
     def is_new(self) -> bool:
-        """Whether no earlier life of it has begun."""
-        return self.memory is None or self.memory.past is None
+        """Whether no earlier incarnation of it has begun."""
+        return self.persistence is None or self.persistence.past is None
 
     def resume(self) -> None:
-        """Neighbours can reach it now: a later life goes on."""
-        if self.memory is not None:
-            self.memory.resume()
+        """Neighbours can reach it now: a later incarnation goes on."""
+        if self.persistence is not None:
+            self.persistence.resume()
 
     def learn(self, addresses: Addresses) -> None:
         """Where others listen."""
-        if addresses and self.turns is not None:
-            self.turns.note("book", addresses)
+        if addresses and self.commits is not None:
+            self.commits.note("book", addresses)
         self.neighbourhood.book.update(addresses)
 
     def _branch(self, downstream: OperatorName) -> Branch:
@@ -360,7 +361,7 @@ class Instance:
     def _conclude(self, outcome: effects.Outcome, new: frozenset[InstanceId]) -> None:
         if outcome == "joined":
             self.counts.joins += len(new)
-        self.home.note(EventKind(outcome), " ".join(map(str, sorted(new))))
+        self.agent_client.note(EventKind(outcome), " ".join(map(str, sorted(new))))
         self.departure.look()
 
     def _related(self, peer: InstanceId) -> bool:
@@ -371,7 +372,7 @@ class Instance:
 
     def decide(self, action: str, n: int) -> None:
         """A scripted decision."""
-        self.home.note(EventKind.DECIDED, f"told to {action}")
+        self.agent_client.note(EventKind.DECIDED, f"told to {action}")
         match action:
             case "duplicate":
                 self.feed(events.DuplicateDecided(n))
@@ -384,23 +385,23 @@ class Instance:
             case _:
                 raise ValueError(f"an unknown decision: {action!r}")
 
-    def leave(self, heir: int | None = None) -> None:
-        """`heir`: its place among the siblings; None: any."""
-        self.feed(events.LeaveDecided(self._somebody(), self._drawn(heir)))
+    def leave(self, new_owner: int | None = None) -> None:
+        """`new_owner`: its place among the siblings; None: any."""
+        self.feed(events.LeaveDecided(self._somebody(), self._drawn(new_owner)))
 
-    def move(self, groups: frozenset[int] | None = None, heir: int | None = None) -> None:
+    def move(self, groups: frozenset[int] | None = None, new_owner: int | None = None) -> None:
         """Give key groups to a sibling; half of the load unless they are named."""
         given = group_choices.half(self.owned(), self.heat()) if groups is None else groups
         if given:
-            self.feed(events.MoveDecided(given, self._somebody(), self._drawn(heir)))
+            self.feed(events.MoveDecided(given, self._somebody(), self._drawn(new_owner)))
         else:
-            self.home.note(EventKind.VETO, "it has no key groups to give away")
+            self.agent_client.note(EventKind.VETO, "it has no key groups to give away")
 
-    def _drawn(self, heir: int | None) -> int:
-        return self.rng.randrange(2**16) if heir is None else heir
+    def _drawn(self, new_owner: int | None) -> int:
+        return self.rng.randrange(2**16) if new_owner is None else new_owner
 
     def _somebody(self) -> InstanceId | None:
-        """A neighbour who may know an heir."""
+        """A neighbour who may know a new owner."""
         state = self.core.state
         neighbours = sorted(succs_of(state) | preds_of(state))
         return self.rng.choice(neighbours) if neighbours else None
@@ -447,12 +448,12 @@ class Instance:
     # -- what channels say -----------------------------------------------------------------
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
-        if not channel.repeats:  # an earlier life has accepted it, whatever has come since
+        if not channel.repeats:  # an earlier incarnation has accepted it, whatever has come since
             self.core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
-        if not self.intake.total and (self.me.creator >= 0 or self.context.life > 1):
-            self.home.note(EventKind.FIRST_BATCH)  # how long a decision takes to be of use
+        if not self.intake.total and (self.me.creator >= 0 or self.context.incarnation > 1):
+            self.agent_client.note(EventKind.FIRST_BATCH)  # how long a decision takes to be of use
         self.intake.put(channel, tuples, born, payload)
-        if self.promise.loses:
+        if self.duties.loses:
             channel.settle(channel.number, tuples, len(payload))
         self.scaling.received(channel, tuples)
 
@@ -466,11 +467,11 @@ class Instance:
     ) -> None:
         self.learn(addresses)
         if isinstance(message, messages.AdoptResponse):
-            self.heir_watermark = watermark  # W4
+            self.new_owner_watermark = watermark  # W4
         elif isinstance(message, messages.Start):
             self.counted_from = watermark  # by successors, before I have said anything (W1)
-        if self.turns is not None:
-            self.repeats.note(self.neighbourhood.from_predecessors, channel)
+        if self.commits is not None:
+            self.replay_order.note(self.neighbourhood.from_predecessors, channel)
         said = self._say_in_turn(channel, message)
         number = channel.number
         self.feed(events.MessageReceived(channel.peer, message), cause)
@@ -478,8 +479,8 @@ class Instance:
             channel.settle(number)
 
     def message_again(self, channel: Channel, message: Message) -> None:
-        """The core has had it in an earlier life; what follows behind the batches before it has
-        not been done."""
+        """The core has had it in an earlier incarnation; what follows behind the batches before it
+        has not been done."""
         if not self._say_in_turn(channel, message):
             channel.settle(channel.number)
 
@@ -508,7 +509,7 @@ class Instance:
         await self._progress.wait()
 
     async def repeats_over(self) -> None:
-        """Until all that an earlier life had not worked off has come again, and is worked off."""
+        """Until all that an earlier incarnation had left has come again and is worked off."""
         while self.neighbourhood.awaits_repeats:
             self._progress.clear()
             await self._progress.wait()
@@ -523,12 +524,12 @@ class Instance:
         """A batch is worked off: when it may be forgotten depends on what delivery promises."""
         if self.exact:
             channel.settle(number, tuples, size_bytes)
-        elif self.turns is not None and not self.promise.loses:
-            self.safety.after(lambda: channel.settle(number, tuples, size_bytes))
+        elif self.commits is not None and not self.duties.loses:
+            self.ack_tracker.after(lambda: channel.settle(number, tuples, size_bytes))
 
     def credit_came(self, channel: Channel) -> None:
         self._progress.set()
-        self.safety.look()
+        self.ack_tracker.look()
         self.scaling.heard(channel)
         if self.outbox.waiting:
             self.outbox.send()
@@ -539,10 +540,10 @@ class Instance:
         self.neighbourhood.close_channel(channel)
 
     def channel_closed(self, channel: Channel, totals: Totals) -> None:
-        self.safety.look()
-        if self.turns is not None:
-            self.turns.note("past", totals)
-            self.turns.forget(channel)
+        self.ack_tracker.look()
+        if self.commits is not None:
+            self.commits.note("past", totals)
+            self.commits.forget(channel)
 
     def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
         """How many instances of the peer's operator I count, and the peer's place among them."""
@@ -557,8 +558,8 @@ class Instance:
         if self.outbox.full:
             self.room.clear()
             self.scaling.blocked(True)
-            if self.turns is not None:
-                self.turns.end_if_awaited()
+            if self.commits is not None:
+                self.commits.end_if_awaited()
         elif not self.room.is_set():
             self.room.set()
             self.scaling.blocked(False)
@@ -567,7 +568,7 @@ class Instance:
     def check_drained(self) -> None:
         """Duty 5: report `Drained` once nothing is queued, in work, held or to come again, and, at
         least once, all is safe: who has left cannot make it again."""
-        if self.resuming or not self._awaits_drained or not self.safety.is_over:
+        if self.resuming or not self._awaits_drained or not self.ack_tracker.is_over:
             return
         if self.pump.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
             self._awaits_drained = False
@@ -596,4 +597,4 @@ class Instance:
     def bury(self, letters: list[DeadLetter]) -> None:
         """Tuples leave the stream: write them down, with their reasons."""
         self.counts.note_dead(letters)
-        self.burial.bury(letters)
+        self.letter_writer.bury(letters)

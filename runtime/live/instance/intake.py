@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.channel.repeats import Repeats
+from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.measuring.level import Level
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.flow import window_tuples
@@ -24,7 +24,8 @@ from anabranch.runtime.processing.flow import window_tuples
 @dataclass(slots=True)
 class Queued:
     """A batch. `number`: of its frame; `done`: how many of its tuples are worked off; `gone`: how
-    many of them in this life. `letters`: what of it cannot be read; None before that is known.
+    many of them in this incarnation. `letters`: what of it cannot be read; None before that is
+    known.
     `marks`: of its tuples that are not worked off, if they have any."""
 
     channel: Channel
@@ -61,10 +62,10 @@ now = time.monotonic
 
 
 class Intake:
-    """`repeats`: in a later life, what has its turn first."""
+    """`replay_order`: in a later incarnation, what has its turn first."""
 
-    def __init__(self, limits: Limits, repeats: Repeats) -> None:
-        self._repeats = repeats
+    def __init__(self, limits: Limits, replay_order: ReplayOrder) -> None:
+        self._replay_order = replay_order
         self.tuples = 0
         self.total = 0
         self.here = Level(now())
@@ -96,11 +97,11 @@ class Intake:
         queue = self._queue
         if not queue:
             return None
-        if self._repeats.are_over:
+        if self._replay_order.are_over:
             return queue.popleft()
         for i, item in enumerate(queue):
             if isinstance(item, Queued | Said):
-                if self._repeats.has_its_turn(item.channel.peer, item.number):
+                if self._replay_order.has_its_turn(item.channel.peer, item.number):
                     del queue[i]
                     return item
             elif not i:
@@ -121,7 +122,7 @@ class Intake:
     async def wait(self) -> None:
         """Until something comes in, or `wake` is called."""
         self._news.clear()
-        if not self._queue or not self._repeats.are_over:
+        if not self._queue or not self._replay_order.are_over:
             await self._news.wait()
 
     def wake(self) -> None:

@@ -25,16 +25,16 @@ from anabranch.protocol.ownership import Group
 from anabranch.runtime.keyed.payload import decode_keyed
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.instance.intake import Queued
+from anabranch.runtime.live.instance.poison_guard import Place, place_of
 from anabranch.runtime.live.instance.pumps import ADVANCING, QueuePump
-from anabranch.runtime.live.instance.wary import Place, place_of
 from anabranch.runtime.processing.marks import Marked, opened
 from anabranch.runtime.processing.payload import Batch, Encoder
 from anabranch.runtime.processing.steps import Part
 from anabranch.runtime.values.kinds import Cause
 
 if TYPE_CHECKING:
+    from anabranch.runtime.live.commit.commits import Commits
     from anabranch.runtime.live.commit.recovery import Past
-    from anabranch.runtime.live.commit.turns import Turns
     from anabranch.runtime.live.instance.instance import Instance
 
 now = time.monotonic
@@ -62,7 +62,7 @@ Errand = Callable[[], Awaitable[None]]
 
 @dataclass(slots=True)
 class Freeze:
-    """Groups to bring to rest once my watermark has reached that of their heir."""
+    """Groups to bring to rest once my watermark has reached that of their new owner."""
 
     groups: frozenset[Group]
     watermark: float
@@ -72,7 +72,7 @@ class KeyedPump(QueuePump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         operator = instance.operator
-        self._keeps_keys = instance.turns is not None and instance.promise.keeps_keys
+        self._keeps_keys = instance.commits is not None and instance.duties.keeps_keys
         self.processor = KeyedProcessor(
             operator,
             groups=instance.pipeline.groups,
@@ -100,7 +100,7 @@ class KeyedPump(QueuePump):
         self._encoder = Encoder(instance.limits)
         self._unrepeated = 0
         """Number of the last of these pieces."""
-        self._remembered: list[Batch] = []
+        self._restored: list[Batch] = []
 
     # -- what the core asks for ------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class KeyedPump(QueuePump):
         self.instance.intake.wake()
 
     def freeze(self, groups: frozenset[Group], watermark: float) -> None:
-        """Duty 9; `watermark`: that of the heir, behind which I may not stay."""
+        """Duty 9; `watermark`: that of the new owner, behind which I may not stay."""
 
         async def errand() -> None:
             self._freeze = Freeze(groups, watermark)
@@ -193,8 +193,8 @@ class KeyedPump(QueuePump):
         self._add(errand)
 
     def _wait_for_pieces(self, groups: frozenset[Group]) -> None:
-        """An earlier life may have heard that all pieces had come, and not have put them in: they
-        come again, and until then nothing is done with groups."""
+        """An earlier incarnation may have heard that all pieces had come, and not have put them in:
+        they come again, and until then nothing is done with groups."""
         if not self._keeps_keys or self._missing or not self.instance.neighbourhood.awaits_repeats:
             return
         self._missing = groups
@@ -226,8 +226,8 @@ class KeyedPump(QueuePump):
         self._pay()
 
     def _freeze_if_due(self) -> None:
-        """What was due before the heir's watermark must have been told, so not while timers are
-        called (W4)."""
+        """What was due before the new owner's watermark must have been told, so not while timers
+        are called (W4)."""
         freeze = self._freeze
         if freeze is None or self.processor.lags:
             return
@@ -241,8 +241,8 @@ class KeyedPump(QueuePump):
         instance = self.instance
         await instance.repeats_over()  # some of them may be of these groups
         channel = instance.neighbourhood.channel_to(to)
-        life = instance.context.life
-        chunks: Iterator[bytes] = self.processor.export(groups, CHUNK_BYTES, life)
+        incarnation = instance.context.incarnation
+        chunks: Iterator[bytes] = self.processor.export(groups, CHUNK_BYTES, incarnation)
         for chunk in chunks:
             channel.send_state(chunk)
             await asyncio.sleep(0)
@@ -336,39 +336,39 @@ class KeyedPump(QueuePump):
         self._account(part)
         self.results(part, item)
         if item is None:
-            self.wary.done()
+            self.poison_guard.done()
         else:
             self._advance(item, part.taken + part.pended, last=part.last)
             if part.last:
                 self._done(item)
 
-    def tell(self, turns: Turns) -> None:
-        super().tell(turns)
+    def tell(self, commits: Commits) -> None:
+        super().tell(commits)
         began = now()
         self.processor.tell()
         self.instance.scaling.meter.processed(0, now() - began)  # it is part of the work
 
     def _end_turn(self) -> None:
-        if self.instance.turns is not None:
-            self.instance.turns.end()
+        if self.instance.commits is not None:
+            self.instance.commits.end()
 
     def _want_turn(self) -> None:
-        if self._keeps_keys and self.instance.turns is not None:
-            self.instance.turns.want()
+        if self._keeps_keys and self.instance.commits is not None:
+            self.instance.commits.want()
 
     def _changed(self, changes: bytes) -> None:
-        assert self.instance.turns is not None
-        self.instance.turns.change(KEYED, changes)
+        assert self.instance.commits is not None
+        self.instance.commits.change(KEYED, changes)
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        super().remember(memory, past)
+    def restore(self, snapshot: dict[str, Any], past: Past) -> None:
+        super().restore(snapshot, past)
         self.processor.restore(past.added.get(KEYED, []))
         pieces = past.lasting.get(UNREPEATED, {})
-        self._remembered = [Batch(*pickle.loads(pieces[number])) for number in sorted(pieces)]
+        self._restored = [Batch(*pickle.loads(pieces[number])) for number in sorted(pieces)]
 
     def hold_again(self) -> None:
-        remembered, self._remembered = self._remembered, []
-        for batch in remembered:
+        restored, self._restored = self._restored, []
+        for batch in restored:
             self.instance.outbox.hold_again(batch, now())
             self._keep_until_safe(batch)
 
@@ -380,22 +380,22 @@ class KeyedPump(QueuePump):
         place: Place = ("kept", which)
         if isinstance(which, Queued):
             place = place_of(which, which.done)
-        refused = await self.wary.before(place)
-        if not self.wary.on:
+        refused = await self.poison_guard.before(place)
+        if not self.poison_guard.on:
             self.processor.before = None
         return refused
 
-    def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
-        yield from super().pictures(pieces)
+    def snapshot_pieces(self, pieces: int) -> Iterator[tuple[str, bytes]]:
+        yield from super().snapshot_pieces(pieces)
         if self._keeps_keys:
-            for piece in self.processor.picture(pieces):
+            for piece in self.processor.snapshot(pieces):
                 yield KEYED, piece
 
     def results(self, part: Part, item: Queued | None) -> None:
         self.hold(part.results, now() if item is None else item.born, part.marks)
         if item is not None:
             return
-        if self.instance.turns is not None and self.instance.promise.repeats:
+        if self.instance.commits is not None and self.instance.duties.repeats:
             results: Sequence[Any] = part.results
             if part.marks is not None:
                 results = Marked(results, part.marks)
@@ -405,11 +405,13 @@ class KeyedPump(QueuePump):
     def _keep_until_safe(self, batch: Batch) -> None:
         """At least once, results of tuples that had been kept: their senders have forgotten them,
         and here they are worked off."""
-        turns = self.instance.turns
-        assert turns is not None
+        commits = self.instance.commits
+        assert commits is not None
         self._unrepeated += 1
-        turns.keep(UNREPEATED, self._unrepeated, pickle.dumps(tuple(batch), 5))
-        self.instance.safety.after(functools.partial(turns.drop, UNREPEATED, self._unrepeated))
+        commits.keep(UNREPEATED, self._unrepeated, pickle.dumps(tuple(batch), 5))
+        self.instance.ack_tracker.after(
+            functools.partial(commits.drop, UNREPEATED, self._unrepeated)
+        )
 
     def _done(self, item: Queued) -> None:
         """Credit goes back for what was processed, and for what is kept, so that other groups go

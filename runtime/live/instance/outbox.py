@@ -18,7 +18,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.instance.branch import Branch
-from anabranch.runtime.live.instance.held import HeldMemory, remembered
+from anabranch.runtime.live.instance.held import HeldPieces, restored
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.flow import RATE_SHARE, held_tuples_max
 from anabranch.runtime.processing.marks import opened
@@ -45,7 +45,7 @@ class Outbox:
         dead: Callable[[OperatorName, list[DeadLetter]], None],
     ) -> None:
         self.branches = tuple(branches)
-        self.memory = HeldMemory(self.branches)
+        self.held_pieces = HeldPieces(self.branches)
         self._limits = limits
         self._rng = rng
         self._send = send
@@ -106,8 +106,8 @@ class Outbox:
                 if dead := branch.hold(tuples, born, marks):
                     self._dead(branch.operator, dead)
 
-    def remember(self, lasting: dict[str, dict[int, bytes]]) -> None:
-        """What an earlier life has held, among the pieces that count in its journal."""
+    def restore(self, lasting: dict[str, dict[int, bytes]]) -> None:
+        """What an earlier incarnation has held, among the pieces that count in its journal."""
 
         def hold(at: int, batch: Batch, born: float) -> None:
             branch = self.branches[at]
@@ -116,11 +116,11 @@ class Outbox:
         def bury(at: int, reason: str) -> None:
             self._dead(self.branches[at].operator, [DeadLetter(reason, None)])
 
-        remembered(lasting, hold, bury)
+        restored(lasting, hold, bury)
         self.waiting = not self.empty  # no work may come that would send it
 
     def hold_again(self, batch: Batch, born: float) -> None:
-        """Results of an earlier life."""
+        """Results of an earlier incarnation."""
         for branch in self.branches:
             self._hold_again(branch, batch, born, decode_batch)
         self.waiting = not self.empty

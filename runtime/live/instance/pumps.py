@@ -17,9 +17,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.keyed.watermarks import Stamper
-from anabranch.runtime.live.instance.burial import LETTERS
 from anabranch.runtime.live.instance.intake import Queued, Said
-from anabranch.runtime.live.instance.wary import DEATHS, Wary, place_of
+from anabranch.runtime.live.instance.letter_writer import LETTERS
+from anabranch.runtime.live.instance.poison_guard import DEATHS, PoisonGuard, place_of
 from anabranch.runtime.plan.ends import DeadLetter, Offered
 from anabranch.runtime.processing.marks import opened
 from anabranch.runtime.processing.operators import Part, make_processor
@@ -27,8 +27,8 @@ from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.salvage import decode_batch
 
 if TYPE_CHECKING:
+    from anabranch.runtime.live.commit.commits import Commits
     from anabranch.runtime.live.commit.recovery import Past
-    from anabranch.runtime.live.commit.turns import Turns
     from anabranch.runtime.live.instance.instance import Instance
 
 now = time.monotonic
@@ -48,7 +48,7 @@ class Pump(ABC):
         self._linger: asyncio.TimerHandle | None = None
         timing = instance.operator.timing
         # A newcomer begins with no time of its own: successors know what its creator had said.
-        self.stamper = Stamper(timing, journaled=instance.turns is not None) if timing else None
+        self.stamper = Stamper(timing, journaled=instance.commits is not None) if timing else None
         self.follows = not instance.operator.edges
         """Whether the watermark here follows the marks of what goes out: while all have come from
         one predecessor for which that is so, or are read here. Tuples of keys may be held up."""
@@ -56,7 +56,7 @@ class Pump(ABC):
         self._listened_s = 0.0
         """How long somebody could have been heard: silence for lack of room is none."""
         self._noted = False
-        self.wary = Wary(instance)
+        self.poison_guard = PoisonGuard(instance)
 
     @property
     @abstractmethod
@@ -77,8 +77,8 @@ class Pump(ABC):
             # At once: before the end of this task is seen, what is half done would be recorded.
             self.instance.fail(error)
         except BaseException:  # the end of the process
-            if self.instance.turns is not None:
-                self.instance.turns.stop()
+            if self.instance.commits is not None:
+                self.instance.commits.stop()
             raise
 
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
@@ -90,13 +90,14 @@ class Pump(ABC):
     async def close(self) -> None:  # noqa: B027 - optional
         """Give back what is open."""
 
-    def memory(self) -> dict[str, Any]:
-        """What the next life must know beside what the instance keeps; new values each time."""
-        return {"letters": self.instance.burial.number, "follows": self.follows}
+    def snapshot(self) -> dict[str, Any]:
+        """What the next incarnation must know beside what the instance keeps; new values each
+        time."""
+        return {"letters": self.instance.letter_writer.number, "follows": self.follows}
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        self.instance.burial.remember(memory["letters"], past.lasting.get(LETTERS, {}))
-        if not memory["follows"]:
+    def restore(self, snapshot: dict[str, Any], past: Past) -> None:
+        self.instance.letter_writer.restore(snapshot["letters"], past.lasting.get(LETTERS, {}))
+        if not snapshot["follows"]:
             self.follow_no_more()
         if self.stamper is not None:
             self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
@@ -113,17 +114,18 @@ class Pump(ABC):
         self.instance.outbox.follow(False)
 
     def hold_again(self) -> None:  # noqa: B027 - optional
-        """In a new life, once it is known who comes next: results that nobody else can repeat."""
+        """In a new incarnation, once it is known who comes next: results that nobody else can
+        repeat."""
 
-    def tell(self, turns: Turns) -> None:
-        """What is told only now, at the end of a turn."""
+    def tell(self, commits: Commits) -> None:
+        """What is told only now, at the end of a commit."""
         if self.stamper is not None and (changes := self.stamper.changes()):
-            turns.change(STAMPS, changes)
+            commits.change(STAMPS, changes)
 
-    def pictures(self, pieces: int) -> Iterator[tuple[str, bytes]]:
+    def snapshot_pieces(self, pieces: int) -> Iterator[tuple[str, bytes]]:
         """All that is told by changes, some `pieces` of it (keys, devices) at a time."""
         if self.stamper is not None:
-            for piece in self.stamper.picture(pieces):
+            for piece in self.stamper.snapshot(pieces):
                 yield STAMPS, piece
 
     def hold(self, results: list[Any], born: float, marks: list[float] | None = None) -> None:
@@ -180,10 +182,10 @@ class Pump(ABC):
         if self.instance.outbox.full:
             self.send()
             await self.instance.room.wait()
-        if not self.instance.burial.has_room:
-            if self.instance.turns is not None:
-                self.instance.turns.end_if_awaited()
-            await self.instance.burial.room()
+        if not self.instance.letter_writer.has_room:
+            if self.instance.commits is not None:
+                self.instance.commits.end_if_awaited()
+            await self.instance.letter_writer.room()
 
     def send(self) -> None:
         if self._linger is not None:
@@ -207,9 +209,9 @@ class QueuePump(Pump):
     def __init__(self, instance: Instance) -> None:
         super().__init__(instance)
         self._working = False
-        self._gives_up_first = instance.promise.loses and len(instance.in_vain) >= DEATHS
+        self._gives_up_first = instance.duties.loses and len(instance.in_vain) >= DEATHS
         """Whether it is recorded that a batch may be lost before anything is done with it. What
-        ends the process at once would come again and again otherwise, for a turn takes longer."""
+        ends the process at once would come again and again otherwise, for a commit takes longer."""
 
     @property
     def drained(self) -> bool:
@@ -224,7 +226,7 @@ class QueuePump(Pump):
 
     async def work(self) -> None:
         intake = self.instance.intake
-        if self.wary.on:
+        if self.poison_guard.on:
             self.be_wary()
         while True:
             await self.before_next()
@@ -237,8 +239,8 @@ class QueuePump(Pump):
                 await self._hear(item)
                 item.settle()
             elif isinstance(item, Queued):
-                if self._gives_up_first and self.instance.turns is not None:
-                    await self.instance.turns.committed()
+                if self._gives_up_first and self.instance.commits is not None:
+                    await self.instance.commits.committed()
                 await self.process(item)
             else:
                 item()
@@ -269,17 +271,18 @@ class QueuePump(Pump):
             item.letters = []
         item.done += tuples
         self.instance.intake.worked_off(item, tuples, last=last)
-        self.wary.done()
+        self.poison_guard.done()
         channel = item.channel
         if last:
             self.instance.settle(channel, item.number, item.tuples, len(item.payload))
-        elif self.instance.exact and self.instance.turns is not None:
+        elif self.instance.exact and self.instance.commits is not None:
             channel.partial = item.number, item.done
-            self.instance.turns.touch(channel)
+            self.instance.commits.touch(channel)
 
     async def _hear(self, said: Said) -> None:
         """A predecessor has spoken of event time. What came before, and what is made of it, goes
-        out before it; till then it does not count, or a later life would pass it on at once."""
+        out before it; till then it does not count, or a later incarnation would pass it on at
+        once."""
         instance = self.instance
         if instance.gate.would_rise(said.peer, said.watermark, said.idle or said.left):
             await self.catch_up()
@@ -293,9 +296,9 @@ class QueuePump(Pump):
         if self.stamper is not None:
             instance.watermarks.ask(self._state_time)  # it must not before
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        super().remember(memory, past)
-        self.wary.remember(past, self.gathered)
+    def restore(self, snapshot: dict[str, Any], past: Past) -> None:
+        super().restore(snapshot, past)
+        self.poison_guard.restore(past, self.gathered)
 
     @property
     def gathered(self) -> int:
@@ -371,8 +374,8 @@ class OperatorPump(QueuePump):
 
     async def _before(self, item: Queued) -> str:
         """About the next tuple of this batch."""
-        refused = await self.wary.before(place_of(item, item.done))
-        if not self.wary.on:
+        refused = await self.poison_guard.before(place_of(item, item.done))
+        if not self.poison_guard.on:
             self._processor.before = None
         return refused
 

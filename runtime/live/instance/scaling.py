@@ -134,12 +134,12 @@ class Scaling:
             self._decide(reading)
             if now() >= status_due:
                 status_due = now() + self._instance.limits.status_period_s
-                self._instance.home.send(self.status(reading))
+                self._instance.agent_client.send(self.status(reading))
                 self._instance.pump.tell_progress()
 
     def tell_now(self) -> None:
-        """Say at once what a new life begins with: what the last one got done is in it."""
-        self._instance.home.send(self.status(self._read()))
+        """Say at once what a new incarnation begins with: what the last one got done is in it."""
+        self._instance.agent_client.send(self.status(self._read()))
 
     def _adapt(self, reading: Reading) -> None:
         """Let no more lie here than is worked off soon: windows and the outbox follow the speed,
@@ -219,28 +219,30 @@ class Scaling:
 
     def _do(self, decision: Act) -> None:
         if self.dry_run and not isinstance(decision, Hold):
-            self._instance.home.note(EventKind.WOULD_DO, decision.text)
+            self._instance.agent_client.note(EventKind.WOULD_DO, decision.text)
         else:
             self._carry_out(decision)
 
     def _give_up(self, error: PolicyError) -> None:
         """The stream goes on with as many instances as there are."""
         self._decider = None
-        self._instance.home.note(EventKind.POLICY_FAILED, f"{error}; it decides nothing any more")
+        self._instance.agent_client.note(
+            EventKind.POLICY_FAILED, f"{error}; it decides nothing any more"
+        )
 
     def _carry_out(self, decision: Act) -> None:
         match decision:
             case Duplicate(n=n):
-                self._instance.home.note(EventKind.DECIDED, decision.text)
+                self._instance.agent_client.note(EventKind.DECIDED, decision.text)
                 self._instance.feed(events.DuplicateDecided(n))
             case Leave() if self._is_needed():
-                self._instance.home.note(
+                self._instance.agent_client.note(
                     EventKind.VETO,
                     "its own keys need little, but a sibling's hold up the predecessors",
                 )
-            case Leave(heir=heir):
-                self._instance.home.note(EventKind.DECIDED, decision.text)
-                self._instance.departure.decide(self._draw_of(heir))
+            case Leave(new_owner=new_owner):
+                self._instance.agent_client.note(EventKind.DECIDED, decision.text)
+                self._instance.departure.decide(self._draw_of(new_owner))
             case Move():
                 self._move(decision)
             case Hold():
@@ -250,10 +252,10 @@ class Scaling:
         instance, draw = self._instance, self._draw_of(decision.to_rank)
         groups = group_choices.part(instance.owned(), instance.heat(), decision.share)
         if draw is not None and groups:
-            instance.home.note(EventKind.DECIDED, decision.text)
+            instance.agent_client.note(EventKind.DECIDED, decision.text)
             instance.move(groups, draw)
         elif not self._cannot_give:
-            instance.home.note(EventKind.VETO, f"nothing to give: {decision.text}")
+            instance.agent_client.note(EventKind.VETO, f"nothing to give: {decision.text}")
         self._cannot_give = not groups
 
     def _draw_of(self, rank: int | None) -> int | None:

@@ -14,11 +14,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anabranch.runtime.live.commit.puts import Puts
+from anabranch.runtime.live.commit.output_buffer import OutputBuffer
 from anabranch.runtime.live.instance.intake import Queued
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+from anabranch.runtime.live.instance.poison_guard import place_of
 from anabranch.runtime.live.instance.pumps import QueuePump
-from anabranch.runtime.live.instance.wary import place_of
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter
 from anabranch.runtime.processing.steps import Part
 from anabranch.runtime.values.kinds import EventKind
@@ -44,30 +44,32 @@ class SinkEnd:
         self._instance = instance
         self._sink = sink
         self._writer = writer = sink.open(instance.context)
-        self._puts: Puts | None = None
-        if instance.exact and instance.turns is not None and isinstance(writer, ExactWriter):
-            self._puts = Puts(RESULTS, instance.turns, writer.put, instance.patience)
+        self._buffer: OutputBuffer | None = None
+        if instance.exact and instance.commits is not None and isinstance(writer, ExactWriter):
+            self._buffer = OutputBuffer(RESULTS, instance.commits, writer.put, instance.patience)
 
     @property
     def number(self) -> int:
-        return self._puts.number if self._puts is not None else 0
+        return self._buffer.number if self._buffer is not None else 0
 
-    def remember(self, number: int, past: Past) -> None:
-        if self._puts is not None:
+    def restore(self, number: int, past: Past) -> None:
+        if self._buffer is not None:
             assert isinstance(self._writer, ExactWriter)
             last_put = self._writer.last_put()
-            self._puts.remember(number, past.lasting.get(RESULTS, {}), last_put)
-            self.committed = not self._puts.waiting
+            self._buffer.restore(number, past.lasting.get(RESULTS, {}), last_put)
+            self.committed = not self._buffer.waiting
         elif self._instance.exact and not self._sink.exact:
-            self._instance.home.note(EventKind.MAY_REPEAT, "the last results before the death")
+            self._instance.agent_client.note(
+                EventKind.MAY_REPEAT, "the last results before the death"
+            )
 
     @property
     def is_exact(self) -> bool:
-        return self._puts is not None
+        return self._buffer is not None
 
     def stage(self, tuples: list[Any], born: float) -> int:
-        """Let results belong to the present turn; how many of them are refused. Exact sinks."""
-        assert self._puts is not None
+        """Let results belong to the present commit; how many of them are refused. Exact sinks."""
+        assert self._buffer is not None
         assert isinstance(self._writer, ExactWriter)
         self.committed = False
         data, refused = self._writer.stage(tuples)
@@ -76,8 +78,8 @@ class SinkEnd:
     def _staged(
         self, data: bytes, tuples: list[Any], refused: list[DeadLetter], born: float
     ) -> int:
-        assert self._puts is not None
-        self._puts.add(data)
+        assert self._buffer is not None
+        self._buffer.add(data)
         self._account(tuples, refused, born)
         return len(refused)
 
@@ -87,9 +89,9 @@ class SinkEnd:
         return self._writer.gather if isinstance(self._writer, ExactWriter) else None
 
     async def take(self, tuples: list[Any], born: float, taken: Callable[[int], None]) -> None:
-        """Write tuples; `taken` is told how many of them are refused, in the turn to which that
+        """Write tuples; `taken` is told how many of them are refused, in the commit to which that
         belongs, and the results with it."""
-        if self._puts is None:
+        if self._buffer is None:
             taken((await self.write(tuples, born))[0])
             return
         if self.gather is None:
@@ -109,8 +111,8 @@ class SinkEnd:
     async def put(self) -> float:
         """Put at the target what is staged; how long that took, in seconds."""
         began = now()
-        if self._puts is not None:
-            await self._puts.all_done()
+        if self._buffer is not None:
+            await self._buffer.all_done()
         return now() - began
 
     async def write(self, tuples: list[Any], born: float) -> tuple[int, float]:
@@ -118,8 +120,8 @@ class SinkEnd:
         began = now()
         self.committed = False
         instance = self._instance
-        if instance.promise.loses and instance.turns is not None:
-            await instance.turns.committed()  # that it has come in: it may not come again
+        if instance.duties.loses and instance.commits is not None:
+            await instance.commits.committed()  # that it has come in: it may not come again
         if isinstance(self._writer, ExactWriter):
             data, refused = self._writer.stage(tuples)
             put = functools.partial(self._writer.put_next, data)
@@ -178,29 +180,29 @@ class SinkPump(QueuePump):
         return self._end.gather[0] if self._end.gather is not None else 0
 
     async def take(self, item: Queued, tuples: list[Any]) -> None:
-        if self.wary.on and tuples:
+        if self.poison_guard.on and tuples:
             await self._take_alone(item, tuples)
         else:
             await self._gather(item, tuples)
         self.instance.intake.done(item)
 
     async def _take_alone(self, item: Queued, tuples: list[Any]) -> None:
-        """Wary: one tuple at a time. Where many are written at once, each is tried before."""
+        """Careful: one tuple at a time. Where many are written at once, each is tried before."""
         tried: list[Any] = []
         first, many = item.done, self._end.gather is not None
         for i, one in enumerate(tuples):
             last, place = i == len(tuples) - 1, place_of(item, first + i)
-            if self.wary.condemns(place):  # behind all before it
+            if self.poison_guard.condemns(place):  # behind all before it
                 if tried:
                     await self._gather(item, tried, last=False)
                 await self._write()
                 tried = []
-            refused = await self.wary.before(place) if self.wary.on else ""
+            refused = await self.poison_guard.before(place) if self.poison_guard.on else ""
             if refused:
                 self._bury(item, one, refused, last=last)
             elif many:
                 self._end.probe(one)
-                self.wary.done()
+                self.poison_guard.done()
                 tried.append(one)
             else:
                 await self._gather(item, [one], last=last)
@@ -265,12 +267,12 @@ class SinkPump(QueuePump):
             self._timer.cancel()
         await self._end.close()
 
-    def memory(self) -> dict[str, Any]:
-        return {**super().memory(), "results": self._end.number}
+    def snapshot(self) -> dict[str, Any]:
+        return {**super().snapshot(), "results": self._end.number}
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        super().remember(memory, past)
-        self._end.remember(memory["results"], past)
+    def restore(self, snapshot: dict[str, Any], past: Past) -> None:
+        super().restore(snapshot, past)
+        self._end.restore(snapshot["results"], past)
 
 
 class KeyedSinkPump(KeyedPump):
@@ -334,9 +336,9 @@ class KeyedSinkPump(KeyedPump):
         it may be lost, and not come twice, it goes."""
         passed_s = 0.0
         while self._ready:
-            refused = await self.wary.before(READY) if self.wary.on else ""
-            tuples = self._ready[:1] if self.wary.on else self._ready
-            if self.instance.promise.loses:
+            refused = await self.poison_guard.before(READY) if self.poison_guard.on else ""
+            tuples = self._ready[:1] if self.poison_guard.on else self._ready
+            if self.instance.duties.loses:
                 self._have_ready([])
             if refused:
                 self.instance.bury([DeadLetter(refused, tuples[0])])
@@ -346,12 +348,12 @@ class KeyedSinkPump(KeyedPump):
                 self._count_refused(dead)
                 passed_s += seconds
             self._have_ready(self._ready[len(tuples) :])
-            self.wary.done()
+            self.poison_guard.done()
         return passed_s
 
     async def _before(self, which: Queued | int) -> str:
         """What came of the last tuple is written before the next one is tried."""
-        if self.wary.on:
+        if self.poison_guard.on:
             await self._write()
         return await super()._before(which)
 
@@ -368,11 +370,11 @@ class KeyedSinkPump(KeyedPump):
         await super().close()
         await self._end.close()
 
-    def memory(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         ready = self._changes, self._ready
-        return {**super().memory(), "results": self._end.number, "ready": ready}
+        return {**super().snapshot(), "results": self._end.number, "ready": ready}
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        super().remember(memory, past)
-        self._end.remember(memory["results"], past)
-        self._changes, self._ready = memory["ready"]
+    def restore(self, snapshot: dict[str, Any], past: Past) -> None:
+        super().restore(snapshot, past)
+        self._end.restore(snapshot["results"], past)
+        self._changes, self._ready = snapshot["ready"]

@@ -3,10 +3,11 @@
     board ──claim──▶ read ──end recorded──▶ released, the next is claimed
                                       └──▶ ended ──all of it safe──▶ tidied up, forgotten
 
-It claims splits from the board of the host and reads them. With a journal, every turn has the
-position behind what was read in it, so a later life reads on from there. Where a position counts
-only when what was read before it is safe elsewhere, that takes a while at the end of a split:
-meanwhile the next ones are read, and a later life reads again what was not safe of each.
+It claims splits from the board of the host and reads them. With a journal, every commit has the
+position behind what was read in it, so a later incarnation reads on from there. Where a position
+counts only when what was read before it is safe elsewhere, that takes a while at the end of a
+split: meanwhile the next ones are read, and a later incarnation reads again what was not safe of
+each.
 """
 
 from __future__ import annotations
@@ -34,11 +35,13 @@ if TYPE_CHECKING:
 now = time.monotonic
 
 ENDED_MAX = 128
-"""So many splits may wait for their ends to be safe: the journal has each of them in every turn."""
+"""So many splits may wait for their ends to be safe: the journal has each of them in every
+commit."""
 
 
 class Released(NamedTuple):
-    """How the claim of this number ended; told again by a later life, since it may be unheard."""
+    """How the claim of this number ended; told again by a later incarnation, since it may be
+    unheard."""
 
     remainder: Split | None
     progress: float
@@ -55,7 +58,7 @@ class Reading:
 
     @property
     def read(self) -> float:
-        """How much of the claimed split is read, by earlier lives too."""
+        """How much of the claimed split is read, by earlier incarnations too."""
         return self.claimed.progress + self.progress
 
     def position(self) -> Claimed:
@@ -70,9 +73,9 @@ class SourcePump(Pump):
         self._stopped = False
         self._reading: asyncio.Task[None] | None = None
         self._claimed: Claimed | None = None
-        """What an earlier life was reading; then what this one reads."""
+        """What an earlier incarnation was reading; then what this one reads."""
         self._present: Reading | None = None
-        self._lags = instance.turns is not None and instance.promise.repeats
+        self._lags = instance.commits is not None and instance.duties.repeats
         """Whether a position counts only when what was read before it is safe elsewhere."""
         self._safe: Claimed | None = None
         self._ended: dict[int, Claimed] = {}
@@ -108,7 +111,7 @@ class SourcePump(Pump):
         if present is not None and present.read != self._progress_told:
             self._progress_told = present.read
             told = Progress(number=present.claimed.number, progress=present.read)
-            self.instance.home.send(told)
+            self.instance.agent_client.send(told)
 
     def offered(self) -> Offered | None:
         """Between two splits, what the last one said."""
@@ -116,7 +119,7 @@ class SourcePump(Pump):
             self._offered = self._present.reader.offered()
         return self._offered
 
-    def memory(self) -> dict[str, Any]:
+    def snapshot(self) -> dict[str, Any]:
         claimed = self._claimed if self._present is None else self._present.position()
         if self._lags:
             claimed = self._safe
@@ -125,14 +128,14 @@ class SourcePump(Pump):
             "ended": (*map(claims.place_of, self._ended.values()),),
             "released": self._released,
         }
-        return {**super().memory(), **here}
+        return {**super().snapshot(), **here}
 
-    def remember(self, memory: dict[str, Any], past: Past) -> None:
-        super().remember(memory, past)
-        turns, claimed = self.instance.turns, memory["claimed"]
-        self._claimed = None if claimed is None else claims.remember(turns, claimed, past)
-        self._ended = {e.number: claims.remember(turns, e, past) for e in memory["ended"]}
-        self._released = memory["released"]
+    def restore(self, snapshot: dict[str, Any], past: Past) -> None:
+        super().restore(snapshot, past)
+        commits, claimed = self.instance.commits, snapshot["claimed"]
+        self._claimed = None if claimed is None else claims.restore(commits, claimed, past)
+        self._ended = {e.number: claims.restore(commits, e, past) for e in snapshot["ended"]}
+        self._released = snapshot["released"]
         self._untold = self._released is not None
         self._safe = self._claimed
 
@@ -158,7 +161,7 @@ class SourcePump(Pump):
         self.instance.note_outbox()
 
     async def _stop_at_once(self) -> None:
-        """It was told so before it began, or in an earlier life."""
+        """It was told so before it began, or in an earlier incarnation."""
         if self._claimed is not None:
             await self._release(self._claimed)
         self.send()
@@ -168,16 +171,16 @@ class SourcePump(Pump):
     # -- splits ----------------------------------------------------------------------------
 
     async def _next_claim(self) -> Claimed | None:
-        """First what an earlier life was reading."""
+        """First what an earlier incarnation was reading."""
         if self._claimed is None:
             while len(self._ended) >= ENDED_MAX:
                 self._forgotten.clear()
                 await self._forgotten.wait()
-            home = self.instance.home
-            split = await home.claim()
+            agent_client = self.instance.agent_client
+            split = await agent_client.claim()
             if split is not None:
-                self._claimed = Claimed(home.claim_number, split, split)
-                claims.keep(self.instance.turns, self._claimed)
+                self._claimed = Claimed(agent_client.claim_number, split, split)
+                claims.keep(self.instance.commits, self._claimed)
             self._safe = self._claimed
         return self._claimed
 
@@ -192,7 +195,7 @@ class SourcePump(Pump):
             position = self._leave_off(reading)
             if self._stopped and isinstance(error, asyncio.CancelledError):
                 await self._release(position, reading.reader)
-            raise  # else the claim stays, and the next life reads on from there
+            raise  # else the claim stays, and the next incarnation reads on from there
         await self._release(self._leave_off(reading)._replace(rest=None), reading.reader)
 
     def _leave_off(self, reading: Reading) -> Claimed:
@@ -202,8 +205,8 @@ class SourcePump(Pump):
         return self._claimed
 
     async def _finish(self, ended: Claimed) -> None:
-        """A split that an earlier life has read to its end. Its claim is released, so nobody else
-        can read what was not safe of it; not even a stop may keep this one from it."""
+        """A split that an earlier incarnation has read to its end. Its claim is released, so nobody
+        else can read what was not safe of it; not even a stop may keep this one from it."""
         if ended.rest is None:
             return self._tidy_up(ended.number, None)
         reading = self._open(ended, ended.rest)
@@ -223,7 +226,7 @@ class SourcePump(Pump):
             reading.progress += chunk.progress
             if self._lags:
                 safe = functools.partial(self._note_safe, reading.position())
-                self.instance.safety.after(safe)
+                self.instance.ack_tracker.after(safe)
             await self.give_turn()
 
     async def _read_chunk(self, reader: Reader) -> Chunk | None:
@@ -254,14 +257,14 @@ class SourcePump(Pump):
             safe = self._safe if self._lags else position
             assert safe is not None
             self._ended[number] = safe
-        elif self._lags:  # a later life could not stop where somebody else reads on
+        elif self._lags:  # a later incarnation could not stop where somebody else reads on
             await self._all_safe()
         released = self._released = Released(remainder, position.progress, number)
         self._claimed, self._safe, self._untold = None, None, True
         if remainder is not None:
-            claims.drop(self.instance.turns, number)
-        if self.instance.turns is not None:
-            await self.instance.turns.committed()
+            claims.drop(self.instance.commits, number)
+        if self.instance.commits is not None:
+            await self.instance.commits.committed()
         self._tell(released)
         if remainder is None:
             self._await_safe_end(number, reader)
@@ -269,14 +272,14 @@ class SourcePump(Pump):
 
     def _tell(self, released: Released) -> None:
         """It is recorded: let everybody know."""
-        self.instance.home.release(released.remainder, released.progress, released.number)
+        self.instance.agent_client.release(released.remainder, released.progress, released.number)
         self._untold = False
 
     async def _all_safe(self) -> None:
         """Return when everything read so far is safe elsewhere."""
         self.send()
         done = asyncio.Event()
-        self.instance.safety.after(done.set)
+        self.instance.ack_tracker.after(done.set)
         await done.wait()
 
     def _note_safe(self, position: Claimed) -> None:
@@ -285,13 +288,13 @@ class SourcePump(Pump):
             self._ended[position.number] = position
         else:
             self._safe = position
-        if self.instance.turns is not None:
-            self.instance.turns.want()
+        if self.instance.commits is not None:
+            self.instance.commits.want()
 
     def _await_safe_end(self, number: int, reader: Reader | None) -> None:
         """A split is read and its claim released: tidy up when nobody will read it again."""
         if self._lags:
-            self.instance.safety.after(functools.partial(self._end_is_safe, number, reader))
+            self.instance.ack_tracker.after(functools.partial(self._end_is_safe, number, reader))
         else:
             self._tidy_up(number, reader)
 
@@ -301,12 +304,12 @@ class SourcePump(Pump):
         self.instance.spawn_task(work, f"tidying up after claim {number}")
 
     async def _tidy_up_when_recorded(self, number: int, reader: Reader | None) -> None:
-        assert self.instance.turns is not None
-        await self.instance.turns.committed()
+        assert self.instance.commits is not None
+        await self.instance.commits.committed()
         self._tidy_up(number, reader)
 
     def _tidy_up(self, number: int, reader: Reader | None) -> None:
-        """An earlier life may have done so, and died before that was recorded."""
+        """An earlier incarnation may have done so, and died before that was recorded."""
         source = self.instance.operator.source
         assert source is not None
         if reader is None:
@@ -315,8 +318,8 @@ class SourcePump(Pump):
         if reader is not None:
             reader.done()
         del self._ended[number]
-        claims.drop(self.instance.turns, number)
+        claims.drop(self.instance.commits, number)
         self._forgotten.set()
-        if self.instance.turns is not None:
-            self.instance.turns.want()
+        if self.instance.commits is not None:
+            self.instance.commits.want()
         self.instance.check_drained()

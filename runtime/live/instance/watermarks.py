@@ -10,8 +10,9 @@ W1  Who learns a new predecessor begins with what its creator has said (the newc
 W2  A newcomer begins with what its creator knew when it asked for it.
 W3  Who expects state of key groups holds back its own watermark until all is in and processed:
     there may be windows in it that are due sooner.
-W4  An heir says how far it is when it accepts; the giver gives nothing away before it is as far.
-    A newcomer is at least as far as its creator was when it began, for successors count it so (W1).
+W4  A new owner says how far it is when it accepts; the giver gives nothing away before it is as
+    far. A newcomer is at least as far as its creator was when it began, for successors count
+    it so (W1).
 W5  Between bringing groups to rest and announcing their new owners the giver holds its own back.
 W6  A predecessor that has left counts until what it had sent is processed.
 W7  Who has heard from nobody for long, though it could have, is idle, and so is who has only idle
@@ -116,16 +117,17 @@ class Watermarks:
         stated = self._stated = self._wanted
         self._outbox.after_held(lambda branch: _send(branch.channels, stated))
 
-    def memory(self) -> tuple[tuple[float, bool], frozenset[InstanceId]]:
-        """What the next life must know."""
+    def snapshot(self) -> tuple[tuple[float, bool], frozenset[InstanceId]]:
+        """What the next incarnation must know."""
         return self._wanted, frozenset(self._parting)
 
-    def remember(self, memory: tuple[tuple[float, bool], frozenset[InstanceId]]) -> None:
-        self._wanted, parting = memory
+    def restore(self, snapshot: tuple[tuple[float, bool], frozenset[InstanceId]]) -> None:
+        self._wanted, parting = snapshot
         self._parting = set(parting)
 
     def say_again(self) -> None:
-        """In a new life: state what was known, behind what is held; successors may know it."""
+        """In a new incarnation: state what was known, behind what is held; successors may know
+        it."""
         if self._wanted != NOTHING and not self._closed:
             self._state_now()
 

@@ -1,10 +1,11 @@
-"""The journal of an instance: what its next life must know, in files that outlive the process.
+"""The journal of an instance: what its next incarnation must know, in files that outlive the
+process.
 
-A journal is a row of segments, `NAME.1`, `NAME.2`, …, of which each begins with a whole picture of
-the instance; when the picture of a new one is complete, the older ones go. So a journal is about as
-long as what it describes, however long the run.
+A journal is a row of segments, `NAME.1`, `NAME.2`, …, of which each begins with a whole snapshot of
+the instance; when the snapshot of a new one is complete, the older ones go. So a journal is about
+as long as what it describes, however long the run.
 
-A record is one turn of the instance: written with one system call, read whole or not at all.
+A record is one commit of the instance: written with one system call, read whole or not at all.
 
     length, of the body (4 bytes) · length of the entries (4) · CRC-32 (4) · entries · pieces
 
@@ -14,9 +15,10 @@ the process has written survives its death, whatever ends it; with `power` it is
 which no other one has to better.
 
 The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
-written, segments and last records that are missing included, is damage, and no life can go on from
-that. How long the journal was at least is told by its extent (`runtime.live.journal.extent`),
-and how long a segment before the last one was by the first record behind it.
+written, segments and last records that are missing included, is damage, and no incarnation can go
+on from that. How long the journal was at least is told by its extent
+(`runtime.live.journal.extent`), and how long a segment before the last one was by the first record
+behind it.
 
 **Unpickling runs code**: a journal lies in a folder of the run, which only its owner may write to.
 """
@@ -54,18 +56,18 @@ _HEAD_BYTES = _LENGTHS.size + _CHECK.size
 _PIECES_MAX = 512
 """Of one system call; Linux takes 1,024."""
 LOCK_TIMEOUT_S = 5.0
-"""How long a journal may stay locked behind the end of a life. A process that its function has
-forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
+"""How long a journal may stay locked behind the end of an incarnation. A process that its function
+has forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
 LOCK_PERIOD_S = 0.01
 SEGMENT_BYTES_MIN = 8 * 2**20
-SEGMENT_PICTURES = 4
-"""A segment may grow to so many times the picture that it begins with."""
+SEGMENT_SNAPSHOTS = 4
+"""A segment may grow to so many times the snapshot that it begins with."""
 _PICKLED = b"\x80\x05\x95"
 """How the entries of every record begin."""
 
 Entry = tuple[Any, ...]
 DRAWN: Entry = ("drawn",)
-"""The entry behind the last piece of a picture: the segments before are not needed any more."""
+"""The entry behind the last piece of a snapshot: the segments before are not needed any more."""
 _FOLLOWS = "follows"
 """Kind of the first entry of a segment: the number of one before it, and its bytes that count."""
 
@@ -75,7 +77,7 @@ class JournalError(PlainError):
 
 
 class Record(NamedTuple):
-    """One turn: entries, each a tuple that begins with its kind, and pieces that they refer to by
+    """One commit: entries, each a tuple that begins with its kind, and pieces that they refer to by
     their place."""
 
     entries: list[Entry]
@@ -83,7 +85,7 @@ class Record(NamedTuple):
 
 
 class Journal:
-    """The end that writes. One life at a time: it locks the journal until it is closed.
+    """The end that writes. One incarnation at a time: it locks the journal until it is closed.
 
     Raises `JournalError` if another process writes it and does not end in a moment, `OSError` if
     the disk refuses.
@@ -94,8 +96,8 @@ class Journal:
         self.power = power
         self.size = 0
         """Bytes of the present segment."""
-        self._picture = 0
-        """Bytes of the picture that it begins with."""
+        self._snapshot = 0
+        """Bytes of the snapshot that it begins with."""
         self._is_torn = False
         """Whether half a record may lie behind them."""
         self._is_named = False
@@ -114,7 +116,7 @@ class Journal:
         not_for_children(self)
 
     def begin_segment(self) -> None:
-        """From now on write to a new segment; the caller gives it a picture. Raises `OSError` if
+        """From now on write to a new segment; the caller gives it a snapshot. Raises `OSError` if
         none can be made, and goes on with the present one then."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
@@ -127,17 +129,17 @@ class Journal:
             self._old.append((self._number, _name(self.path, self._number)))
         self._number += 1
         self._fd = fd
-        self.size = self._picture = 0
+        self.size = self._snapshot = 0
         self._is_torn = self._is_named = False
 
     @property
     def full(self) -> bool:
         """Whether it is time for a new segment."""
-        return self.size > max(SEGMENT_BYTES_MIN, SEGMENT_PICTURES * self._picture)
+        return self.size > max(SEGMENT_BYTES_MIN, SEGMENT_SNAPSHOTS * self._snapshot)
 
-    def picture_complete(self) -> None:
+    def snapshot_complete(self) -> None:
         """The present segment tells everything, and this is safe: the older ones may go."""
-        self._picture = self.size
+        self._snapshot = self.size
         for _, segment in self._old:
             segment.unlink(missing_ok=True)
         self._old.clear()
@@ -227,7 +229,7 @@ def _locked(path: Path) -> int:
         except BlockingIOError:
             if time.monotonic() > deadline:
                 os.close(lock)
-                told = f"{path} is written by another process, an earlier life"
+                told = f"{path} is written by another process, an earlier incarnation"
                 raise JournalError(told) from None
         time.sleep(LOCK_PERIOD_S)
 

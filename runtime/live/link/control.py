@@ -1,7 +1,7 @@
-"""What the agent and the preloaded parent say to each other, framed as on a link.
+"""What the agent and the template process say to each other, framed as on a link.
 
 With every `Fork` travel two file descriptors: the child's end of its link, and the pipe that
-becomes its standard error. With `MakeHeir` travels one, the control socket of the heir.
+becomes its standard error. With `MakeStandby` travels one, the control socket of the standby.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Fork(Control, frozen=True, kw_only=True, tag="fork"):
     key: int
 
 
-class MakeHeir(Control, frozen=True, kw_only=True, tag="make_heir"):
+class MakeStandby(Control, frozen=True, kw_only=True, tag="make_standby"):
     """Fork a copy of yourself that waits on a control socket of its own."""
 
 
 class TakeOver(Control, frozen=True, kw_only=True, tag="take_over"):
-    """First command to an heir whose parent has gone: be the preloaded parent."""
+    """First command to a standby whose parent has gone: be the template process."""
 
 
 class Kill(Control, frozen=True, kw_only=True, tag="kill"):
@@ -75,11 +75,11 @@ class ForkFailed(Control, frozen=True, kw_only=True, tag="fork_failed"):
     reason: str
 
 
-class HeirMade(Control, frozen=True, kw_only=True, tag="heir_made"):
+class HeirMade(Control, frozen=True, kw_only=True, tag="standby_made"):
     pid: int
 
 
-class HeirFailed(Control, frozen=True, kw_only=True, tag="heir_failed"):
+class HeirFailed(Control, frozen=True, kw_only=True, tag="standby_failed"):
     reason: str
 
 
@@ -89,5 +89,5 @@ class Exited(Control, frozen=True, kw_only=True, tag="exited"):
     """Exit code; minus the number of the signal that killed it."""
 
 
-ToParent = Load | Guard | Fork | MakeHeir | TakeOver | Kill | Stop
+ToParent = Load | Guard | Fork | MakeStandby | TakeOver | Kill | Stop
 FromParent = Loaded | LoadFailed | Forked | ForkFailed | HeirMade | HeirFailed | Exited

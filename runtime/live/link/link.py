@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import msgspec
 
-from anabranch.runtime.live.link.own_files import own
+from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.values.texts import printable
 
 FRAME_BYTES_MAX = 32 * 2**20

@@ -35,7 +35,7 @@ class Genesis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Assign(Message, frozen=True, kw_only=True, tag="assign"):
-    """Become an instance. `genesis` is None for a newcomer: its creator will send START."""
+    """Become an instance. `bootstrap` is None for a newcomer: its creator will send START."""
 
     role: str = "instance"
     id: WireId
@@ -45,7 +45,7 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     token: bytes
     transport: str
     host: str
-    genesis: Genesis | None
+    bootstrap: Genesis | None
     seed: int
     """Of the run; an instance mixes its id into it."""
     scaling: bool
@@ -56,18 +56,19 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """The policies' decisions are told and not carried out."""
     heritage: dict[str, float] = {}
     """What the creator's scaling policy passes on to a newcomer."""
-    life: int = 1
-    """How many processes this instance has had, this one included. Later lives go on where the
-    journal of the earlier ones ends; `genesis` is told again and counts only if it is empty."""
+    incarnation: int = 1
+    """How many processes this instance has had, this one included. Later incarnations go on where
+    the journal of the earlier ones ends; `bootstrap` is told again and counts only if it is
+    empty."""
     journal: str = ""
     """The file that outlives the process; empty: none is kept."""
     delivery: str = "effectively-once"
     address: str = ""
-    """Listen here again: neighbours know it from an earlier life. Empty: choose one."""
+    """Listen here again: neighbours know it from an earlier incarnation. Empty: choose one."""
     state_dir: str = ""
     """Folder for what must outlive processes; empty if nothing must."""
     in_vain: list[Ending] = []
-    """How each of the last lives ended that got nothing done; oldest first."""
+    """How each of the last incarnations ended that got nothing done; oldest first."""
 
 
 class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
@@ -82,7 +83,7 @@ class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
     token: bytes
     limits: dict[str, Any]
     former_address: Address = ""
-    """Where an earlier life of it has listened."""
+    """Where an earlier incarnation of it has listened."""
 
 
 class Spawned(Message, frozen=True, kw_only=True, tag="spawned"):
@@ -181,7 +182,7 @@ class MayLeave(Message, frozen=True, kw_only=True, tag="may_leave"):
 
 
 class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
-    """It was let go, and does not leave: its core has vetoed it, or no heir was found."""
+    """It was let go, and does not leave: its core has vetoed it, or no new owner was found."""
 
 
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
@@ -195,8 +196,8 @@ class Release(Message, frozen=True, kw_only=True, tag="release"):
     progress: float = 0.0
     """How much of the split was read, as a whole."""
     number: int = 0
-    """Of the claim that it ends. One that is not held now repeats an earlier life's; 0: whichever
-    is held."""
+    """Of the claim that it ends. One that is not held now repeats an earlier incarnation's; 0:
+    whichever is held."""
 
 
 class Progress(Message, frozen=True, kw_only=True, tag="progress"):
@@ -225,9 +226,9 @@ class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
 
 
 class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
-    """A later life has restored itself. `children`: those of its children that its neighbours
-    know or that it still waits for; all others that only listen are to be discarded. `leaving`: it
-    was let go, and is about to leave."""
+    """A later incarnation has restored itself. `children`: those of its children that its
+    neighbours know or that it still waits for; all others that only listen are to be discarded.
+    `leaving`: it was let go, and is about to leave."""
 
     children: list[WireId]
     leaving: bool = False
@@ -239,7 +240,7 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     reason: str
     detail: str = ""
     again: Cause | None = None
-    """A next life may go on: what ended this one lies in the process, or will pass."""
+    """A next incarnation may go on: what ended this one lies in the process, or will pass."""
     damaged: bool = False
     """What was kept of the run is not as it was left."""
 

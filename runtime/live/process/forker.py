@@ -1,6 +1,6 @@
-"""The agent's side of the control socket: asks the preloaded parent to fork, hears of exits.
+"""The agent's side of the control socket: asks the template process to fork, hears of exits.
 
-If the parent is killed, and all its children with it, its heir takes over (`heirs`), as if
+If the parent is killed, and all its children with it, its standby takes over (`standbys`), as if
 nothing had happened but that they have died. If there is none, another parent reads the user's
 file again, where that is allowed; and yet another one, if that is killed too, up to a bound.
 Otherwise the run is lost.
@@ -19,11 +19,11 @@ from typing import Any
 
 from anabranch.runtime.live.link import control as msg
 from anabranch.runtime.live.link.link import encode
-from anabranch.runtime.live.process.bereft import until_gone
-from anabranch.runtime.live.process.heirs import Heirs
-from anabranch.runtime.live.process.parent_link import ParentLink
-from anabranch.runtime.live.process.parent_process import ParentProcess
+from anabranch.runtime.live.process.orphan_wait import until_gone
 from anabranch.runtime.live.process.process import OnOutput, Process, describe_ends, describe_exit
+from anabranch.runtime.live.process.standby import Standbys
+from anabranch.runtime.live.process.template_link import TemplateLink
+from anabranch.runtime.live.process.template_process import TemplateProcess
 from anabranch.runtime.values.texts import carried
 
 FORKS_IN_FLIGHT_MAX = 32
@@ -32,7 +32,7 @@ STOP_TIMEOUT_S = 3.0
 KILL_TIMEOUT_S = 2.0
 PARENTS_IN_VAIN_MAX = 5
 """So many in a row may end before they have forked a process. What ends them will not stop then."""
-PARENT_ENDED = "the preloaded parent has ended"
+PARENT_ENDED = "the template process has ended"
 PARENT_LOST = "the process that all others are forked from is gone"
 
 
@@ -55,7 +55,7 @@ class _Request:
         os.close(self.stderr)
 
 
-def no_other() -> ParentProcess | None:
+def no_other() -> TemplateProcess | None:
     return None
 
 
@@ -63,26 +63,26 @@ class Forker:
     """`another` begins a parent that has to read the pipeline first, or says that there is no way.
 
     If the parent ends without having been told to, one of these is called: `on_parent_lost`,
-    once, if that is the end, and `on_taken_over`, as often as an heir or another parent has taken
+    once, if that is the end, and `on_taken_over`, as often as a standby or another parent has taken
     its place."""
 
     def __init__(
         self,
-        parent: ParentProcess,
+        parent: TemplateProcess,
         on_output: OnOutput,
         on_parent_lost: Callable[[str], None],
         on_taken_over: Callable[[], None] = lambda: None,
-        another: Callable[[], ParentProcess | None] = no_other,
+        another: Callable[[], TemplateProcess | None] = no_other,
     ) -> None:
-        self._link = ParentLink(parent, self._note, self._lose)
+        self._link = TemplateLink(parent, self._note, self._lose)
         """To the present parent."""
         self._on_output = on_output
         self._on_parent_lost = on_parent_lost
         self._on_taken_over = on_taken_over
         self._another = another
-        self._in_vain: list[ParentProcess] = []
+        self._in_vain: list[TemplateProcess] = []
         """Those that have ended, in a row, before they had forked a process."""
-        self._heirs = Heirs(lambda message, fds: self._link.send_with(message, fds))
+        self._standbys = Standbys(lambda message, fds: self._link.send_with(message, fds))
         self._loop = asyncio.get_running_loop()
         self._load_timeout_s = 0.0
         self._began = False
@@ -104,14 +104,14 @@ class Forker:
         return self._link.parent.pid
 
     @property
-    def heir_pid(self) -> int | None:
-        return self._heirs.pid
+    def standby_pid(self) -> int | None:
+        return self._standbys.pid
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Of the parent, its heir, and all others."""
-        heir = () if self.heir_pid is None else (self.heir_pid,)
-        return (self.parent_pid, *heir, *(p.pid for p in self.alive if p.pid))
+        """Of the parent, its standby, and all others."""
+        standby = () if self.standby_pid is None else (self.standby_pid,)
+        return (self.parent_pid, *standby, *(p.pid for p in self.alive if p.pid))
 
     @property
     def alive(self) -> list[Process]:
@@ -131,12 +131,12 @@ class Forker:
     def guard(self, folder: Path) -> None:
         """Have `folder` removed if this process is killed."""
         self._guard = msg.Guard(folder=carried(folder))
-        self._heirs.first_order = encode(self._guard)
+        self._standbys.first_order = encode(self._guard)
         self._link.send(self._guard)
 
-    def keep_heir(self) -> None:
+    def keep_standby(self) -> None:
         """From now on the run outlives its parent, where the system allows for that."""
-        self._heirs.keep()
+        self._standbys.keep()
 
     async def ready(self) -> None:
         """Return when the present parent can fork. Raises `ForkError` if none will ever."""
@@ -175,7 +175,7 @@ class Forker:
 
     def kill(self, process: Process) -> None:
         """SIGKILL, by the parent: it knows whether the pid is still that process."""
-        if process.exit_code is None and process.pid and not process.bereft:
+        if process.exit_code is None and process.pid and not process.orphan_wait:
             self._link.send(msg.Kill(pid=process.pid))
 
     async def stop(self) -> None:
@@ -191,13 +191,13 @@ class Forker:
             parent.kill()
             await self._has_ended(parent, KILL_TIMEOUT_S)
         self._lose()
-        self._heirs.close()
+        self._standbys.close()
         parent.close()
         if self._handovers:
             await asyncio.wait(self._handovers, timeout=KILL_TIMEOUT_S)
         await asyncio.gather(*(process.closed() for process in self._open))
 
-    async def _until_loaded(self, link: ParentLink) -> None:
+    async def _until_loaded(self, link: TemplateLink) -> None:
         """Raises `ForkError`."""
         try:
             await asyncio.wait_for(asyncio.shield(link.loaded), self._load_timeout_s)
@@ -205,7 +205,7 @@ class Forker:
             told = f"the pipeline's file could not be read again within {self._load_timeout_s:g} s"
             raise ForkError(told) from None
 
-    async def _has_ended(self, parent: ParentProcess, timeout_s: float) -> bool:
+    async def _has_ended(self, parent: TemplateProcess, timeout_s: float) -> bool:
         deadline = self._loop.time() + timeout_s
         pause_s = 0.001
         while not parent.ended():
@@ -244,9 +244,9 @@ class Forker:
     def _note(self, message: msg.FromParent) -> None:
         match message:
             case msg.HeirMade(pid=pid):
-                self._heirs.note_made(self._link.parent, pid)
+                self._standbys.note_made(self._link.parent, pid)
             case msg.HeirFailed(reason=reason):
-                self._heirs.note_failed(reason)
+                self._standbys.note_failed(reason)
             case msg.Loaded():
                 self._began = True
                 self._link.loaded.set_result(None)
@@ -264,9 +264,9 @@ class Forker:
                 process.close()
                 _fail(process.forked, ForkError(f"no process could be made: {reason}"))
             case msg.Exited(pid=pid, code=code):
-                self._heirs.note_exited(pid)
+                self._standbys.note_exited(pid)
                 for process in self.alive:
-                    if process.pid == pid and not process.bereft:
+                    if process.pid == pid and not process.orphan_wait:
                         self._note_exited(process, code)
 
     def _note_exited(self, process: Process, code: int) -> None:
@@ -297,7 +297,7 @@ class Forker:
         if self._began and not self._stopping:
             self._on_parent_lost(f"{PARENT_LOST}{why}")
 
-    def _next_link(self) -> tuple[ParentLink | None, str]:
+    def _next_link(self) -> tuple[TemplateLink | None, str]:
         """To the next parent; with the reason if there is none."""
         if self._stopping:
             return None, ""
@@ -308,8 +308,8 @@ class Forker:
         if len(self._in_vain) >= PARENTS_IN_VAIN_MAX:
             self._link.parent.ended()  # so that its exit code is known, if it is by now
             return None, _told_in_vain(self._in_vain)
-        if heir := self._heirs.take():
-            link = ParentLink(heir, self._note, self._lose)
+        if standby := self._standbys.take():
+            link = TemplateLink(standby, self._note, self._lose)
             link.loaded.set_result(None)
             return link, ""
         try:
@@ -322,22 +322,22 @@ class Forker:
         self._link.parent.kill()
         # The end of whatever else is left, on every system.
         self._link.parent.cut_lifeline()
-        return ParentLink(parent, self._note, self._lose), ""
+        return TemplateLink(parent, self._note, self._lose), ""
 
-    def _follow(self, link: ParentLink) -> None:
+    def _follow(self, link: TemplateLink) -> None:
         """To the parent from now on. The children of the last one die with it."""
         former, self._link = self._link.parent, link
         link.listen()
         self._hand_over(self._see_off(former))
         for process in self.alive:
-            if not process.bereft:
-                process.bereft = True
+            if not process.orphan_wait:
+                process.orphan_wait = True
                 self._hand_over(self._see_out(process))
         self._hand_over(self._see_in(link))
         self._on_taken_over()
 
-    async def _see_in(self, link: ParentLink) -> None:
-        """An heir is ready at once, another parent when it has read the pipeline."""
+    async def _see_in(self, link: TemplateLink) -> None:
+        """A standby is ready at once, another parent when it has read the pipeline."""
         try:
             await self._until_loaded(link)
         except ForkError as error:
@@ -351,14 +351,14 @@ class Forker:
         for order in (msg.TakeOver(), self._guard):
             if order is not None:
                 link.send(order)
-        self._heirs.keep()
+        self._standbys.keep()
 
     def _hand_over(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name="hand over")
         self._handovers.add(task)
         task.add_done_callback(self._handovers.discard)
 
-    async def _see_off(self, parent: ParentProcess) -> None:
+    async def _see_off(self, parent: TemplateProcess) -> None:
         """Mostly it has ended; one that only did not listen any more is ended."""
         parent.kill()
         await self._has_ended(parent, KILL_TIMEOUT_S)
@@ -369,7 +369,7 @@ class Forker:
         self._note_exited(process, -signal.SIGKILL)
 
 
-def _told_in_vain(parents: list[ParentProcess]) -> str:
+def _told_in_vain(parents: list[TemplateProcess]) -> str:
     """Why no other one is begun, and where to look."""
     ends = [describe_exit(parent.exit_code) for parent in parents if parent.exit_code is not None]
     ways = f": {describe_ends(ends)}" if ends else ""

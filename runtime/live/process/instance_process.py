@@ -1,4 +1,4 @@
-"""The life of a process from its assignment to its exit: build the instance, run it, report."""
+"""The lifetime of a process from its assignment to its exit: build the instance, run it, report."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.final_count import final_count
-from anabranch.runtime.live.instance.home import Home
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.journal.journal import JournalError
 from anabranch.runtime.live.link.last_words import detail_of, reason_of
@@ -64,14 +64,14 @@ def run_instance(
     os.register_at_fork(after_in_child=_be_a_child)
     keep_files_from_children()
     task = msgspec.convert(assign, Assign)
-    if task.life > 1:  # the first one may be refused
+    if task.incarnation > 1:  # the first one may be refused
         wait_for_files(str(id_from_wire(task.id)))
     sys.exit(_run(_live(link_socket, task, pipeline)))
 
 
 def wait_for_files(me: str) -> None:
-    """A next life that can open none would die before it has begun, in vain, again and again. The
-    agent tries another process if it takes too long."""
+    """A next incarnation that can open none would die before it has begun, in vain, again and
+    again. The agent tries another process if it takes too long."""
     told = False
     while (error := _missing_files()) is not None:
         if not told:
@@ -124,16 +124,16 @@ def _be_a_child() -> None:
 
 
 async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) -> int:
-    home = Home()
-    link = await Link.attach(link_socket, home.receive)
-    home.attach(link)
+    agent_client = AgentClient()
+    link = await Link.attach(link_socket, agent_client.receive)
+    agent_client.attach(link)
     me = id_from_wire(task.id)
     try:
         instance = Instance(
             me,
             pipeline,
-            home=home,
-            context=_context(task, me, pipeline, home),
+            agent_client=agent_client,
+            context=_context(task, me, pipeline, agent_client),
             seed=task.seed,
             scaling=task.scaling,
             heritage=task.heritage,
@@ -141,7 +141,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
             in_vain=task.in_vain,
         )
         instance.scaling.dry_run = task.dry_run
-        _wire(home, instance)
+        _wire(agent_client, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))
         # Whoever ends single processes politely wants this one to leave; a keeper stays.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
@@ -149,17 +149,17 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         os.register_at_fork(after_in_child=instance.neighbourhood.close_copies)
         address = await instance.neighbourhood.listen(_address(task, pipeline))
         instance.resume()
-        home.begin()
-        home.send(Ready(address=address))
-        if task.genesis is not None and is_new:
+        agent_client.begin()
+        agent_client.send(Ready(address=address))
+        if task.bootstrap is not None and is_new:
             _found(instance, task)
         await _until_over(instance, link)
     except LifeOver as error:
-        home.send(Failed(reason=str(error), again=error.cause))
+        agent_client.send(Failed(reason=str(error), again=error.cause))
         code = 1
     except MemoryError:  # not of a function of the user's
         told = Failed(reason="has run out of memory", again=Cause.OUT_OF_MEMORY)
-        home.send(told)
+        agent_client.send(told)
         code = 1
     except Exception as error:
         again = Cause.SYSTEM if _may_pass(error) else None
@@ -167,19 +167,19 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         said = Failed(
             reason=reason_of(error), detail=detail_of(error), again=again, damaged=damaged
         )
-        home.send(said)
+        agent_client.send(said)
         code = 1
     else:
-        home.send(final_count(instance))
+        agent_client.send(final_count(instance))
         code = 0
     await link.finish()
     return code
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether a next life may fare better. Python has no kind of error for a thread that cannot be
-    made, for which it takes memory and a place among the processes of the user: it is known by
-    where it comes from."""
+    """Whether a next incarnation may fare better. Python has no kind of error for a thread that
+    cannot be made, for which it takes memory and a place among the processes of the user: it is
+    known by where it comes from."""
     if isinstance(error, RuntimeError):
         frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
         return any(frame.f_code is threading.Thread.start.__code__ for frame in frames)
@@ -187,8 +187,8 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _ending(instance: Instance) -> Callable[[asyncio.AbstractEventLoop, dict[str, Any]], None]:
-    """What a callback of ours raises is the end of this life: what it was about is left half done,
-    and would be recorded like that. Callbacks of others, such as a library's, are told of."""
+    """What a callback of ours raises is the end of this incarnation: what it was about is left half
+    done, and would be recorded like that. Callbacks of others, such as a library's, are told of."""
 
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -218,7 +218,7 @@ async def _until_over(instance: Instance, link: Link) -> None:
     running.result()
 
 
-def _wire(home: Home, instance: Instance) -> None:
+def _wire(agent_client: AgentClient, instance: Instance) -> None:
     def spawned(answer: Spawned) -> None:
         children = {id_from_wire(i): address for i, address in answer.children}
         instance.learn(children)
@@ -226,7 +226,7 @@ def _wire(home: Home, instance: Instance) -> None:
             instance.children_ready(frozenset(children))
         else:
             instance.feed(events.SpawnFailed(answer.reason))
-            home.note(EventKind.SPAWN_FAILED, answer.reason)
+            agent_client.note(EventKind.SPAWN_FAILED, answer.reason)
 
     def decide(decision: Decide) -> None:
         instance.decide(decision.action, decision.n)
@@ -234,14 +234,16 @@ def _wire(home: Home, instance: Instance) -> None:
     def order(order: Order) -> None:
         instance.scaling.ordered(order.act)
 
-    home.on_spawned = spawned
-    home.on_leave_answer = instance.departure.answered
-    home.on_decide = decide
-    home.on_order = order
-    home.on_end_input = instance.end_input
+    agent_client.on_spawned = spawned
+    agent_client.on_leave_answer = instance.departure.answered
+    agent_client.on_decide = decide
+    agent_client.on_order = order
+    agent_client.on_end_input = instance.end_input
 
 
-def _context(task: Assign, me: InstanceId, pipeline: Pipeline, home: Home) -> RunContext:
+def _context(
+    task: Assign, me: InstanceId, pipeline: Pipeline, agent_client: AgentClient
+) -> RunContext:
     durable = pipeline.durable_of(me.operator)
     return RunContext(
         pipeline=task.pipeline,
@@ -252,15 +254,15 @@ def _context(task: Assign, me: InstanceId, pipeline: Pipeline, home: Home) -> Ru
         limits=Limits(**task.limits),
         service_address=task.service_address,
         token=task.token,
-        life=task.life,
+        incarnation=task.incarnation,
         state_dir=Path(original(task.state_dir)) if task.state_dir else None,
         durable=durable,
-        note=home.hear_end,
+        note=agent_client.hear_end,
     )
 
 
 def _address(task: Assign, pipeline: Pipeline) -> str:
-    """The same for all lives, since neighbours know it."""
+    """The same for all incarnations, since neighbours know it."""
     if task.address:
         return task.address
     if task.transport == "unix":
@@ -272,11 +274,11 @@ def _address(task: Assign, pipeline: Pipeline) -> str:
 
 
 def _found(instance: Instance, task: Assign) -> None:
-    genesis = task.genesis
-    assert genesis is not None
-    succs = {id_from_wire(i): address for i, address in genesis.succs}
+    bootstrap = task.bootstrap
+    assert bootstrap is not None
+    succs = {id_from_wire(i): address for i, address in bootstrap.succs}
     instance.learn(succs)
-    preds = frozenset(map(id_from_wire, genesis.preds))
+    preds = frozenset(map(id_from_wire, bootstrap.preds))
     me = instance.me
     siblings = [InstanceId(me.operator, n) for n in range(instance.operator.instances_at_start)]
-    instance.found(frozenset(succs), preds, siblings, keeper=genesis.keeper)
+    instance.found(frozenset(succs), preds, siblings, keeper=bootstrap.keeper)

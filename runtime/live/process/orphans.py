@@ -1,4 +1,4 @@
-"""No process outlives the run: what ties the life of a process to its parent and to the agent.
+"""No process outlives the run: what ties the lifetime of a process to its parent and to the agent.
 
 Two ties, because each has a hole. The **lifeline** is a pipe whose only writing end is in the
 agent: reading it gives end of file when the agent is gone, however it went, on every system; but
@@ -7,7 +7,7 @@ signal** of Linux kills at once whatever the process is doing, but only when the
 ends.
 
 What user functions start (a pool of `multiprocessing`, a program) is tied to nothing. On Linux
-the preloaded parent **adopts** it when the instance ends, and ends it with the run.
+the template process **adopts** it when the instance ends, and ends it with the run.
 """
 
 from __future__ import annotations

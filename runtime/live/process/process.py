@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import Any
 
+from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.live.link.link import Link
-from anabranch.runtime.live.link.own_files import own
 
 TAIL_LINES_MAX = 30
 LINE_CHARS_MAX = 4096
@@ -81,7 +81,7 @@ class Process:
         self._on_output = on_output
         self._pipe: asyncio.BaseTransport | None = None
         self.is_closed = False
-        self.bereft = False
+        self.orphan_wait = False
         """Its parent was killed, and it with that."""
 
     async def open(self, link: socket.socket, output: int) -> None:

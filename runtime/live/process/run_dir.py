@@ -17,7 +17,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from anabranch.runtime.live.link.own_files import own
+from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.plan.ends import passing
 
 PREFIX = "anabranch-"

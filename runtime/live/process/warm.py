@@ -1,7 +1,7 @@
 """An idle process, from the moment it was forked until it becomes an instance or a service.
 
 It holds two open files of the runtime: its link and the lifeline. Everything else that the
-preloaded parent had open for its own work is closed here, otherwise the end of one process could
+template process had open for its own work is closed here, otherwise the end of one process could
 not be seen by the agent as the end of its link.
 """
 
@@ -45,7 +45,7 @@ class Preload:
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """What a child gets from the preloaded parent: `link` and `stderr` are its own."""
+    """What a child gets from the template process: `link` and `stderr` are its own."""
 
     link: socket.socket
     stderr: int
@@ -102,7 +102,7 @@ def _live(inheritance: Inheritance, assign: dict[str, Any], preload: Preload) ->
     orphans.watch_lifeline(inheritance.lifeline)
     name = _name_of(assign)
     orphans.set_process_name(name)
-    reseed(f"{name} {assign.get('life', 1)}", preload.generators)
+    reseed(f"{name} {assign.get('incarnation', 1)}", preload.generators)
     gc.enable()
     main = preload.service_main if assign["role"] == "service" else preload.instance_main
     try:

@@ -51,7 +51,7 @@ class Bench:
         self.clock = Ticking(tick_s)
         self.wall = Ticking()
         self.on_turn: Callable[[], Awaitable[None]] | None = None
-        self.turns = 0
+        self.commits = 0
         self.all = [self._processor(number) for number in range(instances)]
         self.all[0].own(range(groups))
 
@@ -67,7 +67,7 @@ class Bench:
         )
 
     async def _turn(self) -> None:
-        self.turns += 1
+        self.commits += 1
         if self.on_turn is not None:
             await self.on_turn()
 

@@ -35,36 +35,37 @@ def contents(processor: KeyedProcessor) -> dict[str, Any]:
 
 
 class Journal:
-    """Changes in their order, as a driver keeps them; a whole picture makes older ones needless."""
+    """Changes in their order, as a driver keeps them; a whole snapshot makes older ones
+    needless."""
 
     def __init__(self) -> None:
         self.changes: list[bytes] = []
         self.dropped = 0
-        self._picture: Iterator[bytes] | None = None
+        self._snapshot: Iterator[bytes] | None = None
         self._begins = 0
 
     def add(self, change: bytes) -> None:
         if change:
             self.changes.append(change)
 
-    def begin_picture(self, processor: KeyedProcessor, keys_max: int) -> None:
-        self._picture, self._begins = processor.picture(keys_max), len(self.changes)
+    def begin_snapshot(self, processor: KeyedProcessor, keys_max: int) -> None:
+        self._snapshot, self._begins = processor.snapshot(keys_max), len(self.changes)
         self.add_piece()
 
     def add_piece(self) -> None:
-        if self._picture is None:
+        if self._snapshot is None:
             return
-        piece = next(self._picture, None)
+        piece = next(self._snapshot, None)
         if piece is not None:
             self.changes.append(piece)
             return
-        self._picture = None
+        self._snapshot = None
         self.dropped += self._begins
         del self.changes[: self._begins]
 
     def close(self) -> None:
-        """Whoever wrote it has died: an unfinished picture stays where it is."""
-        self._picture = None
+        """Whoever wrote it has died: an unfinished snapshot stays where it is."""
+        self._snapshot = None
 
 
 @dataclass
@@ -96,7 +97,7 @@ class Mortals(Bench):
     ) -> None:
         self.tells_at_once = tells_at_once
         self.journals = [Journal() for _ in range(instances)]
-        self.lives = [1] * instances
+        self.incarnations = [1] * instances
         self.dying: dict[int, int] = {}
         self.deaths = 0
         self._nested = 0
@@ -125,7 +126,7 @@ class Mortals(Bench):
             part.tag.done += part.taken + part.pended
 
     async def _turn_of(self, number: int) -> None:
-        self.turns += 1
+        self.commits += 1
         if number in self.dying:
             self.dying[number] -= 1
             if self.dying[number] < 0:
@@ -139,12 +140,12 @@ class Mortals(Bench):
                 self._nested = 0
 
     def restored(self, number: int) -> KeyedProcessor:
-        """The next life of an instance, which must hold what the last one held."""
+        """The next incarnation of an instance, which must hold what the last one held."""
         before = self.all[number]
         before.tell()
         self.journals[number].close()
         self.deaths += 1
-        self.lives[number] += 1
+        self.incarnations[number] += 1
         after = self.all[number] = self._processor(number)
         after.restore(self.journals[number].changes)
         assert contents(after) == contents(before)
@@ -207,7 +208,8 @@ class Faults(Moves):
             await self._alive(number, run)
 
     async def advance(self, watermark: float) -> None:
-        """Of all instances; one that dies while its timers are called goes on in its next life."""
+        """Of all instances; one that dies while its timers are called goes on in its next
+        incarnation."""
         self.watermark = max(watermark, self.watermark)
         for number in range(len(self.bench.all)):
             while not await self._alive(number, partial(self._advance, number)):
@@ -241,13 +243,13 @@ class Faults(Moves):
 
         yield freeze
         yield announce
-        life = 0
+        incarnation = 0
         while group in bench.all[giver].frozen:
             while giver in self._busy:  # tuples of the group may be in its batch
                 yield nothing
-            if life != bench.lives[giver]:
-                life = bench.lives[giver]
-                chunks = bench.all[giver].export({group}, 64, life)
+            if incarnation != bench.incarnations[giver]:
+                incarnation = bench.incarnations[giver]
+                chunks = bench.all[giver].export({group}, 64, incarnation)
             yield export
             if len(way) > 2:
                 yield install

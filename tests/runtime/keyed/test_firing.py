@@ -45,7 +45,7 @@ def by_clock(keyed: KeyedStream) -> object:
 async def set_bells(bench: Bench, *times: float) -> None:
     await bench.over(*[(key, times) for key in range(N)])
     bench.parts.clear()
-    bench.turns = 0
+    bench.commits = 0
 
 
 def rung(bench: Bench) -> list[tuple[int, float]]:
@@ -57,7 +57,7 @@ async def test_others_have_a_turn_between_timers_that_are_due_together() -> None
     await set_bells(bench, 1.0)
     await bench.one.advance(1.0)
     assert rung(bench) == [(key, 1.0) for key in range(N)]
-    assert bench.turns == len(bench.parts) == N
+    assert bench.commits == len(bench.parts) == N
     assert not bench.one.lags
 
 
@@ -67,7 +67,7 @@ async def test_so_they_have_between_timers_of_the_clock(act: Callable[[Any], Any
     await set_bells(bench, 1.0, 2.0)
     await act(bench.one)
     assert rung(bench) == [(key, at) for at in (1.0, 2.0) for key in range(N)]
-    assert bench.turns == len(bench.parts) == 2 * N
+    assert bench.commits == len(bench.parts) == 2 * N
 
 
 async def test_who_has_a_turn_while_timers_of_the_clock_are_called_does_not_begin_with_them() -> (
@@ -98,12 +98,12 @@ async def test_groups_that_come_to_rest_meanwhile_take_the_others_of_their_timer
 
     async def freeze() -> None:
         lagged.append(bench.one.lags)
-        if bench.turns == 10:
+        if bench.commits == 10:
             bench.one.freeze({0, 1, 2, 3})
 
     bench.on_turn = freeze
     await bench.one.advance(2.0)
-    assert lagged == [True] * bench.turns
+    assert lagged == [True] * bench.commits
     moved = {key for key in range(N) if bench.group(key) < 4}
     at_first = [(key, 1.0) for key in range(10)]
     assert rung(bench)[:10] == at_first
@@ -127,13 +127,13 @@ async def test_a_group_that_is_opened_meanwhile_does_not_turn_the_order_of_a_key
     opened = list[int]()
 
     async def give_back() -> None:
-        if given and bench.turns > 5:
+        if given and bench.commits > 5:
             chunks, given[:] = [*given], []
             for chunk in chunks:
                 await bench.one.install(chunk)
             opened.append(len(rung(bench)))
 
-    bench.turns, bench.on_turn = 0, give_back
+    bench.commits, bench.on_turn = 0, give_back
     await bench.one.advance(2.0)
     assert rung(bench) == [(key, at) for at in (1.0, 2.0) for key in keys]
     assert opened == [2 * len(keys)]  # nothing that was due before is open when it begins
@@ -146,7 +146,7 @@ async def test_what_was_not_called_when_it_was_cancelled_is_called_with_the_next
     await set_bells(bench, 1.0)
 
     async def stay() -> None:
-        if bench.turns == 5:
+        if bench.commits == 5:
             await asyncio.Event().wait()
 
     bench.on_turn = stay

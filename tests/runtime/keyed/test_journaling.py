@@ -1,4 +1,5 @@
-"""What is told of key state, when, and what is made of it by the next life of an instance."""
+"""What is told of key state, when, and what is made of it by the next incarnation of an
+instance."""
 
 from __future__ import annotations
 
@@ -70,11 +71,11 @@ async def test_what_changed_before_a_chunk_came_is_told_before_it() -> None:
     bench.restored(1)
 
 
-async def test_what_changed_before_a_piece_of_a_picture_is_told_before_it() -> None:
+async def test_what_changed_before_a_piece_of_a_snapshot_is_told_before_it() -> None:
     bench = Mortals(counting, tells_at_once=False)
     await bench.over(*MANY)
     journal = bench.journals[0]
-    journal.begin_picture(bench.one, 10)
+    journal.begin_snapshot(bench.one, 10)
     bench.one.freeze(FIRST)
     journal.add_piece()
     froze, piece = (pickle.loads(change)[0][0] for change in journal.changes[-2:])
@@ -120,7 +121,7 @@ async def test_a_large_state_that_cannot_be_written_is_named() -> None:
         await bench.over(("a", 2), ("b", lambda: None))
 
 
-async def test_a_careful_life_finds_the_tuple_that_spoils_a_large_state() -> None:
+async def test_a_careful_incarnation_finds_the_tuple_that_spoils_a_large_state() -> None:
     def visit(key: str, state: list[Any], item: Any) -> list[int]:
         state.append(item)
         return [len(state)]
@@ -163,7 +164,7 @@ async def until_pause(bench: Mortals, *pairs: tuple[Any, Any]) -> tuple[Batch, a
 
 
 async def die_in_pause(bench: Mortals, batch: Batch, run: asyncio.Task[None]) -> None:
-    """The next life does what is not done of the batch."""
+    """The next incarnation does what is not done of the batch."""
     before = bench.one
     after = bench.restored(0)
     run.cancel()
@@ -218,7 +219,7 @@ async def test_a_kept_tuple_is_told_as_done_only_when_it_is() -> None:
     assert (after.owned, after.pended) == (FIRST, 0)
 
 
-async def test_timers_that_were_due_at_a_death_fire_in_the_next_life() -> None:
+async def test_timers_that_were_due_at_a_death_fire_in_the_next_incarnation() -> None:
     bench = Mortals(clocked, tick_s=0.002)
     await bench.over(*[(n, ("set", 1.0)) for n in range(20)])
     told = bench.journals[0].changes
@@ -240,7 +241,7 @@ async def test_timers_that_were_due_at_a_death_fire_in_the_next_life() -> None:
 # -- resuming ----------------------------------------------------------------------------------
 
 
-async def test_frozen_groups_lie_at_rest_in_the_next_life() -> None:
+async def test_frozen_groups_lie_at_rest_in_the_next_incarnation() -> None:
     bench = Mortals(alarming, groups=1)
     await bench.over(("a", 1))
     bench.one.freeze({0})
@@ -265,7 +266,7 @@ async def test_a_group_that_is_to_be_processed_again_begins_with_what_was_kept()
     assert bench.results == [("a", (1,)), ("a", (1, 2)), ("a", (1, 2, 3))]
 
 
-async def test_timers_of_the_clock_go_on_in_the_next_life() -> None:
+async def test_timers_of_the_clock_go_on_in_the_next_incarnation() -> None:
     bench = Mortals(clocked)
     await bench.over(("a", ("wall", 7.0)))
     after = bench.restored(0)
@@ -288,7 +289,7 @@ def test_what_is_not_journaled_is_resumed_with_nothing_in_it() -> None:
     assert bench.all[1].frozen == {2}
 
 
-async def test_groups_that_have_come_whole_are_opened_by_the_core_of_the_next_life() -> None:
+async def test_groups_that_have_come_whole_are_opened_by_the_core_of_the_next_incarnation() -> None:
     bench = await moving()
     await bench.over(("key 0", "more"))
     await install(bench.all[1], [*bench.one.export({0}, 200)])

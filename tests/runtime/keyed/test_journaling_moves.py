@@ -1,4 +1,4 @@
-"""Key groups are given to another instance and one of the two dies; pictures shorten journals."""
+"""Key groups are given to another instance and one of the two dies; snapshots shorten journals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_tuples_that_come_while_a_group_is_given_away_go_along_if_it_is_jo
 
 @pytest.mark.parametrize("came", [lambda n: 1, lambda n: n // 2, lambda n: n - 1, lambda n: n])
 @pytest.mark.parametrize("receiver_dies", [False, True])
-async def test_a_later_life_of_the_giver_gives_all_again(
+async def test_a_later_incarnation_of_the_giver_gives_all_again(
     came: Callable[[int], int], receiver_dies: bool
 ) -> None:
     bench, twin = await moving(), await moving()
@@ -106,20 +106,20 @@ async def test_a_chunk_of_a_group_that_is_here_is_refused() -> None:
         await bench.all[1].install(chunks[0])
 
 
-# -- pictures ----------------------------------------------------------------------------------
+# -- snapshots ----------------------------------------------------------------------------------
 
 
-async def test_pieces_of_a_picture_are_bounded_and_made_one_by_one() -> None:
+async def test_pieces_of_a_snapshot_are_bounded_and_made_one_by_one() -> None:
     bench = Mortals(counting, groups=4)
     await bench.over(*MANY)
-    pieces = bench.one.picture(10)
+    pieces = bench.one.snapshot(10)
     sizes = [sum(len(w[1]) for w in pickle.loads(piece) if w[0] == "entries") for piece in pieces]
     assert sum(sizes) == 50
     assert max(sizes) <= 10
     assert len(sizes) <= 6
 
 
-async def test_a_picture_holds_what_is_frozen_kept_and_on_its_way() -> None:
+async def test_a_snapshot_holds_what_is_frozen_kept_and_on_its_way() -> None:
     bench = await moving(keys=50)
     await bench.over(("key 1", "more"))
     await bench.all[1].advance(7.0)
@@ -127,7 +127,7 @@ async def test_a_picture_holds_what_is_frozen_kept_and_on_its_way() -> None:
     chunks = [*bench.one.export({0}, 100)]
     await install(bench.all[1], chunks[:-1])
     journal = bench.journals[1]
-    journal.begin_picture(bench.all[1], 1000)
+    journal.begin_snapshot(bench.all[1], 1000)
     journal.add_piece()
     assert journal.dropped > 0
     bench.restored(1)
@@ -140,7 +140,7 @@ async def test_what_happens_between_two_pieces_counts() -> None:
     bench = Mortals(clocked, groups=2)
     await bench.over(*[(n, ("set", float(n))) for n in range(20)])
     journal = bench.journals[0]
-    journal.begin_picture(bench.one, 3)
+    journal.begin_snapshot(bench.one, 3)
     for n in range(20):
         await bench.one.advance(float(n))
         await bench.over((n % 7, ("set", 30.0 + n)), (100 + n, ("wall", 1.0)))
@@ -149,10 +149,10 @@ async def test_what_happens_between_two_pieces_counts() -> None:
     bench.restored(0)
 
 
-async def test_an_unfinished_picture_changes_nothing() -> None:
+async def test_an_unfinished_snapshot_changes_nothing() -> None:
     bench = Mortals(counting, groups=2)
     await bench.over(*MANY)
-    bench.journals[0].begin_picture(bench.one, 3)
+    bench.journals[0].begin_snapshot(bench.one, 3)
     bench.restored(0)
 
 
@@ -160,11 +160,11 @@ def build_forgetful(keyed: KeyedStream) -> None:
     keyed.window(tumbling(10), time=float).aggregate("work", mean(float))
 
 
-async def test_keys_that_are_forgotten_during_a_picture_stay_forgotten() -> None:
+async def test_keys_that_are_forgotten_during_a_snapshot_stay_forgotten() -> None:
     bench = Mortals(build_forgetful, groups=2)
     await bench.over(*[(n, 1.0) for n in range(20)], *[(n, 21.0) for n in range(10, 30)])
     journal = bench.journals[0]
-    journal.begin_picture(bench.one, 4)
+    journal.begin_snapshot(bench.one, 4)
     journal.add_piece()
     await bench.one.advance(10.0)
     for _ in range(10):

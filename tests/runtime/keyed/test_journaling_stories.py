@@ -1,4 +1,4 @@
-"""Instances die at any moment and are restored from journals, which are cut by pictures, while key
+"""Instances die at any moment and are restored from journals, which are cut by snapshots, while key
 groups move and time goes on: every key sees what it would have seen without any of that."""
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ INSTANCES = 3
 
 instances = st.integers(0, INSTANCES - 1)
 deaths = st.tuples(st.just("die"), instances, st.integers(0, 4))
-pictures = st.tuples(st.just("picture"), instances, st.integers(1, 4))
+snapshots = st.tuples(st.just("snapshot"), instances, st.integers(1, 4))
 pieces = st.tuples(st.just("piece"), instances)
-faults = deaths | pictures | pieces | pieces | pieces
+faults = deaths | snapshots | pieces | pieces | pieces
 stories = st.lists(batches | sends | sends | begins | steps | steps | times | faults, max_size=60)
 
 
@@ -76,8 +76,8 @@ async def befall(moves: Faults, what: str, instance: int, n: int = 0) -> None:
         bench.dying[instance] = n
     elif what == "die":
         await moves.die(instance)
-    elif what == "picture":
-        bench.journals[instance].begin_picture(bench.all[instance], n)
+    elif what == "snapshot":
+        bench.journals[instance].begin_snapshot(bench.all[instance], n)
     else:
         bench.journals[instance].add_piece()
 

@@ -524,7 +524,7 @@ async def test_a_batch_is_done_in_slices_with_a_turn_between() -> None:
     assert [p.taken for p in bench.parts] == [64, *[1] * 6]
     assert [p.last for p in bench.parts] == [*[False] * 6, True]
     assert {p.tag for p in bench.parts} == {"tag"}
-    assert bench.turns == len(bench.parts)
+    assert bench.commits == len(bench.parts)
 
 
 async def test_slices_grow_while_tuples_are_cheap() -> None:

@@ -127,7 +127,7 @@ async def test_a_batch_goes_on_with_the_next_owner_while_it_is_processed() -> No
     group = bench.group("a")
 
     async def freeze() -> None:
-        if bench.turns == 2:
+        if bench.commits == 2:
             bench.one.freeze({group})
 
     bench.on_turn = freeze

@@ -105,23 +105,23 @@ async def test_windows_that_end_are_told_without_those_that_stay(what: str) -> N
 
 
 @pytest.mark.parametrize("what", ["tumbling", "session", "join", "timers"])
-async def test_a_picture_of_one_large_key_has_many_pieces_of_bounded_length(what: str) -> None:
+async def test_a_snapshot_of_one_large_key_has_many_pieces_of_bounded_length(what: str) -> None:
     bench = await holding(HOLDING_WINDOWS[what], 2000, lambda n: n * GAP)
     assert max(pieces_drawn(bench, 100)) < 20_000
     bench.restored(0)
 
 
 @pytest.mark.parametrize("what", ["apply", "session", "count", "join"])
-async def test_a_picture_of_one_large_window_has_many_pieces_of_bounded_length(what: str) -> None:
+async def test_a_snapshot_of_one_large_window_has_many_pieces_of_bounded_length(what: str) -> None:
     bench = await holding(HOLDING_TUPLES[what], 2000, float)
     assert max(pieces_drawn(bench, 100)) < 5000
     bench.restored(0)
 
 
 def pieces_drawn(bench: Mortals, most: int) -> list[int]:
-    """The lengths of the pieces of a picture, which replaces what was told before."""
+    """The lengths of the pieces of a snapshot, which replaces what was told before."""
     journal = bench.journals[0]
-    journal.begin_picture(bench.one, most)
+    journal.begin_snapshot(bench.one, most)
     while not journal.dropped:
         journal.add_piece()
     assert len(journal.changes) >= 20
@@ -129,10 +129,10 @@ def pieces_drawn(bench: Mortals, most: int) -> list[int]:
 
 
 @pytest.mark.parametrize("what", HOLDING_WINDOWS)
-async def test_a_large_key_may_change_between_the_pieces_of_a_picture(what: str) -> None:
+async def test_a_large_key_may_change_between_the_pieces_of_a_snapshot(what: str) -> None:
     bench = await holding(HOLDING_WINDOWS[what], 40, lambda n: n * GAP)
     journal = bench.journals[0]
-    journal.begin_picture(bench.one, 4)
+    journal.begin_snapshot(bench.one, 4)
     for n in range(40):
         await bench.over(("key", 1.0 + n * GAP * 7 % 900))
         await bench.one.advance(n * 5.0)
@@ -142,10 +142,10 @@ async def test_a_large_key_may_change_between_the_pieces_of_a_picture(what: str)
 
 
 @pytest.mark.parametrize("what", HOLDING_TUPLES)
-async def test_a_large_window_may_change_between_the_pieces_of_a_picture(what: str) -> None:
+async def test_a_large_window_may_change_between_the_pieces_of_a_snapshot(what: str) -> None:
     bench = await holding(HOLDING_TUPLES[what], 40, float)
     journal = bench.journals[0]
-    journal.begin_picture(bench.one, 4)
+    journal.begin_snapshot(bench.one, 4)
     for n in range(200):
         await bench.over(("key", 40.0 + n))
         journal.add_piece()

@@ -1,4 +1,4 @@
-"""A stamper and a gate of a later life go on where the former ones were."""
+"""A stamper and a gate of a later incarnation go on where the former ones were."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_it_tells_of_the_devices_that_are_news_and_of_nothing_twice() -> None:
     assert len(change) < 200
 
 
-def test_a_watermark_that_was_said_does_not_go_back_in_the_next_life() -> None:
+def test_a_watermark_that_was_said_does_not_go_back_in_the_next_incarnation() -> None:
     one = stamper()
     one.note([("a", 100.0)], 0.0, 0.0)
     assert one.watermark(IDLE_S) == 100.0
@@ -87,12 +87,12 @@ notes = st.tuples(
     st.just("note"), st.sampled_from("abcdef"), st.integers(0, 100), st.integers(0, 40)
 )
 asks = st.tuples(st.sampled_from(["watermark", "idle"]), st.integers(0, 90))
-pictures = st.tuples(st.just("picture"), st.integers(1, 3))
-acts = notes | notes | asks | pictures | st.sampled_from([("piece",), ("piece",), ("die",)])
+snapshots = st.tuples(st.just("snapshot"), st.integers(1, 3))
+acts = notes | notes | asks | snapshots | st.sampled_from([("piece",), ("piece",), ("die",)])
 
 
 @given(st.lists(acts, max_size=50))
-def test_whatever_happens_the_next_life_is_as_the_last_one(story: list[Any]) -> None:
+def test_whatever_happens_the_next_incarnation_is_as_the_last_one(story: list[Any]) -> None:
     one, told, now, begins = stamper(), list[bytes](), 0.0, 0
     pieces: Iterator[bytes] = iter(())
     for what, *rest in story:
@@ -106,9 +106,9 @@ def test_whatever_happens_the_next_life_is_as_the_last_one(story: list[Any]) -> 
             now += rest[0]
             one.idle(now)
         told += [change] if (change := one.changes()) else []
-        if what == "picture":
-            pieces, begins = one.picture(rest[0]), len(told)
-        if what in ("picture", "piece"):
+        if what == "snapshot":
+            pieces, begins = one.snapshot(rest[0]), len(told)
+        if what in ("snapshot", "piece"):
             piece = next(pieces, None)
             told += [piece] if piece is not None else []
             if piece is None:
@@ -130,7 +130,7 @@ def test_whatever_happens_the_next_life_is_as_the_last_one(story: list[Any]) -> 
 
 
 def again(gate: Gate) -> Gate:
-    """The gate of the next life."""
+    """The gate of the next incarnation."""
     after = Gate()
     after.restore(pickle.loads(pickle.dumps(gate.state())))
     return after

@@ -157,7 +157,10 @@ def test_a_newcomer_begins_with_what_its_maker_leaves_to_it() -> None:
             lambda: (Hold(Explanation(_any(3))), 0),
             "the why of an Explanation must be a text, got 3$",
         ),
-        (lambda: (Leave("so", _any("b")), 0), "the heir of a Leave must be a whole .* got 'b'$"),
+        (
+            lambda: (Leave("so", _any("b")), 0),
+            "the new owner of a Leave must be a whole .* got 'b'$",
+        ),
         (lambda: (Move(2.0, 1, "so"), 0), r"the share of a Move must be .* at most 1, got 2\.0$"),
         (lambda: (Move(0.5, -1, "so"), 0), "the to_rank of a Move must be .* got -1$"),
     ],

@@ -75,7 +75,7 @@ def test_by_key_the_parts_add_up_and_the_most_loaded_make_newcomers_first(
 def test_by_key_leavers_give_their_state_to_the_least_loaded_that_stay() -> None:
     """PL, section 4."""
     done = keyed([0.5, 0.2, 0.9, 0.3, 0.4, 0.1], 4)
-    assert [a.heir if isinstance(a, Leave) else None for a in done] == [None] * 4 + [1, 3]
+    assert [a.new_owner if isinstance(a, Leave) else None for a in done] == [None] * 4 + [1, 3]
 
 
 @given(n=st.integers(1, 20), target=st.integers(1, 20), seed=st.integers(0, 99))
@@ -98,8 +98,8 @@ def test_one_that_looks_only_every_few_periods_gets_its_turn(
     n: int, first: int, every: int
 ) -> None:
     for rank in range(n):
-        turns = [turn_of(first + every * look + 0.05, 1.0) for look in range(60)]
-        assert any(turn % n == rank for turn in turns)
+        commits = [turn_of(first + every * look + 0.05, 1.0) for look in range(60)]
+        assert any(turn % n == rank for turn in commits)
 
 
 def test_without_ranks_siblings_draw_with_the_same_expectation() -> None:

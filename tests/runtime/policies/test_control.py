@@ -55,12 +55,12 @@ def test_a_plan_becomes_orders_and_the_memory_is_kept() -> None:
     assert mine.memory == 3
 
 
-def test_another_life_begins_with_what_the_last_one_has_left() -> None:
+def test_another_incarnation_begins_with_what_the_last_one_has_left() -> None:
     mine = control(Steps())
     mine.step(look(10.0, 1))
-    heir = control(Steps(), mine.heritage(11.0))
-    assert heir.memory == mine.memory
-    assert heir.step(look(1.0, 1))[0] == ()
+    new_owner = control(Steps(), mine.heritage(11.0))
+    assert new_owner.memory == mine.memory
+    assert new_owner.step(look(1.0, 1))[0] == ()
 
 
 def test_without_a_new_plan_the_last_one_holds() -> None:

@@ -43,7 +43,7 @@ def test_on_even_loads_it_plans_what_instances_say_by_themselves(
         assert wanted == (said.n if isinstance(said, Resize) else n)
 
 
-def test_another_life_knows_how_long_a_tuple_takes_without_load() -> None:
+def test_another_incarnation_knows_how_long_a_tuple_takes_without_load() -> None:
     central = MultiMetricCentral(window_s=5)
     _, memory = central.assess(look(0.0, 1), central.begin(), RNG)
     at = look(5.0, 1, processed_total=100.0, busy_total_s=2.0)

@@ -79,13 +79,13 @@ def test_a_slot_that_not_all_have_told_yet_plans_nothing() -> None:
     assert plan is None
 
 
-def test_another_life_inherits_filter_feedback_and_load_of_each_operator() -> None:
+def test_another_incarnation_inherits_filter_feedback_and_load_of_each_operator() -> None:
     memory = CENTRAL.begin()
     for slot, load in enumerate([0.5, 0.6, 0.8]):
         instances = told(slot, [load, load], keyed=False)
         _, memory = CENTRAL.assess(at(slot, instances, keyed=False), memory, RNG)
-    heir = CENTRAL.born(CENTRAL.heritage(memory, 3.0), 99.0)
-    assert heir["work"].known == memory["work"].known
+    new_owner = CENTRAL.born(CENTRAL.heritage(memory, 3.0), 99.0)
+    assert new_owner["work"].known == memory["work"].known
 
 
 def instances_of(policy: Policy[Any]) -> list[int]:

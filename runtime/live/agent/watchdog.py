@@ -1,0 +1,172 @@
+"""Looks at members that have fallen silent: stopped, at work, or hanging.
+
+Silence proves nothing: a function of the user's may compute for an hour, and a host may have no
+processor to spare. So nobody is ended for silence. What the system says of the process decides:
+
+    stopped (SIGSTOP, a debugger that left it so) ──▶ ended, and resumed in a new process
+    runs, waits for a disk, or has used processor time ──▶ works; told once
+    sleeps and has used none ──▶ told after `HANG_S`; ended only if the user has set `hang_s`
+
+The parent that all are forked from is looked at, too. Nobody can be ended or made without it, so
+when it is stopped it is told to go on.
+
+Where the system does not say it (no /proc), silence is told after `HANG_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.agent.roster import KNOWN, Member
+from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED, look_at
+from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.values.kinds import Cause, Ending, EventKind
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent
+
+LOOK_PERIOD_S = 0.5
+SUSPECT_S = 5.0
+"""Silence after which a process is looked at; an instance says something four times a second."""
+WITNESS_S = 1.0
+"""The same if a neighbour has not heard of it either."""
+WITNESS_COUNTS_S = 5.0
+HANG_S = 60.0
+LAG_S = 0.1
+"""If the agent itself is later than this, it was not the others who were silent."""
+
+_WORKING = "RD"
+
+
+@dataclass(slots=True)
+class _Silence:
+    incarnation: int
+    idle_since_s: float
+    cpu: int = -1
+    told_busy: bool = False
+    told_long: bool = False
+    told_hang: bool = False
+
+
+class Watchdog:
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._silences: dict[InstanceId, _Silence] = {}
+        self._suspected: dict[InstanceId, float] = {}
+        self._news = asyncio.Event()
+        self._parent_goes_s = time.monotonic()
+        """When the parent was last seen not to be stopped."""
+
+    def hear(self, peer: InstanceId) -> None:
+        """A neighbour has not heard of `peer` for some time."""
+        self._suspected[peer] = time.monotonic()
+        self._news.set()
+
+    async def watch(self) -> None:
+        """For as long as the run lasts."""
+        while True:
+            self._news.clear()
+            due_s = time.monotonic() + LOOK_PERIOD_S
+            try:
+                async with asyncio.timeout(LOOK_PERIOD_S):
+                    await self._news.wait()
+            except TimeoutError:
+                self._forgive(time.monotonic() - due_s)
+            try:
+                self._look_at_all(time.monotonic())
+                self._look_at_parent(time.monotonic())
+            except OSError as error:
+                if not passing(error):
+                    raise  # otherwise it is looked at again soon
+
+    def _forgive(self, lag_s: float) -> None:
+        """The agent was stopped itself, or the host was busy: that is not the members' silence."""
+        if lag_s > LAG_S:
+            for member in self._agent.roster.living():
+                member.heard_s += lag_s
+
+    def _look_at_all(self, now: float) -> None:
+        self._suspected = {i: t for i, t in self._suspected.items() if now - t < WITNESS_COUNTS_S}
+        silent = {m.id: m for m in self._silent(now)}
+        self._silences = {i: s for i, s in self._silences.items() if i in silent}
+        for member in silent.values():
+            self._look(member, now)
+
+    def _look_at_parent(self, now: float) -> None:
+        pid = self._agent.forker.parent_pid
+        look = look_at(pid)
+        if look is None or look.state != STOPPED:
+            self._parent_goes_s = now
+        elif now - self._parent_goes_s > SUSPECT_S:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+            self._agent.say("agent", f"process {pid} was stopped, and is told to go on")
+
+    def _silent(self, now: float) -> Iterator[Member]:
+        for member in self._agent.roster.living():
+            if member.phase in KNOWN and not member.resuming and not member.doubt:
+                bound_s = WITNESS_S if member.id in self._suspected else SUSPECT_S
+                if now - member.heard_s > bound_s:
+                    yield member
+
+    def _look(self, member: Member, now: float) -> None:
+        assert member.process is not None
+        silence = self._silences.get(member.id)
+        if silence is None or silence.incarnation != member.incarnation:
+            silence = self._silences[member.id] = _Silence(member.incarnation, member.heard_s)
+        silent = f"no word for {now - member.heard_s:.1f} s"
+        look = look_at(member.process.pid)
+        if look is not None and look.state == STOPPED:
+            self._end(member, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
+            return
+        if look is not None and look.state in ENDED:
+            return  # whoever reaps it will tell
+        if look is not None and (look.state in _WORKING or -1 < silence.cpu < look.cpu):
+            silence.idle_since_s = now
+            self._tell_busy(member, silence, now, silent)
+        silence.cpu = -1 if look is None else look.cpu
+        self._consider_hanging(member, silence, now)
+
+    def _tell_busy(self, member: Member, silence: _Silence, now: float, silent: str) -> None:
+        assert member.process is not None
+        how = _how_to_see(member.process.pid)
+        if not silence.told_busy:
+            self._write(member, EventKind.BUSY, f"{silent}; its process works")
+        elif now - member.heard_s > HANG_S and not silence.told_long:
+            told = f"{silent}; its process works; to see at what: {how}"
+            self._write(member, EventKind.BUSY_LONG, told)
+            silence.told_long = True
+        silence.told_busy = True
+
+    def _consider_hanging(self, member: Member, silence: _Silence, now: float) -> None:
+        assert member.process is not None
+        idle_s = now - silence.idle_since_s
+        idle = f"no word and no work for {idle_s:.0f} s"
+        if idle_s > HANG_S and not silence.told_hang:
+            silence.told_hang = True
+            how = _how_to_see(member.process.pid)
+            self._write(member, EventKind.HANGS, f"{idle}; to see where it waits: {how}")
+        hang_s = self._agent.options.hang_s
+        if hang_s is not None and idle_s > hang_s:
+            self._end(member, Ending(Cause.HANG, f"hung for {idle_s:.0f} s"), idle)
+
+    def _end(self, member: Member, why: Ending, seen: str) -> None:
+        assert member.process is not None
+        member.doubt = why
+        self._write(member, EventKind.ENDED_BY_FORCE, f"{seen}; it {why.how}")
+        self._agent.forker.kill(member.process)
+
+    def _write(self, member: Member, kind: EventKind, detail: str) -> None:
+        self._agent.news.of(member, kind, detail)
+
+
+def _how_to_see(pid: int) -> str:
+    return f"py-spy dump --pid {pid}"

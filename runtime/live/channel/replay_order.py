@@ -1,0 +1,70 @@
+"""The order of what comes again after a death.
+
+Messages are handled when they come in, batches when it is their turn. If an instance dies between,
+its senders repeat the batches: each in its order, but who knows which of two senders is faster.
+Before, a message may have said that a key goes another way from now on; what came by the old way
+before it must still be worked off before what comes by the new one. So for each message that is
+handled there is a mark: how far every channel had come. In the next incarnation everything before
+the first mark is worked off before anything behind it, and so on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.channel.channel import Channel
+
+Mark = tuple[tuple[InstanceId, int], ...]
+"""Of each predecessor with batches that are not worked off: the number behind the last of them."""
+
+ChannelOf = Callable[[InstanceId], Channel | None]
+
+
+class ReplayOrder:
+    """`channel_of`: the channel from a predecessor, if it is open."""
+
+    def __init__(self, channel_of: ChannelOf) -> None:
+        self._channel_of = channel_of
+        self._marks: deque[Mark] = deque()
+        self._stages: deque[Mark] = deque()
+        """Marks of an earlier incarnation that are not reached yet."""
+
+    def note(self, channels: Iterable[Channel], at: Channel) -> None:
+        """A message came on the channel `at`, as its last frame."""
+        ends = ((c, c.number if c is at else c.session.expected) for c in channels)
+        mark = tuple((c.peer, end) for c, end in ends if c.settled < end)
+        if mark and (not self._marks or self._marks[-1] != mark):
+            self._marks.append(mark)
+
+    def snapshot(self) -> tuple[Mark, ...]:
+        """Marks that are not reached yet."""
+        while self._marks and self._is_reached(self._marks[0]):
+            self._marks.popleft()
+        return tuple(self._marks)
+
+    def restore(self, marks: Iterable[Mark]) -> None:
+        self._marks.extend(marks)
+        self._stages.extend(self._marks)
+        for peer, end in itertools.chain.from_iterable(self._stages):
+            if (channel := self._channel_of(peer)) is not None:
+                channel.awaited = max(channel.awaited, end)
+
+    @property
+    def are_over(self) -> bool:
+        """Whether the order in which things come in is the right one."""
+        while self._stages and self._is_reached(self._stages[0]):
+            self._stages.popleft()
+        return not self._stages
+
+    def has_its_turn(self, peer: InstanceId, number: int) -> bool:
+        return any(number < end for sender, end in self._stages[0] if sender == peer)
+
+    def _is_reached(self, mark: Mark) -> bool:
+        for peer, end in mark:
+            channel = self._channel_of(peer)
+            if channel is not None and channel.settled < end:
+                return False
+        return True

@@ -1,0 +1,50 @@
+"""Neighbours listen to each other: a word at least every second, and doubts when none comes.
+
+Silence is counted in ticks of one's own loop, each no longer than it should be: whoever was kept
+from listening, by a long call of a function or a host that is too busy, blames nobody for it. A
+doubt ends nobody. It goes to the agent, which looks at the process itself and is the second
+witness (`anabranch.runtime.live.agent.watchdog`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anabranch.protocol.states import preds_of, succs_of
+from anabranch.runtime.live.link.messages import Suspect
+from anabranch.runtime.reporting.status import id_to_wire
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.instance.instance import Instance
+
+TICK_S = 1.0
+SUSPECT_S = 3.0
+"""Of ticks without a word; then the agent is told, once in so many seconds."""
+
+
+class Heartbeat:
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        while True:
+            await asyncio.sleep(TICK_S)
+            before, at = at, loop.time()
+            self.tick(min(at - before, TICK_S))
+
+    def tick(self, seconds: float) -> None:
+        instance = self._instance
+        state = instance.core.state
+        neighbours = succs_of(state) | preds_of(state)
+        for channel in instance.neighbourhood.channels:
+            if channel.peer not in neighbours:
+                continue
+            channel.state_soon()
+            channel.silent_s += seconds
+            if channel.silent_s >= SUSPECT_S:
+                peer = id_to_wire(channel.peer)
+                instance.agent_client.send(Suspect(peer=peer, silent_s=channel.silent_s))
+                channel.silent_s = 0.0

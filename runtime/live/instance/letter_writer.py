@@ -1,0 +1,84 @@
+"""Dead letters on their way to the file; exactly once each, whatever dies, if that is promised."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from anabranch.runtime.live.commit.output_buffer import OutputBuffer
+from anabranch.runtime.plan.ends import DeadLetter
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.instance.instance import Instance
+
+LETTERS = "letters"
+
+
+class DeadLetterWriter:
+    def __init__(self, instance: Instance) -> None:
+        self._instance = instance
+        self._letters = instance.dead_letters
+        commits = instance.commits if instance.exact else None
+        put = self._letters.put if instance.exact else self._put_next
+        self._buffer = OutputBuffer(LETTERS, commits, put, instance.patience)
+        self._task: asyncio.Task[None] | None = None
+
+    def bury(self, letters: list[DeadLetter]) -> None:
+        self._buffer.add(self._letters.stage(letters))
+        self.go_on()
+
+    def restore(self, number: int, waiting: dict[int, bytes]) -> None:
+        self._buffer.restore(number, waiting)
+        self.go_on()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether letters are not in the file."""
+        return self._buffer.waiting
+
+    @property
+    def number(self) -> int:
+        return self._buffer.number
+
+    @property
+    def done(self) -> int:
+        """Number of the last letters that are in the file, and all before them."""
+        return self._buffer.done
+
+    @property
+    def has_room(self) -> bool:
+        return self._buffer.has_room
+
+    async def room(self) -> None:
+        """Backpressure: return when not too many letters wait to be written."""
+        await self._buffer.room()
+
+    async def _put_next(self, _number: int, data: bytes) -> None:
+        self._letters.put_next(data)
+
+    def go_on(self) -> None:
+        if self._buffer.waiting and not self._is_writing:
+            loop = asyncio.get_running_loop()
+            self._task = loop.create_task(self._buffer.all_done(), name="dead letters")
+            self._task.add_done_callback(self._written)
+
+    @property
+    def _is_writing(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._instance.fail(
+                error if isinstance(error, Exception) else RuntimeError(repr(error))
+            )
+        else:
+            self._instance.ack_tracker.look()
+            self.go_on()
+
+    async def close(self) -> None:
+        while self._buffer.waiting:
+            await self._buffer.all_done()
+        self._instance.ack_tracker.look()
+        self._letters.close()

@@ -25,7 +25,7 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.steps import Part, StepError, where_raised
 from anabranch.runtime.processing.undo import Undo, Unpicklable
-from anabranch.runtime.values.foreign import describe, shown
+from anabranch.runtime.values.foreign import describe, is_a, shown
 
 CALLS_MAX = 1000
 """Of timers ahead of one tuple, before others have their turn; and of timers that are set one after
@@ -204,7 +204,7 @@ class Caller:
             self._held.forget([key for key in keys if not state_of(key, NOTHING)])
 
     def _reason(self, error: BaseException) -> str:
-        if isinstance(error, Unpicklable):
+        if is_a(error, Unpicklable):
             name = self._held.operator
             return f"the state of operator {name!r} for this key cannot be pickled: {error}"
         return describe(error)

@@ -28,7 +28,7 @@ from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.timers import Rows
 from anabranch.runtime.processing.steps import StepError
 from anabranch.runtime.reporting.failure import StateSpoilt
-from anabranch.runtime.values.foreign import describe, shown
+from anabranch.runtime.values.foreign import describe, is_a, shown
 
 KEYS_AT_ONCE = 512
 
@@ -75,7 +75,7 @@ def _news(held: Holdings, touched: Iterable[Any]) -> Iterator[tuple[Word, bool]]
         except KeyError:  # some have gone
             here = [key for key in keys if key in states]
             now = [*map(states.__getitem__, here)]
-        if now and isinstance(now[0], Parted):
+        if now and is_a(now[0], Parted):
             yield from _news_in_parts(here, now)
         elif now:
             yield _whole(here, now), len(here) == KEYS_AT_ONCE
@@ -168,12 +168,12 @@ class _Drawing:
         return not timed and not any(self._in_parts(key) for key in keys[:1])
 
     def _in_parts(self, key: Any) -> bool:
-        return isinstance(self._store.states.get(key), Parted)
+        return is_a(self._store.states.get(key), Parted)
 
     def _weight(self, key: Any) -> int:
         store = self._store
         state = store.states.get(key)
-        weight = state.weight(self._most) if isinstance(state, Parted) else 1
+        weight = state.weight(self._most) if is_a(state, Parted) else 1
         if len(store.timers) or len(store.processing):
             return max(weight, store.timers.count(key), store.processing.count(key))
         return weight
@@ -184,7 +184,7 @@ class _Drawing:
         if not keys:
             return
         keys, states, *timers = self._store.entries(keys)
-        if isinstance(states[0], Parted):
+        if is_a(states[0], Parted):
             kind = type(states[0])
             self._words.append(("rows", kind, keys, kind.rows(states), *timers))
         else:
@@ -195,7 +195,7 @@ class _Drawing:
         store, state = self._store, self._store.states.get(key, NOTHING)
         if state is NOTHING:
             return
-        if not isinstance(state, Parted):
+        if not is_a(state, Parted):
             self._words.append(_whole([key], [state]))
         else:
             pieces = state.pieces(self._most)

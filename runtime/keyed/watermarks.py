@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.plan.spec import EventTime
-from anabranch.runtime.processing.payload import describe
 from anabranch.runtime.processing.steps import where_raised
+from anabranch.runtime.values.foreign import describe, is_a
 
 SWEEP_ABOVE = 64
 _PLAIN_DEVICES = frozenset((type(None), bool, int, str, bytes))
@@ -74,7 +74,7 @@ class ByTime:
 
 
 def _letter(what: str, error: BaseException, one: Any) -> DeadLetter:
-    if isinstance(error, KeyboardInterrupt):
+    if is_a(error, KeyboardInterrupt):
         raise error
     return DeadLetter(f"{what}: {describe(error)}", one, where_raised(error))
 

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.runtime.values.foreign import is_a
+
 
 def is_ours(
     error: BaseException, task: asyncio.Task[Any] | None, stops: Callable[[], bool]
@@ -17,11 +19,11 @@ def is_ours(
     closed, and an interrupt from the keyboard. All others are failures of the tuple in work, also
     the cancelling of the task by the function itself, by a library or a watchdog.
     """
-    if isinstance(error, asyncio.CancelledError):
+    if is_a(error, asyncio.CancelledError):
         return was_cancelled(task) and stops()
-    if isinstance(error, GeneratorExit):
+    if is_a(error, GeneratorExit):
         return _current_task() is not task
-    return isinstance(error, KeyboardInterrupt)
+    return is_a(error, KeyboardInterrupt)
 
 
 def was_cancelled(task: asyncio.Task[Any] | None) -> bool:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, repeat
-from types import TracebackType
 from typing import Any
 
 from anabranch.runtime.plan.ends import DeadLetter
@@ -17,7 +16,7 @@ from anabranch.runtime.processing.own import Came, Saver
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.programs import LIBRARIES
 from anabranch.runtime.processing.stages import Failure, Parts, Stage, is_async, make_stage
-from anabranch.runtime.values.foreign import describe
+from anabranch.runtime.values.foreign import code_of, describe, traceback_of
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -278,7 +277,7 @@ def where_raised(error: BaseException) -> str:
     Frames of the standard library and of installed packages count only if the user has none.
     """
     theirs, any_frame = "", ""
-    trace: TracebackType | None = error.__traceback__
+    trace = traceback_of(error)
     while trace is not None:
         code = trace.tb_frame.f_code
         if not code.co_filename.startswith(_OURS):
@@ -291,7 +290,7 @@ def where_raised(error: BaseException) -> str:
 
 def where_defined(fn: Any) -> str:
     """For errors that no frame belongs to, such as those of functions written in C."""
-    code = getattr(fn, "__code__", None)
+    code = code_of(fn)
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
 
 

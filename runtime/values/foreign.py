@@ -6,7 +6,10 @@ huge. Whatever the runtime says about such a value goes through here, and here n
 
 from __future__ import annotations
 
-from typing import Any
+from types import CodeType, TracebackType
+from typing import Any, TypeGuard, TypeVar
+
+T = TypeVar("T")
 
 MESSAGE_CHARS_MAX = 500
 SHOWN_CHARS_MAX = 200
@@ -36,6 +39,32 @@ def shown(value: Any, chars_max: int = SHOWN_CHARS_MAX) -> str:
 
 def type_name(value: Any) -> str:
     return str.__str__(type.__getattribute__(type(value), "__name__"))
+
+
+def is_a(value: object, kind: type[T]) -> TypeGuard[T]:
+    """`isinstance`, without asking the value for its `__class__`, as that does where the type does
+    not say: a proxy may claim to be what it stands for, or raise."""
+    return issubclass(type(value), kind)
+
+
+def traceback_of(error: BaseException) -> TracebackType | None:
+    """`error.__traceback__`, also where a class has something else of that name."""
+    trace: TracebackType | None = _TRACEBACK.__get__(error)
+    return trace
+
+
+def code_of(fn: Any) -> CodeType | None:
+    """`fn.__code__`, unless an object with a `__getattr__` of its own makes up such a name."""
+    try:
+        code = getattr(fn, "__code__", None)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
+    return code if type(code) is CodeType else None
+
+
+_TRACEBACK: Any = BaseException.__dict__["__traceback__"]
 
 
 def _cut(text: str, chars_max: int) -> str:

@@ -51,7 +51,7 @@ def kinds_of(values: Iterable[Any]) -> set[type]:
 
 def is_unchanging(value: Any) -> bool:
     """Whether it is one of those that are not looked into."""
-    return isinstance(value, _UNCHANGING)
+    return issubclass(type(value), _UNCHANGING)
 
 
 class Swells(Exception):

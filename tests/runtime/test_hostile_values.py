@@ -25,6 +25,7 @@ from anabranch.runtime.storage.dead_letters import tuple_json
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.foreign import describe, shown
 from tests.anabranch.tested_pipelines import Anything
+from tests.runtime.keyed.journaled import Mortals
 from tests.runtime.processing import Run, flat, keeping, mapping
 
 
@@ -42,11 +43,35 @@ class Unpicklable(Exception):
         raise Mine
 
 
+class Faceless(Exception):
+    """As a proxy whose object has gone: to be asked what it is, raises."""
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        raise Mine
+
+    def __reduce__(self) -> Any:
+        return Faceless, ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Faceless
+
+    __hash__ = Exception.__hash__
+
+
+class Untraceable(Exception):
+    @property
+    def __traceback__(self) -> Any:  # type: ignore[override]
+        raise Mine
+
+
 ERRORS: list[Callable[[], BaseException]] = [
     ValueError,
     Mine,
     Unprintable,
     Unpicklable,
+    Faceless,
+    Untraceable,
     StopIteration,
     StopAsyncIteration,
     GeneratorExit,
@@ -129,6 +154,27 @@ async def test_a_coroutine_that_nobody_would_run_is_a_failure() -> None:
     run = await Run(keeping(lambda n: never(n) if n == 3 else True)).over([1, 3])
     assert (run.results, run.dead) == ([1], [3])
     assert "async def" in run.letters[0].reason
+
+
+class Namesake:
+    """A callable object that has no attribute at all, as a proxy whose object has gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise Mine(name)
+
+    __call__ = staticmethod(math.sqrt)  # of C: no line of its own to name
+
+
+async def test_an_object_that_fails_may_lack_all_that_functions_have() -> None:
+    run = await Run(mapping(Namesake())).over([1, -1, 4])
+    assert (run.results, run.dead) == ([1, 2], [-1])
+
+
+async def test_a_state_that_cannot_be_asked_what_it_is_goes_to_the_journal() -> None:
+    bench = Mortals(lambda keyed: keyed.fold("work", None, lambda seen, one: one))
+    await bench.over(("a", Faceless()), ("b", 2))
+    states = bench.restored(0).states()
+    assert (type(states["a"]), states["b"]) == (Faceless, 2)
 
 
 # -- keys and timers -----------------------------------------------------------------------------

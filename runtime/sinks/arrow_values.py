@@ -191,9 +191,24 @@ def _timestamp(kind: Any) -> Check:
             return None if same and f"[{unit}]" in str(value.dtype) else "another type"
         if (value.utcoffset() is not None) != zoned:
             return "it has no time zone" if zoned else "it has a time zone"
+        if zoned and value.year in _OUTER_YEARS and _is_beyond(value, kind.tz):
+            return f"beyond the years 1 to 9999 as a time of {kind.tz}"
         return _coarse(value, part, unit)
 
     return check
+
+
+_OUTER_YEARS = frozenset((1, 9999))
+
+
+def _is_beyond(value: dt.datetime, zone: str) -> bool:
+    """Whether nothing in Python could read this time again: Arrow holds it, but a `datetime` of the
+    column's zone does not, and one such value keeps readers from all of its file."""
+    try:
+        value.astimezone(dt.UTC).astimezone(pa.lib.string_to_tzinfo(zone))
+    except OverflowError:
+        return True
+    return False
 
 
 # -- values within values --------------------------------------------------------------------

@@ -21,6 +21,8 @@ from anabranch.runtime.values.checks import PipelineError
 UTC = dt.UTC
 NOON = dt.datetime(2026, 1, 1, 12)
 FINE = NOON.replace(microsecond=5)
+FIRST, LAST = dt.datetime.min, dt.datetime.max
+EAST, WEST = (dt.timezone(dt.timedelta(hours=hours)) for hours in (14, -12))
 
 
 class Level(IntEnum):
@@ -51,7 +53,8 @@ FITTING = [
     ("decimal128(10, 2)", [Decimal("1.25"), 3]),
     ("timestamp[us]", [FINE]),
     ("timestamp[ms]", [NOON]),
-    ("timestamp[us, tz=UTC]", [FINE.replace(tzinfo=UTC)]),
+    ("timestamp[us, tz=UTC]", [one.replace(tzinfo=UTC) for one in (FINE, FIRST, LAST)]),
+    ("timestamp[us, tz=UTC]", [LAST.replace(tzinfo=EAST)]),
     ("date32", [dt.date(2026, 1, 1)]),
     ("time32[ms]", [dt.time(1, 2, 3, 4000)]),
     ("duration[s]", [dt.timedelta(seconds=5)]),
@@ -85,7 +88,8 @@ def test_values_come_back_as_they_were(kind: Any, values: list[Any]) -> None:
         (bytes, ["a", [1]]),
         ("decimal128(5, 2)", [Decimal("1.234"), Decimal("1234.5"), 1.5, True]),
         ("timestamp[ms]", [FINE, NOON.replace(tzinfo=UTC), 5, dt.date(2026, 1, 1), "2026-01-01"]),
-        ("timestamp[us, tz=UTC]", [NOON, 5]),
+        ("timestamp[us, tz=UTC]", [NOON, 5, LAST.replace(tzinfo=WEST), FIRST.replace(tzinfo=EAST)]),
+        ("timestamp[us, tz=Asia/Tokyo]", [LAST.replace(tzinfo=UTC)]),
         ("timestamp[ns]", [NOON.replace(year=9999)]),
         ("date32", [NOON, 5]),
         ("time32[ms]", [dt.time(1, 2, 3, 4), 5]),

@@ -62,6 +62,9 @@ class RunContext:
     """Folder that outlives the processes of the run; None: `run_dir` does."""
     durable: str = "process"
     """What the operator is to survive: the death of processes, or loss of "power"."""
+    folder: str = ""
+    """From where relative paths are taken, whatever folder functions change to. Empty: from the
+    working directory of the moment."""
     note: Callable[[str, str], None] = field(default=_tell_nobody, repr=False)
     """Takes a name and a detail of something for the report of the run, where it is an event of
     kind `note`; or a kind (`runtime.values.kinds.EventKind`) such as `waits`, and a detail."""

@@ -32,6 +32,8 @@ class FileReader(Reader):
         self._split = split
         self._context = context
         self._path = os.fsdecode(split["path"])
+        """As the user has named it."""
+        self._place = os.path.join(context.folder, self._path)
         self._packed = bool(split.get("gzip"))
         start, self._end = split["start"], split["end"]
         self._cutter = self._new_cutter(source, start)
@@ -135,9 +137,9 @@ class FileReader(Reader):
         """The next bytes, empty at the end of the file; None while the way to them is long."""
         if self._bytes is None:
             if self._split.get("unseen"):
-                self._packed = is_gzip(self._path)
+                self._packed = is_gzip(self._place)
             kind = GzipBytes if self._packed else PlainBytes
-            self._bytes = kind(self._path, self.at)
+            self._bytes = kind(self._place, self.at)
             self._refuse_another(self._bytes.fileno())
         block = self._bytes.read(size)
         self.at += len(block or b"")

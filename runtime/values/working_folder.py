@@ -22,6 +22,14 @@ def check_working_folder() -> None:
         ) from None
 
 
+def working_folder() -> str:
+    """Empty if there is none any more."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def absolute(path: Path) -> Path:
     """From the working directory of now: functions of the user may change it, or remove it.
 

@@ -202,3 +202,32 @@ def test_a_report_goes_where_it_was_meant_when_the_run_began(tmp_path: Path) -> 
     (tmp_path / "elsewhere").mkdir()
     subprocess.run([sys.executable, str(program)], cwd=tmp_path, check=True, timeout=TIMEOUT_S)
     assert json.loads((tmp_path / "report.json").read_text())["ended"] == "completed"
+
+
+def test_input_is_found_though_a_function_has_changed_the_directory(tmp_path: Path) -> None:
+    """The functions of keys and event times run in the processes that read."""
+    text = """
+        import os
+        import anabranch as ab
+
+        def key(line):
+            os.chdir("/")
+            return line
+
+        pipeline = ab.Pipeline("moves")
+        lines = pipeline.source("lines", ab.files("texts/*.txt", split_bytes=8))
+        lines.key_by(key).sink("out", ab.jsonl("out.jsonl"))
+    """
+    path = write(tmp_path, text)
+    (tmp_path / "texts").mkdir()
+    for n in range(3):
+        (tmp_path / "texts" / f"{n}.txt").write_text("one\ntwo\nthree\n")
+    done = subprocess.run(
+        [sys.executable, *ANABRANCH, "run", str(path)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 9, done.stdout

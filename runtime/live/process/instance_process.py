@@ -40,6 +40,7 @@ from anabranch.runtime.storage.shared_file import SharedFileError
 from anabranch.runtime.storage.sidecar import SidecarError
 from anabranch.runtime.values.kinds import Cause, EventKind
 from anabranch.runtime.values.texts import original
+from anabranch.runtime.values.working_folder import working_folder
 
 GC_THRESHOLD = 50_000
 """Tuples come and go by the thousand; looking for cycles after every 700 of them costs much."""
@@ -257,6 +258,7 @@ def _context(
         incarnation=task.incarnation,
         state_dir=Path(original(task.state_dir)) if task.state_dir else None,
         durable=durable,
+        folder=working_folder(),
         note=agent_client.hear_end,
     )
 

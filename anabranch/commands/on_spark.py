@@ -14,6 +14,8 @@ from click.core import ParameterSource
 from anabranch.commands.failing import DONE, FAILED, WrongUsage
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
+from anabranch.runtime.pipeline.places import check_places, check_report
+from anabranch.runtime.reporting.report import check_writable, put_report
 from anabranch.runtime.reporting.standard_output import kept_apart
 from anabranch.runtime.values.checks import PipelineError
 
@@ -85,6 +87,10 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         streams = wish.state is not None or wish.duration_s is not None
         mode = mode_of(pipeline, {}, wish.mode, streams)
         check(pipeline, {}, bounded=mode == "batch")
+        if wish.report is not None:
+            check_writable(wish.report)
+            check_report(pipeline, wish.report)
+            check_places(pipeline, wish.report)
         _prepare_state(wish)
         with session_for(wish.master) as spark, kept_apart():
             outcome = run(
@@ -95,8 +101,8 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         outcome.failure = outcome.failure or str(failed)
     except (PipelineError, SparkUnavailable, OSError, ValueError) as error:
         raise WrongUsage(str(error)) from None
-    _conclude(outcome, pipeline.dead_letters_path, wish, out)
-    return DONE if outcome.ok else FAILED
+    told = _conclude(outcome, pipeline.dead_letters_path, wish, out)
+    return DONE if outcome.ok and told else FAILED
 
 
 def _prepare_state(wish: SparkWish) -> None:
@@ -120,12 +126,19 @@ def _prepare_state(wish: SparkWish) -> None:
         )
 
 
-def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: TextIO) -> None:
+def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: TextIO) -> bool:
+    """Whether the report is where it was to go."""
     say("\n".join(outcome.lines(dead_letters)), out)
-    if wish.report is not None:
-        wish.report.write_text(outcome.to_json())
     if wish.as_json:
         say(outcome.to_json(), nl=False)
+    if wish.report is None:
+        return True
+    try:
+        put_report(outcome.to_json().encode(), wish.report)
+    except OSError as error:
+        say(f"  the report could not be written to {str(wish.report)!r}: {error}", sys.stderr)
+        return False
+    return True
 
 
 def lines_of_sections(planned: Plan) -> list[str]:

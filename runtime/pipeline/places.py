@@ -16,13 +16,16 @@ REPORT_BEGINS = b'"pipeline"'
 """The first words of a report behind its bracket."""
 
 
-def check_places(pipeline: Pipeline) -> None:
+def check_places(pipeline: Pipeline, report: Path | None = None) -> None:
     """Raise `PipelineError` if a file is read and written at once, or if dead letters could not
-    be written. Opens and makes nothing."""
+    be written. Opens and makes nothing. `report`: what is written when the run has ended."""
     _check_dead_letters(_possible(pipeline.dead_letters_path))
     check_targets(pipeline)
     _check_programs(pipeline)
-    _check_overwriting(pipeline)
+    written = [_Target(what, path) for what, path in _written(pipeline)]
+    if report is not None:  # an input may be a former report, which `check_report` lets pass
+        written.append(_Target("the report", report))
+    _check_overwriting(pipeline, written)
 
 
 def check_targets(pipeline: Pipeline) -> None:
@@ -93,8 +96,7 @@ def _check_programs(pipeline: Pipeline) -> None:
                 )
 
 
-def _check_overwriting(pipeline: Pipeline) -> None:
-    written = [_Target(what, path) for what, path in _written(pipeline)]
+def _check_overwriting(pipeline: Pipeline, written: list[_Target]) -> None:
     for operator in pipeline.operators.values():
         if operator.source is None:
             continue

@@ -216,17 +216,21 @@ def check_writable(path: Path) -> None:
 
 
 def write_report(report: Report, path: Path) -> None:
+    put_report(report.to_json(), path)
+
+
+def put_report(text: bytes, path: Path) -> None:
     """Written aside and renamed, so that nobody reads half of it.
 
     A link stays and its target is replaced; what is no file, such as /dev/stdout, is written to.
     """
     if _is_special(path):
-        path.write_bytes(report.to_json())
+        path.write_bytes(text)
         return
     path = path.resolve()
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        aside.write_bytes(report.to_json())
+        aside.write_bytes(text)
         os.replace(aside, path)
     except OSError:
         aside.unlink(missing_ok=True)

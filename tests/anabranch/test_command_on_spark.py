@@ -96,6 +96,9 @@ def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path
         (["--on", "spark", "--resume"], "--resume needs the folder"),
         (["--on", "spark", "--state", "there", "--resume"], "keeps no run that could go on"),
         (["--on", "spark", "--as", "batch", "--state", "there"], "are for streams"),
+        (["--on", "spark", "--report", "no/report.json"], "does not exist"),
+        (["--on", "spark", "--report", "headlines.py"], "which is no report"),
+        (["--on", "spark", "--report", "words.jsonl"], "sink 'out' writes there"),
         (["--as", "batch"], "--as is for a pipeline on Spark"),
     ],
 )

@@ -137,6 +137,17 @@ def test_a_report_destroys_nothing(text: Path, tmp_path: Path) -> None:
         check_report(made, text)
 
 
+def test_a_report_that_is_read_is_not_written_anew(text: Path, tmp_path: Path) -> None:
+    text.write_text('{"pipeline": "former"}')
+    (tmp_path / "hard").hardlink_to(text)
+    made = pipeline(text, tmp_path / "out", tmp_path / "dead")
+    for report in (text, tmp_path / "hard"):
+        check_report(made, report)
+        with pytest.raises(PipelineError, match=r"source 'in' reads .* the report would write"):
+            check_places(made, report)
+    check_places(made, tmp_path / "other")
+
+
 def test_a_report_does_not_wait_for_the_reader_of_a_named_pipe(text: Path, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")

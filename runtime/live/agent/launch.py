@@ -290,7 +290,7 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         operators = pipeline.operators
         scalable = [o.name for o in operators.values() if o.can_scale]
         options.script.decisions(scalable, bound(operators))
-    check_places(pipeline)
+    check_places(pipeline, options.report)
     way, origin = choose_way(pipeline, options.preload)
     state = open_state(pipeline, options)
     try:

@@ -225,11 +225,11 @@ class Network:
         """Let an instance die where it stands; it does not come back before `revive`."""
         instance = self.instances[me]
         self.running.pop(me).cancel()
-        for task in [*instance._tasks, *instance.neighbourhood._tasks]:
+        for task in [*instance.lifetime._tasks, *instance.neighbourhood._tasks]:
             task.cancel()
         if instance.letter_writer._task is not None:
             instance.letter_writer._task.cancel()
-        instance._ended.cancel()
+        instance.lifetime.ended.cancel()
         instance.pump.stop = instance.pump.send = _dead  # type: ignore[method-assign]
         assert instance.commits is not None
         instance.commits.abandon()

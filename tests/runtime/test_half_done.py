@@ -70,7 +70,7 @@ async def test_a_source_that_has_failed_does_not_wait_for_what_will_not_be_recor
     await network.until(lambda: source.counts.tuples_in > 0)
     source.fail(MemoryError())
     await asyncio.wait([network.running[source.me]])
-    (pump,) = (task for task in source._tasks if task.get_name().endswith("pump"))
+    (pump,) = (task for task in source.lifetime._tasks if task.get_name().endswith("pump"))
     pump.cancel()  # as when the loop is closed
     await asyncio.wait([pump], timeout=60)
     assert pump.cancelled()

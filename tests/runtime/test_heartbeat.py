@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -36,7 +36,7 @@ def suspects(network: Network, instance: Instance, seconds: list[float]) -> list
             told.append(str(id_from_wire(message.peer)))
 
     network.take = take  # type: ignore[method-assign, assignment]
-    heartbeat = Heartbeat(instance)
+    heartbeat = Heartbeat(instance.membership, instance.neighbourhood, instance.agent_client.send)
     for tick in seconds:
         heartbeat.tick(tick)
     del network.take
@@ -79,7 +79,7 @@ async def test_who_was_kept_from_listening_blames_nobody_for_it(
     monkeypatch.setattr(heartbeat, "TICK_S", 0.01)
     counted: list[float] = []
     monkeypatch.setattr(Heartbeat, "tick", lambda _, seconds: counted.append(seconds))
-    task = asyncio.create_task(Heartbeat(cast(Instance, None)).run())
+    task = asyncio.create_task(Heartbeat(*cast(Any, (None,) * 3)).run())
     await asyncio.sleep(0)
     _ = [sum(range(10**6)) for _ in range(20)]  # in which the loop hears nothing
     await eventually(lambda: len(counted) >= 3)

@@ -194,7 +194,7 @@ async def alone(pipeline: Pipeline, operator: str, folder: Path) -> AsyncIterato
     try:
         yield instance
     finally:
-        instance._ended.set_result("over")
+        instance.lifetime.ended.set_result("over")
         await network.finish()
 
 

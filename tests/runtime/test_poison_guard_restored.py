@@ -42,18 +42,15 @@ class Commits:
 
 
 def incarnation(*in_vain: Ending, delivery: Any = "effectively-once") -> PoisonGuard:
-    instance = SimpleNamespace(
+    profile = SimpleNamespace(
         in_vain=in_vain,
-        commits=Commits(),
         duties=DUTIES[delivery],
         exact=delivery == "effectively-once",
         limits=LIMITS,
-        agent_client=SimpleNamespace(note=lambda *_: None),
-        scaling=SimpleNamespace(tell_now=lambda: None),
-        dead_letters=SimpleNamespace(path="dead.jsonl"),
+        pipeline=SimpleNamespace(dead_letters_path="dead.jsonl"),
     )
-    made = PoisonGuard(cast(Any, instance))
-    instance.commits.of = made
+    commits = Commits()
+    made = commits.of = PoisonGuard(cast(Any, profile), cast(Any, commits), lambda _: None)
     return made
 
 
@@ -118,7 +115,7 @@ def test_work_that_is_done_again_and_again_is_none() -> None:
 async def test_it_is_written_down_which_tuple_is_tried_until_it_is_worked_off() -> None:
     now = incarnation(KILLED, KILLED)
     assert await now.before(PLACE) == ""
-    assert cast(Any, now._instance.commits).tried == [PLACE]
+    assert cast(Any, now._commits).tried == [PLACE]
     now.done()
     assert now.snapshot()[3] is None
 
@@ -130,7 +127,7 @@ async def test_a_tuple_is_condemned_by_the_second_death_and_no_other_tuple_is() 
     assert twice.condemns(PLACE)
     assert not twice.condemns((*PLACE[:-1], 18))
     assert await twice.before(PLACE) == f"ended its process: {KILLED.how}"
-    assert cast(Any, twice._instance.commits).tried == []
+    assert cast(Any, twice._commits).tried == []
 
 
 async def test_a_tuple_that_is_worked_off_once_is_acquitted() -> None:
@@ -191,7 +188,7 @@ async def test_wariness_ends_and_what_was_buried_is_known_as_long_as_it_may_come
     assert now.on
     assert await now.before((*PLACE[:-1], 50)) == ""
     assert not now.on
-    assert cast(Any, now._instance.commits).tried[-1] is None  # written before it works as usual
+    assert cast(Any, now._commits).tried[-1] is None  # written before it works as usual
     assert len(now.snapshot()[2]) == kept
 
 

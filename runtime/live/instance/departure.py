@@ -8,56 +8,72 @@ given back, and another one's by then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from anabranch.protocol.rules.leave import is_leaving
+from anabranch.runtime.live.commit.commits import Commits
+from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.lifetime import Lifetime
+from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.link.messages import LeaveAnswer, MayLeave, StaysAfterAll
 from anabranch.runtime.policies.bounds import is_asked
+from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.values.kinds import EventKind
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.instance.instance import Instance
 
 
 class Departure:
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    """`leave`: gives the core the decision; takes the new owner's place among the siblings, or
+    None: any."""
+
+    def __init__(
+        self,
+        scale: Scale | None,
+        membership: Membership,
+        lifetime: Lifetime,
+        agent_client: AgentClient,
+        commits: Commits | None,
+        leave: Callable[[int | None], None],
+    ) -> None:
+        self._is_asked = is_asked(scale)
+        self._membership = membership
+        self._lifetime = lifetime
+        self._agent_client = agent_client
+        self._commits = commits
+        self._leave = leave
         self._asks = False
         self._new_owner: int | None = None
         self._may = False
         """Whether the agent counts on its leave."""
 
     def decide(self, new_owner: int | None = None) -> None:
-        """The policy, or a script, has decided that it leaves. `new_owner`: see
-        `Instance.leave`."""
-        if not is_asked(self._instance.operator.scale):
-            self._instance.leave(new_owner)
+        """The policy, or a script, has decided that it leaves."""
+        if not self._is_asked:
+            self._leave(new_owner)
         elif not self._asks and not self._may:
             self._asks, self._new_owner = True, new_owner
-            self._instance.agent_client.send(MayLeave())
+            self._agent_client.send(MayLeave())
 
     def answered(self, answer: LeaveAnswer) -> None:
         self._asks = False
         if not answer.granted:
-            self._instance.agent_client.note(EventKind.VETO, answer.reason)
+            self._agent_client.note(EventKind.VETO, answer.reason)
             return
         self._may = True
-        self._instance.leave(self._new_owner)
+        self._leave(self._new_owner)
         self.look()
 
     def resume(self) -> bool:
         """Whether an earlier incarnation was about to leave: then it was let go."""
-        instance = self._instance
-        self._may = is_asked(instance.operator.scale) and is_leaving(instance.core.state)
+        self._may = self._is_asked and is_leaving(self._membership.state)
         return self._may
 
     def look(self) -> None:
         """An operation is over, or the core has vetoed."""
-        if self._may and not is_leaving(self._instance.core.state):
+        if self._may and not is_leaving(self._membership.state):
             self._may = False
-            self._instance.spawn_task(self._give_back(), "departure")
+            self._lifetime.spawn(self._give_back(), "departure")
 
     async def _give_back(self) -> None:
-        if self._instance.commits is not None:
-            await self._instance.commits.committed()
-        self._instance.agent_client.send(StaysAfterAll())
+        if self._commits is not None:
+            await self._commits.committed()
+        self._agent_client.send(StaysAfterAll())

@@ -4,17 +4,23 @@ with the state come older tuples (W3)."""
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.ownership import Group
+from anabranch.runtime.keyed.watermarks import Gate
 
-if TYPE_CHECKING:
-    from anabranch.runtime.live.instance.instance import Instance
+Complete = Callable[[frozenset[Group], Callable[[], None]], None]
 
 
 class ExpectedState:
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    """`complete`: has what was kept for groups worked off, and calls back then; `is_in`: called
+    when event time is held back for one thing less."""
+
+    def __init__(self, gate: Gate, complete: Complete, is_in: Callable[[], None]) -> None:
+        self._gate = gate
+        self._complete = complete
+        self._tell_in = is_in
         self._last_token = 0
         self._tokens: defaultdict[InstanceId, deque[int]] = defaultdict(deque)
 
@@ -23,7 +29,7 @@ class ExpectedState:
         a token of its own."""
         self._last_token += 1
         self._tokens[sender].append(self._last_token)
-        self._instance.gate.hold(self._last_token)
+        self._gate.hold(self._last_token)
 
     def complete(self, sender: InstanceId, groups: frozenset[int]) -> None:
         """All of it has come; it is in when what was kept for these groups is worked off."""
@@ -31,9 +37,8 @@ class ExpectedState:
         token = tokens.popleft()
         if not tokens:
             del self._tokens[sender]
-        self._instance.groups.complete(groups, lambda: self._is_in(token))
+        self._complete(groups, lambda: self._is_in(token))
 
     def _is_in(self, token: int) -> None:
-        self._instance.gate.release(token)
-        self._instance.watermarks.pass_on()
-        self._instance.check_drained()
+        self._gate.release(token)
+        self._tell_in()

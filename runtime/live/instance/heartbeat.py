@@ -9,14 +9,13 @@ witness (`anabranch.runtime.live.agent.watchdog`).
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
-from anabranch.protocol.states import preds_of, succs_of
+from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
+from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.link.messages import Suspect
 from anabranch.runtime.reporting.status import id_to_wire
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.instance.instance import Instance
 
 TICK_S = 1.0
 SUSPECT_S = 3.0
@@ -24,8 +23,14 @@ SUSPECT_S = 3.0
 
 
 class Heartbeat:
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    """`tell`: takes what the agent is to hear."""
+
+    def __init__(
+        self, membership: Membership, neighbourhood: Neighbourhood, tell: Callable[[Any], None]
+    ) -> None:
+        self._membership = membership
+        self._neighbourhood = neighbourhood
+        self._tell = tell
 
     async def run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -36,15 +41,13 @@ class Heartbeat:
             self.tick(min(at - before, TICK_S))
 
     def tick(self, seconds: float) -> None:
-        instance = self._instance
-        state = instance.core.state
-        neighbours = succs_of(state) | preds_of(state)
-        for channel in instance.neighbourhood.channels:
+        neighbours = self._membership.neighbours
+        for channel in self._neighbourhood.channels:
             if channel.peer not in neighbours:
                 continue
             channel.state_soon()
             channel.silent_s += seconds
             if channel.silent_s >= SUSPECT_S:
                 peer = id_to_wire(channel.peer)
-                instance.agent_client.send(Suspect(peer=peer, silent_s=channel.silent_s))
+                self._tell(Suspect(peer=peer, silent_s=channel.silent_s))
                 channel.silent_s = 0.0

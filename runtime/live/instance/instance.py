@@ -12,20 +12,18 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import time
 from collections import Counter, deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, assert_never
+from typing import assert_never
 
 from anabranch.protocol import effects, events, messages
 from anabranch.protocol.core import Core
 from anabranch.protocol.effects import Effect
-from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.messages import Message
-from anabranch.protocol.ownership import Assignment, Routes, groups_of
-from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
+from anabranch.protocol.ownership import Assignment, Group, Routes
+from anabranch.protocol.states import preds_of
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.ended import ended_dir
@@ -38,27 +36,26 @@ from anabranch.runtime.live.instance.ack_tracker import AckTracker
 from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.branch import Branch, SharedBranch
 from anabranch.runtime.live.instance.counts import Counts
-from anabranch.runtime.live.instance.delivery import duties_of
 from anabranch.runtime.live.instance.departure import Departure
 from anabranch.runtime.live.instance.expected import ExpectedState
 from anabranch.runtime.live.instance.heartbeat import Heartbeat
 from anabranch.runtime.live.instance.intake import Intake, Said
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
 from anabranch.runtime.live.instance.letter_writer import DeadLetterWriter
+from anabranch.runtime.live.instance.lifetime import Lifetime
+from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.instance.outbox import Outbox
 from anabranch.runtime.live.instance.persistence import Persistence
+from anabranch.runtime.live.instance.profile import profile_of
 from anabranch.runtime.live.instance.pumps import Pump, make_pump
 from anabranch.runtime.live.instance.scaling import WATERMARK, Scaling
 from anabranch.runtime.live.instance.watermarks import Watermarks
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import DeadLetter, RunContext
-from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.processing.marks import marked_ways
 from anabranch.runtime.storage.dead_letters import DeadLetterFile
 from anabranch.runtime.storage.patience import Patience
 from anabranch.runtime.values.kinds import Ending, EventKind
-
-now = time.monotonic
 
 ANNOUNCED_MAX = 256
 """More than one request may bring, so that the latest ones are known after a death."""
@@ -84,21 +81,34 @@ class Instance:
         self.me = me
         self.in_vain = in_vain
         self.pipeline = pipeline
-        self.operator: Operator = pipeline.operators[me.operator]
-        self.limits = context.limits
+        self.profile = profile_of(me, pipeline, context, in_vain, journaled=journal is not None)
+        self.operator, self.limits = self.profile.operator, self.profile.limits
+        self.duties, self.exact = self.profile.duties, self.profile.exact
         self.agent_client, self.context = agent_client, context
         self.rng = random.Random(f"{seed}:{me}")
         self.core = Core(me, pipeline.topology, trace_rows_max=self.limits.trace_rows_max)
+        self.membership = Membership(self.core)
+        self.membership.perform = self._perform
+        self.feed = self.membership.feed
+        self.lifetime = Lifetime(me)
+        self.began, self.fail = self.lifetime.began, self.lifetime.fail
+        self.spawn_task = self.lifetime.spawn
         self.counts = Counts(me)
         self.patience = Patience(str(me), agent_client.note)
-        self.departure = Departure(self)
-        self.duties = duties_of(pipeline)
         self._begin_states()
         power = context.durable == "power"
         self.persistence = Persistence(self, journal, power=power) if journal else None
         self.commits = self.persistence.commits if self.persistence else None
-        self.exact = self.persistence is not None and self.duties.exact
-        """Whether nothing is lost or done twice when it dies."""
+        if self.commits is not None:
+            self.lifetime.before_failing = self.commits.stop
+        self.departure = Departure(
+            self.operator.scale,
+            self.membership,
+            self.lifetime,
+            agent_client,
+            self.commits,
+            self.leave,
+        )
         self._make_way(heritage or {})
         self.scaling = Scaling(self, enabled=scaling, heritage=heritage or {})
         self.pump: Pump = make_pump(self)
@@ -106,29 +116,21 @@ class Instance:
             self.persistence.restore()
         self.spawn_task(self.pump.run(), "pump")
         self.spawn_task(self.scaling.run(), "scaling")
-        self.spawn_task(Heartbeat(self).run(), "heartbeat")
+        heartbeat = Heartbeat(self.membership, self.neighbourhood, agent_client.send)
+        self.spawn_task(heartbeat.run(), "heartbeat")
 
     def _begin_states(self) -> None:
         """What is true at the beginning, and changes."""
-        loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[str] = loop.create_future()
-        self._broken: asyncio.Future[str] = loop.create_future()
-        """Fails if something does that after the end."""
-        self.began = asyncio.Event()
         self.room = asyncio.Event()
         self.room.set()
-        self._inbox: deque[tuple[Event, str]] = deque()
-        self._performing = False
         self._progress = asyncio.Event()
         self.new_owner_watermark = self.counted_from = -math.inf
         self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
         """Children that neighbours have been told of; those which have not begun are among them."""
         self.resuming = False
         """Whether it becomes what an earlier incarnation was: nothing is over yet."""
-        self._expected = ExpectedState(self)
         self._counted: Counter[OperatorName] = Counter()
         self._awaits_drained = False
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def _make_way(self, heritage: dict[str, float]) -> None:
         """What tuples pass: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters."""
@@ -146,7 +148,14 @@ class Instance:
         stamps = self.operator.timing is not None
         self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
         self.dead_letters = self._dead_letters()
-        self.letter_writer = DeadLetterWriter(self)
+        self._expected = ExpectedState(self.gate, self._complete_groups, self._state_is_in)
+        self.letter_writer = DeadLetterWriter(
+            self.dead_letters,
+            self.commits if self.exact else None,
+            self.patience,
+            written=lambda: self.ack_tracker.look(),
+            fail=self.fail,
+        )
         self.ack_tracker = AckTracker(
             self.outbox, self.letter_writer, lambda: self.neighbourhood.channels, self.check_drained
         )
@@ -160,7 +169,7 @@ class Instance:
             token=context.token,
             limits=self.limits,
             user=self,
-            related=self._related,
+            related=self.membership.is_related,
             fail=self.fail,
             incarnation=context.incarnation,
             keeper=self.commits,
@@ -182,20 +191,21 @@ class Instance:
 
     async def run(self) -> str:
         """Until the protocol lets this instance go; returns why. Raises what made it fail."""
-        reason = await self._ended
+        reason = await self.lifetime.ended
         parting = asyncio.ensure_future(self._part(reason))
         try:
-            await asyncio.wait([parting, self._broken], return_when=asyncio.FIRST_COMPLETED)
+            either = [parting, self.lifetime.broken]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         finally:
             parting.cancel()
-        return self._broken.result() if self._broken.done() else parting.result()
+        broken = self.lifetime.broken
+        return broken.result() if broken.done() else parting.result()
 
     async def _part(self, reason: str) -> str:
         await self.pump.close()
         self.watermarks.close()
         await self.letter_writer.close()
-        for task in self._tasks:
-            task.cancel()
+        self.lifetime.cancel_tasks()
         if self.persistence is None or not self.persistence.parted:
             await self.neighbourhood.all_settled()
             if self.commits is not None:
@@ -204,41 +214,7 @@ class Instance:
         await self.patience.outlast(self.neighbourhood.note_ended)
         return reason
 
-    def fail(self, error: Exception) -> None:
-        """The instance cannot go on: an error of the core, of its work, or of its sink."""
-        if self._ended.done():
-            if not self._broken.done():
-                self._broken.set_exception(error)
-        else:
-            if self.commits is not None:
-                self.commits.stop()
-            self._ended.set_exception(error)
-
-    def spawn_task(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=f"{self.me} {name}")
-        self._tasks.add(task)
-        task.add_done_callback(self._task_done)
-
-    def _task_done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
-
     # -- the core --------------------------------------------------------------------------
-
-    def feed(self, event: Event, cause: str = "") -> None:
-        """Let an event into the core and perform its effects; one after the other, never nested."""
-        self._inbox.append((event, cause))
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while self._inbox:
-                event, cause = self._inbox.popleft()
-                for effect in self.core.handle(event, now(), cause):
-                    self._perform(effect)
-        finally:
-            self._performing = False
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -270,8 +246,7 @@ class Instance:
             case effects.Terminate(reason=reason):
                 self.counts.leaves = int(reason == "left")
                 self.agent_client.note(EventKind(reason))
-                if not self._ended.done():
-                    self._ended.set_result(reason)
+                self.lifetime.end(reason)
             case effects.AcceptBatch() | effects.SendBatch():
                 pass  # performed where the payload is: batch_came, _send_batch
             case effects.OwnGroups(groups=groups):
@@ -364,9 +339,12 @@ class Instance:
         self.agent_client.note(EventKind(outcome), " ".join(map(str, sorted(new))))
         self.departure.look()
 
-    def _related(self, peer: InstanceId) -> bool:
-        state = self.core.state
-        return peer in succs_of(state) | preds_of(state) | waiting_for(state)
+    def _complete_groups(self, groups: frozenset[Group], then: Callable[[], None]) -> None:
+        self.groups.complete(groups, then)
+
+    def _state_is_in(self) -> None:
+        self.watermarks.pass_on()
+        self.check_drained()
 
     # -- what the agent says ---------------------------------------------------------------
 
@@ -402,14 +380,12 @@ class Instance:
 
     def _somebody(self) -> InstanceId | None:
         """A neighbour who may know a new owner."""
-        state = self.core.state
-        neighbours = sorted(succs_of(state) | preds_of(state))
+        neighbours = sorted(self.membership.neighbours)
         return self.rng.choice(neighbours) if neighbours else None
 
     def owned(self) -> frozenset[int]:
         """Its key groups."""
-        state = self.core.state
-        return groups_of(state.owned) if isinstance(state, Active) else frozenset()
+        return self.membership.owned()
 
     def heat(self) -> list[float]:
         """Tuples of late per key group; empty if it has none."""
@@ -438,8 +414,7 @@ class Instance:
 
     def _any_neighbour(self) -> InstanceId | None:
         """Who may know a sibling; None: hand over to a fresh instance."""
-        state = self.core.state
-        neighbours = sorted(succs_of(state) | preds_of(state))
+        neighbours = sorted(self.membership.neighbours)
         return self.rng.choice(neighbours) if neighbours and self.scaling.siblings > 1 else None
 
     def end_input(self) -> None:
@@ -546,10 +521,7 @@ class Instance:
             self.commits.forget(channel)
 
     def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
-        """How many instances of the peer's operator I count, and the peer's place among them."""
-        state, peer = self.core.state, channel.peer
-        all_of_it = [x for x in succs_of(state) | preds_of(state) if x.operator == peer.operator]
-        return len(all_of_it), sum(x < peer for x in all_of_it)
+        return self.membership.siblings_of(channel.peer)
 
     # -- tuples ----------------------------------------------------------------------------
 

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.output_buffer import OutputBuffer
 from anabranch.runtime.plan.ends import DeadLetter
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.storage.dead_letters import DeadLetterFile
+from anabranch.runtime.storage.patience import Patience
 
 LETTERS = "letters"
 
 
 class DeadLetterWriter:
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
-        self._letters = instance.dead_letters
-        commits = instance.commits if instance.exact else None
-        put = self._letters.put if instance.exact else self._put_next
-        self._buffer = OutputBuffer(LETTERS, commits, put, instance.patience)
+    """`commits`: if each letter is to be in the file exactly once. `written`: called when some
+    have come there; `fail`: when they cannot."""
+
+    def __init__(
+        self,
+        letters: DeadLetterFile,
+        commits: Commits | None,
+        patience: Patience,
+        *,
+        written: Callable[[], None],
+        fail: Callable[[Exception], None],
+    ) -> None:
+        self._letters = letters
+        self._tell_written = written
+        self._fail = fail
+        put = self._put_next if commits is None else letters.put
+        self._buffer = OutputBuffer(LETTERS, commits, put, patience)
         self._task: asyncio.Task[None] | None = None
 
     def bury(self, letters: list[DeadLetter]) -> None:
@@ -70,15 +81,13 @@ class DeadLetterWriter:
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
-            self._instance.fail(
-                error if isinstance(error, Exception) else RuntimeError(repr(error))
-            )
+            self._fail(error if isinstance(error, Exception) else RuntimeError(repr(error)))
         else:
-            self._instance.ack_tracker.look()
+            self._tell_written()
             self.go_on()
 
     async def close(self) -> None:
         while self._buffer.waiting:
             await self._buffer.all_done()
-        self._instance.ack_tracker.look()
+        self._tell_written()
         self._letters.close()

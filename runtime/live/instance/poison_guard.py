@@ -22,16 +22,17 @@ result is put at its target), timers, and sources, which cannot leave out what t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.processing.steps import StepError
-from anabranch.runtime.values.kinds import TUPLES_FAULT, EventKind
+from anabranch.runtime.values.kinds import TUPLES_FAULT
 
 if TYPE_CHECKING:
+    from anabranch.runtime.live.commit.commits import Commits
     from anabranch.runtime.live.commit.recovery import Past
-    from anabranch.runtime.live.instance.instance import Instance
     from anabranch.runtime.live.instance.intake import Queued
+    from anabranch.runtime.live.instance.profile import Profile
 
 DEATHS = 2
 """So many with nothing done make the next incarnation wary."""
@@ -57,10 +58,14 @@ def place_of(item: Queued, index: int) -> Place:
 
 
 class PoisonGuard:
-    """`on`: whether to ask before each tuple."""
+    """`on`: whether to ask before each tuple. `buried`: gets the reason of each burial."""
 
-    def __init__(self, instance: Instance) -> None:
-        self._instance = instance
+    def __init__(
+        self, profile: Profile, commits: Commits | None, buried: Callable[[str], None]
+    ) -> None:
+        self._profile = profile
+        self._commits = commits
+        self._tell_buried = buried
         self.on = False
         self._left = 0
         self._began_at: Mark = ()
@@ -73,7 +78,7 @@ class PoisonGuard:
         self._trying: Place | None = None
         self._in_a_row = 0
         """Burials since a tuple was last worked off."""
-        if instance.commits is not None and not instance.duties.loses:  # else nothing comes again
+        if commits is not None and not profile.duties.loses:  # else nothing comes again
             self._consider(senders=1)
 
     # -- over deaths ---------------------------------------------------------------------------
@@ -84,13 +89,13 @@ class PoisonGuard:
 
     def restore(self, past: Past, gathered: int = 0) -> None:
         """`gathered`: how many tuples may have been in work beside those that came on credit."""
-        instance = self._instance
+        in_vain = self._profile.in_vain
         self._began_at = _mark(past)
-        if POISON not in past.parts or not instance.in_vain or instance.duties.loses:
+        if POISON not in past.parts or not in_vain or self._profile.duties.loses:
             return  # the whole run was resumed, maybe with other functions
         began_at, vain, deaths, trying, self._in_a_row = past.parts[POISON]
         self._deaths = dict(deaths)
-        end = instance.in_vain[-1]
+        end = in_vain[-1]
         learnt = trying is not None and end.cause in TUPLES_FAULT
         self._vain = vain + (not learnt) if began_at == self._began_at else 0
         if learnt:
@@ -101,9 +106,9 @@ class PoisonGuard:
         self._consider(max(1, len(past.channels)), gathered)
 
     def _consider(self, senders: int, gathered: int = 0) -> None:
-        if max(len(self._instance.in_vain), self._vain) >= DEATHS or self._deaths:
+        if max(len(self._profile.in_vain), self._vain) >= DEATHS or self._deaths:
             self.on = True
-            in_work = senders * self._instance.limits.credit_tuples + gathered
+            in_work = senders * self._profile.limits.credit_tuples + gathered
             self._left = (in_work + GUARDED_TUPLES) * 2 ** min(self._vain, DOUBLINGS_MAX)
 
     def _forget(self, places: Iterable[Place]) -> None:
@@ -122,7 +127,7 @@ class PoisonGuard:
         """
         if self.condemns(place):
             return self._bury(self._deaths[place])
-        commits = self._instance.commits
+        commits = self._commits
         assert commits is not None
         self._trying = place if self._left > 0 else None
         if self._trying is None:
@@ -146,18 +151,17 @@ class PoisonGuard:
         reason = self._why(ends)
         self._trying = None
         self._in_a_row += 1
-        if self._instance.exact:  # else all comes again, up to the next one like it
+        if self._profile.exact:  # else all comes again, up to the next one like it
             self._left = min(self._left, GUARDED_TUPLES)
         # Neither a kept tuple nor one that is ready has a number: another is in its place now.
         self._forget(p for p, ends in self._deaths.items() if len(ends) >= TRIES and p[0] != FRAME)
-        self._instance.agent_client.note(EventKind.BURIED, f"a tuple that {reason}")
-        self._instance.scaling.tell_now()
+        self._tell_buried(reason)
         self._count_down()
         return reason
 
     def _count_down(self) -> None:
-        assert self._instance.commits is not None
-        self._instance.commits.want()
+        assert self._commits is not None
+        self._commits.want()
         self._left -= 1
 
     def _why(self, ends: tuple[str, ...]) -> str:
@@ -166,14 +170,14 @@ class PoisonGuard:
             raise StepError(
                 f"more than {IN_A_ROW_MAX} tuples one after the other, each of them alone, have "
                 f"{reason}. It seems to be the function rather than the tuples: try it on one of "
-                f"those in {str(self._instance.dead_letters.path)!r}"
+                f"those in {str(self._profile.pipeline.dead_letters_path)!r}"
             )
         return reason
 
     def _relax(self) -> None:
         """Work as usual. Where whole batches come again, those that were buried may be in them."""
         self.on = False
-        exact = self._instance.exact
+        exact = self._profile.exact
         proven = {p: e for p, e in self._deaths.items() if len(e) >= TRIES and p[0] == FRAME}
         self._deaths = {} if exact else proven
 

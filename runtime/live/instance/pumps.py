@@ -25,6 +25,7 @@ from anabranch.runtime.processing.marks import opened
 from anabranch.runtime.processing.operators import Part, make_processor
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.salvage import decode_batch
+from anabranch.runtime.values.kinds import EventKind
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.commit.commits import Commits
@@ -56,7 +57,7 @@ class Pump(ABC):
         self._listened_s = 0.0
         """How long somebody could have been heard: silence for lack of room is none."""
         self._noted = False
-        self.poison_guard = PoisonGuard(instance)
+        self.poison_guard = PoisonGuard(instance.profile, instance.commits, self._buried)
 
     @property
     @abstractmethod
@@ -80,6 +81,10 @@ class Pump(ABC):
             if self.instance.commits is not None:
                 self.instance.commits.stop()
             raise
+
+    def _buried(self, reason: str) -> None:
+        self.instance.agent_client.note(EventKind.BURIED, f"a tuple that {reason}")
+        self.instance.scaling.tell_now()
 
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
         """Duty 6: read no more."""

@@ -1,0 +1,45 @@
+"""What an instance is, from its beginning to its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.live.instance.delivery import DeliveryDuties, duties_of
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import RunContext
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.values.kinds import Ending
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """`in_vain`: how the last incarnations ended that got nothing done, as the agent saw it.
+    `journaled`: it keeps a journal; `exact`: nothing is lost or done twice when it dies."""
+
+    me: InstanceId
+    pipeline: Pipeline
+    context: RunContext
+    in_vain: Sequence[Ending]
+    journaled: bool
+    operator: Operator
+    limits: Limits
+    duties: DeliveryDuties
+    exact: bool
+
+
+def profile_of(
+    me: InstanceId,
+    pipeline: Pipeline,
+    context: RunContext,
+    in_vain: Sequence[Ending] = (),
+    *,
+    journaled: bool,
+) -> Profile:
+    duties = duties_of(pipeline)
+    operator, exact = pipeline.operators[me.operator], journaled and duties.exact
+    return Profile(
+        me, pipeline, context, in_vain, journaled, operator, context.limits, duties, exact
+    )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.plan.operator import Retry, Step
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.steps import filter, flat_map, map
 

@@ -19,12 +19,13 @@ from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shif
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
-from anabranch.runtime.policies.policy import Heritage, Policy, setting
+from anabranch.runtime.policies.policy import Heritage, Policy
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.central import PredictiveCentral
 from anabranch.runtime.policies.predictive.keeper import PredictiveKeeper
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
+from anabranch.runtime.policies.settings import setting
 
 __all__ = [
     "Controller",

@@ -11,8 +11,7 @@ from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.policies.scale import POLICY, Scale
+from anabranch.runtime.policies.policy import POLICY, Policy, Scale
 from anabranch.runtime.values.checks import PipelineError
 
 TRUTHS = {"true": True, "yes": True, "false": False, "no": False}

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from anabranch.runtime.keyed.windows import count
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads.stamps import seconds_of
 
 WINDOW = 2000

@@ -23,7 +23,7 @@ from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.windows import tumbling
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads.stamps import seconds_of
 
 

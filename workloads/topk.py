@@ -24,7 +24,7 @@ from anabranch.runtime.keyed.aggregations import tally
 from anabranch.runtime.keyed.windows import WindowResult, sliding, tumbling
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads.stamps import seconds_of
 from anabranch.workloads.texts import text_of, words_of
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads import sentiment, tweet_topics
 from anabranch.workloads.afinn import read_lexicon
 from anabranch.workloads.texts import text_of, words_of

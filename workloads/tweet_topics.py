@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads.texts import text_of, words_of
 
 OTHER = "other"

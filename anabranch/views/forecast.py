@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.forecasting import Band, Costed, Scenario
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.views.figures import count, duration, milliseconds, plural, rate, table
 
 ROWS = 12

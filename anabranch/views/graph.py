@@ -8,7 +8,7 @@ from typing import Any
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.views.figures import plural, table
 from anabranch.views.values import in_words
 

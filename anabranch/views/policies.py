@@ -8,8 +8,8 @@ from dataclasses import Field, fields
 from typing import Any, get_type_hints
 
 from anabranch.runtime.policies.controller import Controller
-from anabranch.runtime.policies.policy import Policy, is_shipped, known_policies, range_of
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Policy, Scale, is_shipped, known_policies
+from anabranch.runtime.policies.settings import range_of
 from anabranch.views.figures import table
 
 WIDTH = 100

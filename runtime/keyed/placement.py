@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 
 def balanced(loads: Mapping[int, float], receivers: int) -> list[set[int]]:

@@ -19,7 +19,7 @@ from anabranch.runtime.pipeline import order
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.plan.operator import Operator, Retry, Step, StepKind, as_retry, step
 from anabranch.runtime.plan.spec import EventTime
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number
 from anabranch.runtime.values.path_names import path_of
 

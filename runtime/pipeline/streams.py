@@ -14,7 +14,7 @@ from anabranch.runtime.pipeline.graph import Stream
 from anabranch.runtime.plan.ends import Sink
 from anabranch.runtime.plan.operator import Operator, Retry, as_retry
 from anabranch.runtime.plan.spec import Keyed, KeyedEdge
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.processing.stages import is_async
 from anabranch.runtime.values.checks import PipelineError
 

@@ -32,7 +32,7 @@ from anabranch.runtime.pipeline.graph import Stream
 from anabranch.runtime.pipeline.streams import KeyedStream, check_function
 from anabranch.runtime.plan.operator import Retry, as_retry
 from anabranch.runtime.plan.spec import LATE_RULES, Keyed, LateRule
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
 
 TimeOf = Callable[[Any], float]

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.plan.spec import EventTime, Keyed, KeyedEdge
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError, check_number
 
 StepKind = Literal["map", "flat_map", "filter"]

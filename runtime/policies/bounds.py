@@ -9,7 +9,7 @@ the last that does. That refusals are rare is the policies' work.
 
 from __future__ import annotations
 
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 
 def places(wanted: int, living: int, operator: str, scale: Scale | None) -> tuple[int, str]:

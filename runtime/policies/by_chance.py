@@ -15,7 +15,7 @@ from anabranch.runtime.policies.way import Way
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 JITTER = 0.1
 """By what share of the period looks are put off or brought forward: those who draw had better not

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from anabranch.runtime.measuring.reading import Reading
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 MIX = 2_654_435_761
 """Scatters neighbouring numbers (Knuth)."""

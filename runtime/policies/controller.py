@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
     from anabranch.runtime.policies.look import Look, Plan
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from anabranch.runtime.measuring.reading import Reading
-    from anabranch.runtime.policies.policy import Heritage, Policy
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Heritage, Policy, Scale
 
 OWN = "policy."
 """Before the names of what a policy leaves to newcomers, in the map that has other things too."""

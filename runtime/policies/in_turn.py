@@ -25,7 +25,7 @@ from anabranch.runtime.policies.way import Way
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 LASTING_PERIODS = 3.0
 """A slight overload that lasts so long is answered."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.measuring.reading import SERVICE_TIMES, Reading
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 DRAIN_S = 5.0
 """What waits should be gone after so long."""

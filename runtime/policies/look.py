@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.runtime.measuring.reading import Figures, Reading
 from anabranch.runtime.measuring.slot_meter import added
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 
 @dataclass(frozen=True, slots=True)

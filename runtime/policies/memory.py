@@ -13,7 +13,7 @@ from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 HELPED = 0.25
 """A step helped if it brought this share of the throughput that its instances should bring."""

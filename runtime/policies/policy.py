@@ -1,4 +1,6 @@
-"""What a policy is: a frozen value with settings, and pure functions of them.
+"""How an operator scales itself: its bounds and thresholds, and the policy that decides.
+
+A policy is a frozen value with settings, and pure functions of them.
 
 A policy of one's own is a class like those that are shipped, and is used in the same way:
 
@@ -18,12 +20,12 @@ from __future__ import annotations
 import difflib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields, replace
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
 
+from anabranch.runtime.policies.settings import check_setting, hint
 from anabranch.runtime.values.checks import PipelineError, check_number
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
 
     from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
-    from anabranch.runtime.policies.scale import Scale
 
 M = TypeVar("M")
 Heritage = dict[str, float]
@@ -51,6 +52,13 @@ _MODULES = {
 }
 """Where the shipped policies are: imported when they are asked for, for replicas start fast."""
 _KNOWN: dict[str, type[Policy[Any]]] = {}
+
+
+PLACEMENTS = ("balanced", "flux")
+WORDS = ("placement", "policy")
+"""Settings that are no numbers."""
+POLICY = "policy."
+"""Before the name of a setting of the policy."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,7 @@ class Policy(ABC, Generic[M]):
             )
         kinds = get_type_hints(type(self))
         for each in fields(self):
-            _check(self.name, each, kinds[each.name], getattr(self, each.name))
+            check_setting(self.name, each, kinds[each.name], getattr(self, each.name))
         for low, high in pairwise(self.ascending):
             if getattr(self, low) > getattr(self, high):
                 raise PipelineError(
@@ -150,38 +158,101 @@ class Policy(ABC, Generic[M]):
         return f"{self.name}({', '.join(told)})" if told else self.name
 
 
-def setting(
-    default: Any,
-    text: str,
-    *,
-    unit: str = "",
-    least: float | None = None,
-    above: float | None = None,
-    most: float | None = None,
-    below: float | None = None,
-    one_of: tuple[str, ...] = (),
-) -> Any:
-    """A setting of a policy: what it is, its unit, and which values make sense."""
-    bounds = {"least": least, "above": above, "most": most, "below": below}
-    return field(
-        default=default,
-        metadata={"text": text, "unit": unit, "one_of": one_of}
-        | {name: bound for name, bound in bounds.items() if bound is not None},
-    )
+def _default() -> Policy[Any]:
+    return policy_named("probabilistic")()
 
 
-def range_of(each: Field[Any]) -> str:
-    """Which values a setting may have, in words; empty if all of its type."""
-    known = each.metadata
-    if known.get("one_of"):
-        return "one of " + ", ".join(map(repr, known["one_of"]))
-    if "least" in known and "most" in known:
-        return f"{known['least']:g} to {known['most']:g}"
-    if "above" in known and "below" in known:
-        return f"between {known['above']:g} and {known['below']:g}"
-    words = {"least": "{:g} or more", "above": "above {:g}", "most": "at most {:g}"}
-    words |= {"below": "below {:g}"}
-    return " and ".join(words[b].format(known[b]) for b in words if b in known)
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How an operator scales itself: bounds, thresholds, and the policy that decides.
+
+    `target`: the share of its capacity that an instance should use. `high`, `low`: above
+    and below these shares of the capacity instances duplicate or leave. `capacity`: tuples per
+    second of one instance; measured while running when None. `period_s`: time between two
+    decisions. `cooldown_s`: no instance leaves for so long after their number changed; where ranks
+    are not told, the probabilistic policy decides nothing at all meanwhile.
+    `actions_per_minute_max`: bound per instance on its own duplications and leaves.
+    `placement`: which key groups a keyed operator's newcomers get (De Matteis & Mencagli 2016):
+    `balanced`, an even load, or `flux`, as few as bring the load within `imbalance_max` of even.
+    `policy`: which decides, with settings of its own, such as `ab.policies.Predictive(...)`;
+    `ab.policies.Probabilistic()` if none is given (`anabranch policies` lists them).
+    Raises `PipelineError` for values that make no sense together.
+    """
+
+    target: float = 0.7
+    high: float = 0.8
+    low: float = 0.6
+    capacity: float | None = None
+    min_instances: int = 1
+    max_instances: int = 8
+    period_s: float = 1.0
+    cooldown_s: float = 3.0
+    actions_per_minute_max: int = 20
+    placement: Literal["balanced", "flux"] = "balanced"
+    imbalance_max: float = 0.1
+    policy: Policy[Any] = field(default_factory=_default)
+
+    def __post_init__(self) -> None:
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name not in WORDS and (value is not None or f.name != "capacity"):
+                check_number(f"scale: {f.name}", value, whole=f.type == "int")
+        if not 0 < self.low <= self.target <= self.high <= 1:
+            raise PipelineError(
+                "scale: expected 0 < low <= target <= high <= 1, "
+                f"got low={self.low}, target={self.target}, high={self.high}"
+            )
+        if self.capacity is not None and self.capacity <= 0:
+            raise PipelineError(f"scale: capacity must be above 0, got {self.capacity}")
+        if not 1 <= self.min_instances <= self.max_instances:
+            raise PipelineError(
+                "scale: expected 1 <= min_instances <= max_instances, "
+                f"got {self.min_instances} and {self.max_instances}"
+            )
+        if self.placement not in PLACEMENTS or self.imbalance_max < 0:
+            raise PipelineError(
+                "scale: expected placement 'balanced' or 'flux' and imbalance_max >= 0, "
+                f"got {self.placement!r} and {self.imbalance_max}"
+            )
+        if self.period_s <= 0 or self.cooldown_s < 0 or self.actions_per_minute_max < 1:
+            raise PipelineError(
+                "scale: expected period_s > 0, cooldown_s >= 0 and actions_per_minute_max >= 1"
+            )
+        if not isinstance(self.policy, Policy):
+            raise PipelineError(
+                "scale: policy must be a policy with its settings, such as "
+                f"ab.policies.Predictive(latency_ms=250), got {self.policy!r}"
+            )
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """All settings as plain values, for reports and other processes."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"policy": self.policy.plain}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Scale:
+        """From what `plain` says."""
+        return cls(**plain | {"policy": policy_of(plain["policy"])})
+
+    def with_setting(self, name: str, value: object) -> Scale:
+        """A copy with one setting changed; raises `PipelineError` with a suggestion for typos.
+
+        `policy` may be given by name, and has its default settings then unless it is the present
+        one; `policy.SETTING` is a setting of the policy.
+        """
+        if name.startswith(POLICY):
+            changed = with_setting(self.policy, name.removeprefix(POLICY), value)
+            return replace(self, policy=changed)
+        if name == "policy" and isinstance(value, str):
+            kind = policy_named(value)
+            return self if type(self.policy) is kind else replace(self, policy=kind())
+        known = [f.name for f in fields(self)]
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(known)}"
+            raise PipelineError(f"scale has no setting {name!r}{hint}")
+        changes: dict[str, Any] = {name: value}
+        return replace(self, **changes)
 
 
 def is_shipped(kind: type[Policy[Any]]) -> bool:
@@ -202,7 +273,7 @@ def policy_named(name: str) -> type[Policy[Any]]:
         import_module(SHIPPED + _MODULES[plain])
     if plain in _KNOWN:
         return _KNOWN[plain]
-    raise PipelineError(f"no scaling policy {name!r}; {_hint(name, known_policies())}")
+    raise PipelineError(f"no scaling policy {name!r}; {hint(name, known_policies())}")
 
 
 def policy_of(plain: dict[str, Any]) -> Policy[Any]:
@@ -215,45 +286,10 @@ def with_setting(policy: Policy[Any], name: str, value: object) -> Policy[Any]:
     """A copy with one setting changed. Raises `PipelineError`."""
     known = [each.name for each in fields(policy)]
     if name not in known:
-        hint = _hint(name, known)
-        raise PipelineError(f"policy {policy.name} has no setting {name!r}; {hint}")
+        raise PipelineError(f"policy {policy.name} has no setting {name!r}; {hint(name, known)}")
     changes: dict[str, Any] = {name: value}
     return replace(policy, **changes)
 
 
 def _plain(name: str) -> str:
     return name.replace("_", "-").lower()
-
-
-def _hint(name: str, known: Iterable[str]) -> str:
-    names = list(known)
-    near = difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names) or 'none'}"
-
-
-def _check(policy: str, each: Field[Any], kind: Any, value: object) -> None:
-    what = f"policy {policy}: {each.name}"
-    if kind in (int, float):
-        check_number(what, value, whole=kind is int)
-    elif kind in (bool, str):
-        if not isinstance(value, kind):
-            raise PipelineError(f"{what} must be a {kind.__name__}, got {value!r}")
-    elif value is not None and not isinstance(value, bool | int | float | str):
-        raise PipelineError(
-            f"{what} must be a number, a text, True, False or None, since it travels between "
-            f"processes; got {value!r}"
-        )
-    if value is not None and not _fits(each, value):
-        raise PipelineError(f"{what} must be {range_of(each)}, got {value!r}")
-
-
-def _fits(each: Field[Any], value: Any) -> bool:
-    known = each.metadata
-    if known.get("one_of"):
-        return value in known["one_of"]
-    return (
-        ("least" not in known or value >= known["least"])
-        and ("above" not in known or value > known["above"])
-        and ("most" not in known or value <= known["most"])
-        and ("below" not in known or value < known["below"])
-    )

@@ -61,7 +61,7 @@ from anabranch.runtime.policies.way import Way
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 
 def decide(reading: Reading, settings: Scale, memory: Memory, rng: Random) -> tuple[Act, Memory]:

@@ -12,7 +12,7 @@ from anabranch.runtime.policies.decision import Act, Explanation
 from anabranch.runtime.policies.memory import Memory
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 Step = Callable[["Reading", "Scale", Memory, Explanation, Random], tuple[Act, Memory]]
 

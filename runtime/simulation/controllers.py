@@ -9,8 +9,8 @@ from anabranch.protocol.states import Active
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.look import Look, OperatorLook, Seen
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.reconcile import Order
-from anabranch.runtime.policies.scale import Scale
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.models import Model

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.runtime.keyed.groups import group_of
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 Rule = Literal["pass", "double", "thin"]
 """What becomes of numbered tuples: each goes on, each becomes two, a third is dropped."""

@@ -18,7 +18,7 @@ from anabranch.runtime.policies.concerted import Concerted
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.processing.flow import window_tuples
 from anabranch.runtime.simulation.channel import Channel
 

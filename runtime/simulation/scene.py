@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.simulation.deadly_scene import Crashes, with_deaths
 from anabranch.runtime.simulation.happenings import Action, Damage, Decision, Trouble
 from anabranch.runtime.simulation.keyed_scene import with_keys

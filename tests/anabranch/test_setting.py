@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.policy import Policy, setting
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Policy, Scale
+from anabranch.runtime.policies.settings import setting
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.stdout import stdout
 from anabranch.runtime.sources import items

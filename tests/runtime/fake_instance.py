@@ -21,7 +21,7 @@ from anabranch.runtime.live.link.link import receive_blocking, send_blocking
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Reader, RunContext, Sink, Source, Split, Writer
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.reporting.status import FinalCount, Status, id_from_wire
 from anabranch.runtime.values.kinds import EventKind
 

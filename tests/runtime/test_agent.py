@@ -9,7 +9,7 @@ import pytest
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process.run_dir import PATH_BYTES_MAX
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import (
     finish,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.bounds import is_asked, leaves, places
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 
 @given(st.lists(st.integers(1, 9), max_size=20), st.integers(1, 16), st.integers(0, 20))

@@ -17,7 +17,8 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.look import Look, Plan
-from anabranch.runtime.policies.policy import Heritage, setting
+from anabranch.runtime.policies.policy import Heritage
+from anabranch.runtime.policies.settings import setting
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, Fake, three_operators

@@ -14,9 +14,8 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.decision import Act, Decision, Duplicate, Resize
 from anabranch.runtime.policies.memory import Memory
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.simulation.forecast import (
     Cost,
     Forecast,

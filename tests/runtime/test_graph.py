@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.plan.operator import Retry
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
 from anabranch.runtime.values.checks import PipelineError

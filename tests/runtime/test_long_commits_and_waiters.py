@@ -15,7 +15,7 @@ from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance import keyed_pump
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from tests.runtime.network import Kept, Network
 from tests.runtime.processes import eventually
 from tests.runtime.test_commits import Kept as KeptTurns

@@ -14,8 +14,8 @@ from anabranch.runtime.policies.decision import Decision, Duplicate, Hold, Leave
 from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.load import DRAIN_S, measure
 from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.probabilistic import Probabilistic, decide
-from anabranch.runtime.policies.scale import Scale
 
 SCALE = Scale(target=0.7, high=0.8, low=0.6, capacity=1000.0, max_instances=8)
 

@@ -12,8 +12,8 @@ import pytest
 from anabranch.runtime.measuring.meter import Meter
 from anabranch.runtime.policies.decision import Duplicate, Leave
 from anabranch.runtime.policies.memory import Memory, born, heritage
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.probabilistic import decide
-from anabranch.runtime.policies.scale import Scale
 
 STEP_S = 0.1
 JOIN_S = 0.15

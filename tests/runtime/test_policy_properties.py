@@ -15,8 +15,8 @@ from anabranch.runtime.policies.decision import Decision, Duplicate, Hold, Leave
 from anabranch.runtime.policies.in_turn import RESERVE
 from anabranch.runtime.policies.load import BLOCKED, SATURATED, measure
 from anabranch.runtime.policies.memory import Memory
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.probabilistic import decide
-from anabranch.runtime.policies.scale import Scale
 
 NOW_S = 10_000.0
 shares = st.floats(0, 1)

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.protocol.events import LeaveDecided
 from anabranch.runtime.policies.bounds import leaves
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.simulation.departure import Departure
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.scene import Scene, draw

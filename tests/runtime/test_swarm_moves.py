@@ -10,8 +10,7 @@ import pytest
 
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Decision, Hold, Leave, Move, Resize
-from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.simulation.keyed_work import KeyedWork
 from anabranch.runtime.simulation.scene import Scene, draw
 from anabranch.runtime.simulation.trial import Trial, Verdict

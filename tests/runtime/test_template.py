@@ -33,7 +33,7 @@ from anabranch.runtime.live.process.template_process import (
     import_template,
 )
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
 from tests.runtime import fake_instance as fake
 from tests.runtime.processes import LINUX, PATIENCE_S, ROOT, alive, eventually, private_kib

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads import afinn, sentiment, wordcount
 from anabranch.workloads.texts import text_of, words_of
 

@@ -16,9 +16,8 @@ import numpy as np
 
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.belkhiria2019.setup import Outcome, Setup
 from anabranch.workloads.curve_base import FloatArray
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Duplicate, Leave
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.controller import (
     Memory,
     Settings,
@@ -23,7 +23,6 @@ from anabranch.runtime.policies.predictive.controller import (
 from anabranch.runtime.policies.predictive.queueing import Load
 from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.scale import Scale
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.dematteis2017.loads import Scene
 from anabranch.workloads.dematteis2017.model import (

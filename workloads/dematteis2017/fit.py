@@ -21,11 +21,10 @@ import numpy as np
 from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import generate
 from anabranch.workloads.curve_base import FloatArray

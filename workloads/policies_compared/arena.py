@@ -25,7 +25,7 @@ from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.policies.bounds import places
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.policies_compared.contestants import INSTANCES_MAX, Contestant
 from anabranch.workloads.policies_compared.scenes import Scene

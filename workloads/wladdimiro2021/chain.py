@@ -17,10 +17,9 @@ from anabranch.runtime.policies.fixed import Fixed
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.figures import Thresholds
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import generate
 from anabranch.workloads.curves import Trace

@@ -20,8 +20,7 @@ import numpy as np
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.fixed import Fixed
-from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.sources import generate
 from anabranch.workloads.curve_base import FloatArray

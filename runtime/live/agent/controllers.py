@@ -23,7 +23,7 @@ from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import PolicyError
 from anabranch.runtime.policies.look import Look, OperatorLook, Seen
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.reporting.status import InstanceState
 from anabranch.runtime.values.kinds import EventKind
 

@@ -11,7 +11,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Assignment, Group, Routes, belonging_to, founding
 from anabranch.runtime.keyed.placement import balanced, of_share, shares
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 HOT_GROUPS_TOLD = 3
 

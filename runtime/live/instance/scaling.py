@@ -23,7 +23,7 @@ from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
 from anabranch.runtime.policies.load import measure
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.reporting.status import InstanceState, Status
 from anabranch.runtime.values.kinds import EventKind
 

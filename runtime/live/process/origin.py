@@ -23,7 +23,7 @@ from anabranch.runtime.live.process.warm import Preload
 from anabranch.runtime.pipeline.begun_threads import noting_threads, refusal
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.module_files import run_file
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.texts import carried, original
 

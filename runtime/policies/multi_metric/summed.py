@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from anabranch.runtime.measuring.reading import Figures, Reading
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,10 @@ from anabranch.runtime.policies.multi_metric.figures import (
     state_of,
 )
 from anabranch.runtime.policies.multi_metric.plan import Bounds, change
-from anabranch.runtime.policies.policy import setting
+from anabranch.runtime.policies.settings import setting
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 WHOLE = 0.9
 """A window of which it saw less says nothing."""

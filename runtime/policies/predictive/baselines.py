@@ -9,16 +9,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
-from anabranch.runtime.policies.policy import Policy, setting
+from anabranch.runtime.policies.policy import Policy
 from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad
 from anabranch.runtime.policies.predictive.told import last_slot, slot_of
+from anabranch.runtime.policies.settings import setting
 
 if TYPE_CHECKING:
     from random import Random
 
     from anabranch.runtime.measuring.reading import Reading
+    from anabranch.runtime.policies.policy import Scale
     from anabranch.runtime.policies.predictive.controller import Slot
-    from anabranch.runtime.policies.scale import Scale
 
 SOURCE = "De Matteis & Mencagli 2017, a baseline"
 

@@ -18,7 +18,7 @@ from anabranch.runtime.policies.predictive.rules import rebalances
 
 if TYPE_CHECKING:
     from anabranch.runtime.measuring.reading import Figures, Reading
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 
 DOUBTFUL = 2.0

@@ -8,17 +8,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from anabranch.runtime.policies.policy import Heritage, setting
+from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.predictive import controller
 from anabranch.runtime.policies.predictive.controller import HORIZON_MAX, Settings
 from anabranch.runtime.policies.predictive.forecast import LEVEL, Holt
 from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Feedback, Load
 from anabranch.runtime.policies.predictive.rebalancing import Evenness
 from anabranch.runtime.policies.predictive.told import slot_of
+from anabranch.runtime.policies.settings import setting
 
 if TYPE_CHECKING:
     from anabranch.runtime.measuring.reading import Figures
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 LOAD = ("rate", "work_s", "arrivals_cv2", "work_cv2")
 """Of the newest known load, as it is inherited."""

@@ -14,7 +14,7 @@ from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.controller import Slot
 
 if TYPE_CHECKING:
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 WAIT_PERIODS = 0.5
 """So long an instance waits for the sums of all siblings."""

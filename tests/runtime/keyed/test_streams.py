@@ -13,7 +13,7 @@ import pytest
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.pipeline.streams import KeyedStream
 from anabranch.runtime.plan.spec import EventTime, KeyedEdge
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.stdout import stdout
 from anabranch.runtime.sources import items

@@ -26,9 +26,9 @@ from anabranch.runtime.policies.decision import (
     Why,
 )
 from anabranch.runtime.policies.fixed import Fixed
-from anabranch.runtime.policies.policy import Heritage, Policy, policy_named, policy_of, setting
+from anabranch.runtime.policies.policy import Heritage, Policy, Scale, policy_named, policy_of
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.settings import setting
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources.items import items
 from anabranch.runtime.values.checks import PipelineError

@@ -22,7 +22,7 @@ from anabranch.runtime.policies.decision import (
     Resize,
     Why,
 )
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 SCALE = Scale(max_instances=60, period_s=1.0, actions_per_minute_max=60)
 

@@ -18,9 +18,9 @@ from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave, Move, Why
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
-from anabranch.runtime.policies.policy import Heritage, setting
+from anabranch.runtime.policies.policy import Heritage, Scale
 from anabranch.runtime.policies.reconcile import Order
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.settings import setting
 from tests.runtime.policies.looks import look, seen
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
-    from anabranch.runtime.policies.scale import Scale
+    from anabranch.runtime.policies.policy import Scale
 
 SHORT = Scene("short", np.array([4.0] * 15 + [8.0] * 15), 1.0, step_s=15.0)
 

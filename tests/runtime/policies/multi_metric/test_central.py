@@ -12,8 +12,7 @@ from anabranch.runtime.policies.decision import Resize
 from anabranch.runtime.policies.look import Plan
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
-from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Policy, Scale
 from tests.runtime.policies.looks import SCALE, look, seen
 
 WINDOW = st.tuples(st.integers(0, 400), st.floats(0, 5.0), st.integers(0, 2000))

@@ -11,8 +11,7 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.windows import Memory
-from anabranch.runtime.policies.policy import policy_of
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale, policy_of
 from anabranch.runtime.values.checks import PipelineError
 
 POLICY = MultiMetric(window_s=25.0)

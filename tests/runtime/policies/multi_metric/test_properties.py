@@ -21,7 +21,7 @@ from anabranch.runtime.policies.multi_metric.figures import (
     state_of,
 )
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 
 TABLE = Thresholds()
 WINDOW_S = 5.0

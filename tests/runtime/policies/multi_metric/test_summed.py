@@ -17,8 +17,7 @@ from anabranch.runtime.policies.decision import Decision, Resize
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed
-from anabranch.runtime.policies.policy import Policy
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Policy, Scale
 from tests.runtime.policies.looks import SCALE, look, seen
 
 RNG = random.Random(1)

@@ -11,9 +11,8 @@ import anabranch as ab
 from anabranch.runtime.measuring.reading import Figures, Reading
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.baselines import LatencyRules, Peak, Rules
-from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.values.checks import PipelineError
 
 SCALE = Scale(max_instances=12)

@@ -15,10 +15,9 @@ from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Move, Resize
 from anabranch.runtime.policies.look import Look, Plan, Seen
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.central import PredictiveCentral
 from anabranch.runtime.policies.predictive.policy import Predictive
-from anabranch.runtime.policies.scale import Scale
 from tests.runtime.policies.looks import SCALE, look, seen
 
 RNG = random.Random(1)

@@ -13,8 +13,8 @@ from anabranch.runtime.measuring.reading import Figures, Planned, Reading
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.predictive.keeper import PredictiveKeeper
-from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.simulation.channel import Channel
 from anabranch.runtime.simulation.trial import Trial, Verdict
 from tests.runtime.policies.predictive.test_lost_sums import in_concert

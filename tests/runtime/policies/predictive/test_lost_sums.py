@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.measuring.reading import Figures
-from anabranch.runtime.policies.policy import Policy
+from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.policy import Predictive
-from anabranch.runtime.policies.scale import Scale
 from anabranch.runtime.simulation.channel import Channel
 from anabranch.runtime.simulation.scene import Scene, draw
 from anabranch.runtime.simulation.trial import Trial, Verdict

@@ -12,9 +12,9 @@ import anabranch as ab
 from anabranch.runtime.measuring.reading import Figures, Reading
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.predictive.steps import Memory
-from anabranch.runtime.policies.scale import Scale
 
 SCALE = Scale(max_instances=16)
 POLICY = Predictive(latency_ms=100)

@@ -16,10 +16,10 @@ from anabranch.runtime.measuring.reading import Figures, Reading
 from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Hold, Move, Resize
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.predictive.balance import evened
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.policies.predictive.rebalancing import Evenness
-from anabranch.runtime.policies.scale import Scale
 
 SCALE = Scale(max_instances=16)
 loads = st.lists(st.floats(0.01, 3), min_size=1, max_size=12)

@@ -11,7 +11,7 @@ import pytest
 from anabranch.runtime.reporting.report import read_report
 from tests.anabranch.files import write
 
-COUNT, WORK_S = 60, 0.01
+COUNT, WORK_S = 150, 0.01
 PROGRAM = f"""
     import time
 
@@ -52,7 +52,7 @@ def test_a_report_has_streams_times_and_what_was_offered(tmp_path: Path) -> None
     assert work.stay_ms is not None
     assert work.stay_ms >= 1000 * WORK_S
     assert source.stay_ms is None
-    assert source.busy_s < 0.5  # not the second in which it waited for what was due
+    assert source.busy_s < report.seconds / 2  # not the seconds in which it waited for what was due
     assert all(0 < o.cpu_s < report.seconds for o in report.operators)
     (host,) = report.hosts
     assert host.processors >= 1

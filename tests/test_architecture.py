@@ -37,7 +37,7 @@ MAY_IMPORT = {
 DRIVERS = ("live", "simulation", "explorer")
 ROOMS = (
     *("values", "measuring", "reporting", "policies", "plan", "processing", "storage"),
-    *("keyed", "sources", "sinks", "pipeline", "explorer", "simulation"),
+    *("keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),
 )

@@ -52,7 +52,10 @@ class SparkWish:
     may_resume: bool = False
 
 
-_OF_PROCESSES = {"scale_script", "policy_dry_run", "transport", "warm", "seed"}
+_OF_PROCESSES = {
+    *("scale_script", "policy_dry_run", "transport", "warm", "seed"),
+    *("until_committed", "begin_from"),
+}
 
 
 def refuse_others(context: click.Context) -> None:

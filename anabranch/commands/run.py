@@ -113,6 +113,18 @@ class DeadMax(click.ParamType[int | float]):
     is_flag=True,
     help="Go on with the run in --state DIR if there is one, otherwise begin one.",
 )
+@click.option(
+    "--until-committed",
+    is_flag=True,
+    help="When the input ends, leave windows and timers open, and a savepoint in --state DIR.",
+)
+@click.option(
+    "--from",
+    "begin_from",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="SAVEPOINT",
+    help="Begin from a savepoint, behind what its run has read: docs/savepoints.md.",
+)
 @click.option("--fresh", is_flag=True, help="Give up the run in --state DIR and begin anew.")
 @click.option(
     "--dead-max",
@@ -150,6 +162,8 @@ def command(
     state: Path | None,
     resume: bool,
     resume_or_begin: bool,
+    until_committed: bool,
+    begin_from: Path | None,
     fresh: bool,
     dead_max: int | float | None,
     engine: str | None,
@@ -160,6 +174,7 @@ def command(
     _check_state(
         state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
     )
+    _check_savepoints(state, begin_from, until_committed=until_committed, resume=resume)
     if as_json and is_closed():
         raise WrongUsage("standard output is closed, to which --json writes")
     if engine is not None:
@@ -182,6 +197,8 @@ def command(
         "resume": resume,
         "resume_or_begin": resume_or_begin,
         "fresh": fresh,
+        "until_committed": until_committed,
+        "begin_from": begin_from,
         "seed": seed,
     }
     with kept_apart() if as_json else _summary_output() as stdout:
@@ -271,6 +288,18 @@ def _check_state(state: Path | None, wishes: dict[str, bool]) -> None:
         )
 
 
+def _check_savepoints(
+    state: Path | None, begin_from: Path | None, *, until_committed: bool, resume: bool
+) -> None:
+    if until_committed and state is None:
+        raise WrongUsage("--until-committed needs the folder for the savepoint: --state DIR")
+    if begin_from is not None and resume:
+        raise WrongUsage(
+            "--from and --resume exclude each other: a run that is resumed has begun already; "
+            "--resume-or-begin --from SAVEPOINT begins from it if there is no run to resume"
+        )
+
+
 def _beginning(name: str, resumed_from: str | None, state: Path) -> str:
     """Whoever restarts a run wants to see in its log whether it went on."""
     if resumed_from is None:
@@ -291,6 +320,10 @@ def _conclude(report: Report, planned: Plan, options: Options, out: TextIO) -> N
     from anabranch.views.summary import summary
 
     lines = summary(report, planned.pipeline.dead_letters_path)
+    if options.until_committed and report.finished and options.state is not None:
+        lines.append(
+            f"savepoint: {options.state / 'savepoint'}; a run goes on with --from that folder"
+        )
     if kept_in(options.state) and planned.can_be_resumed:
         how = "the same command" if options.resume_or_begin else "--resume"
         lines.append(f"the run is kept in {options.state}: {how} goes on with it")

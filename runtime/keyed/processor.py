@@ -155,11 +155,14 @@ class KeyedProcessor(Keeping):
     # -- ownership ---------------------------------------------------------------------------
 
     def own(self, groups: Iterable[int]) -> None:
-        """Groups that are mine from the beginning, with nothing in them."""
+        """Groups that are mine from the beginning, with nothing in them but what a savepoint has
+        told."""
         groups = frozenset(groups)
         if waiting := sorted(groups & self._held.kept.keys()):
             raise ValueError(f"groups {waiting} have tuples already: install their state instead")
         self._held.own(groups)
+        for group in groups:
+            self._store.wake(group)
         self._noted()
 
     def freeze(self, groups: Iterable[int]) -> None:

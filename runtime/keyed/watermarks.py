@@ -262,6 +262,18 @@ class Stamper:
         return self._heard_last or 0.0
 
     @property
+    def latest(self) -> Mapping[Any, float]:
+        """The latest time of each device."""
+        return self._latest
+
+    @staticmethod
+    def told_of(watermark: float, latest: Mapping[Any, float]) -> bytes:
+        """For `restore`: a stamper that has come to `watermark`, and has just heard from all."""
+        devices, times = [*latest], [*latest.values()]
+        sums = watermark, 0, None
+        return pickle.dumps((sums, devices, times, [0.0] * len(devices), []), 5)
+
+    @property
     def _sums(self) -> tuple[Any, ...]:
         return self._floor, self.ahead, self._heard_last
 

@@ -48,6 +48,12 @@ class Options:
     """As `resume` if `state` holds a run; otherwise begin one there."""
     fresh: bool = False
     """Give up the run in `state`, if there is one, and begin anew."""
+    until_committed: bool = False
+    """When the input ends, the stream does not: all that was read is finished, no window ends and
+    no timer fires because of that, and `state` holds a savepoint, from which another run goes on.
+    """
+    begin_from: Path | None = None
+    """The savepoint that a new run begins from."""
     hang_s: float | None = None
     """End the process of an instance that has neither said anything nor used processor time for
     so long, and resume it in a new one; None: only tell it, for it may wait for a good reason."""
@@ -61,7 +67,7 @@ class Options:
     where `on_output` says. Must not block."""
 
     def __post_init__(self) -> None:
-        for name in ("report", "state"):
+        for name in ("report", "state", "begin_from"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Path(path))  # may have been given as a string
         if self.duration_s is not None and not self.duration_s > 0:
@@ -73,6 +79,12 @@ class Options:
             raise PipelineError(f"{wishes[0]} needs state, the folder in which the run is kept")
         if len(wishes) > 1:
             raise PipelineError(f"either {' or '.join(wishes)}, not both")
+        if self.until_committed and self.state is None:
+            raise PipelineError("until_committed needs state, the folder for the savepoint")
+        if self.begin_from is not None and self.resume:
+            raise PipelineError(
+                "either begin_from or resume: a run that is resumed has begun already"
+            )
         if self.warm < 0:
             raise PipelineError(f"warm must be 0 or more, got {self.warm}")
         if self.seed is not None and not -(2**63) <= self.seed < 2**63:

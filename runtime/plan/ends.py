@@ -65,6 +65,9 @@ class RunContext:
     folder: str = ""
     """From where relative paths are taken, whatever folder functions change to. Empty: from the
     working directory of the moment."""
+    stays_open: bool = False
+    """Whether the stream goes on in another run when the input of this one has ended: then no
+    window ends and no timer fires because of that."""
     note: Callable[[str, str], None] = field(default=_tell_nobody, repr=False)
     """Takes a name and a detail of something for the report of the run, where it is an event of
     kind `note`; or a kind (`runtime.values.kinds.EventKind`) such as `waits`, and a detail."""

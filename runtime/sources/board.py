@@ -45,6 +45,8 @@ class Board(Generic[Holder]):
         self._fault: Exception | None = None
         self._open = open
         self.returned: deque[Split] = deque()
+        self.unread: list[Split] = []
+        """What was left of claims when the input was told to end."""
         self.held: dict[Holder, Held] = {}
         self.claims = 0
         self._hungry: dict[Holder, None] = {}
@@ -55,6 +57,18 @@ class Board(Generic[Holder]):
     @property
     def ended(self) -> bool:
         return not (self.held or self.returned or self._open or self._splits is not None)
+
+    def exhausted(self) -> bool:
+        """Whether everybody may have been told that the input has ended. May pull a split, which is
+        given out next then."""
+        if self.ended or self.input_ended_early:
+            return True
+        if self.held or self.returned or self._open:
+            return False
+        split = self._pull()
+        if split is not None:
+            self.returned.append(split)
+        return split is None
 
     @property
     def holders(self) -> tuple[Holder, ...]:
@@ -111,8 +125,8 @@ class Board(Generic[Holder]):
         if holder not in self.held:
             raise BoardError(f"{holder} releases a split but holds none")
         self.progress += progress - self.held.pop(holder).progress
-        if remainder is not None and not self.input_ended_early:
-            self.returned.append(remainder)
+        if remainder is not None:
+            (self.unread if self.input_ended_early else self.returned).append(remainder)
         return self._news()
 
     def publish(self, split: Split) -> tuple[Holder, ...]:
@@ -128,12 +142,13 @@ class Board(Generic[Holder]):
         return self._news()
 
     def end_input(self) -> tuple[Holder, ...]:
-        """Act as if the input ended here: unread splits are dropped. Returns whom to tell.
+        """Act as if the input ended here: nobody gets another split. Returns whom to tell.
 
-        The holders have to be told elsewhere; what they bring back is dropped, too.
+        The holders have to be told elsewhere; what they bring back is `unread`, too.
         """
         self.input_ended_early = True
         self._splits = None
+        self.unread += self.returned
         self.returned.clear()
         return self.close()
 

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.agent import savepoints
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.agent.controllers import Controllers
@@ -63,8 +64,9 @@ from anabranch.runtime.reporting.dead_limit import exceeded
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION
 from anabranch.runtime.reporting.status import id_to_wire
+from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.runtime.values.texts import original
+from anabranch.runtime.values.texts import carried, original
 
 SEED_BITS = 32
 UNUSED_AFTER_S = 2.0
@@ -89,6 +91,7 @@ class Agent:
         parent: TemplateProcess,
         state: StateDir | None = None,
         another_parent: Callable[[], TemplateProcess | None] = no_other,
+        savepoint: Savepoint | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         resumed = None if state is None else state.resumed
@@ -97,11 +100,16 @@ class Agent:
         self.pipeline = pipeline
         self.options = options
         self.seed = secrets.randbits(SEED_BITS) if options.seed is None else options.seed
+        self._savepoint = savepoint if resumed is None else None
+        self.begun_from = "" if savepoint is None else carried(savepoint.path)
+        self.earlier_s = 0.0 if savepoint is None else savepoint.head.passed_s
+        """How long the stream had run before this run."""
         self.phase = "starting"
         self.started_s = time.monotonic()
         self.started_at = datetime.now().astimezone()
         if resumed is not None:
             self.started_at = datetime.fromisoformat(resumed.started_at)
+            self.earlier_s = resumed.earlier_s
         self.started: asyncio.Future[None] = loop.create_future()
         """Done when every founder is ready; cancelled if the run ends before."""
         self.run_dir = RunDir(None if resumed is None else Path(original(resumed.run_dir)))
@@ -148,9 +156,22 @@ class Agent:
             if outcome.ended == COMPLETED:
                 self.phase = "closing"
                 await self._unless_hurried(self.services.close())
+                await self._save()
         finally:
             await self._end_everything()
         return outcome if self._late_failure is None else Outcome("failed", self._late_failure)
+
+    async def _save(self) -> None:
+        """Write a savepoint of what the instances have left in their journals, which stay if that
+        fails. Nothing interrupts it: it ends soon."""
+        if not self.options.until_committed:
+            return
+        try:
+            run, path = savepoints.stopped(self), self.journal_writer.path / savepoints.SAVEPOINT
+            await asyncio.to_thread(savepoints.write, run, path)
+        except Exception as error:
+            told = f"the savepoint could not be written: {error}; resume the run to try again"
+            self._late_failure = Failure(told, traceback.format_exc())
 
     def end_input(self, operator: str | None = None, by: str = "") -> None:
         """Let the sources, or one, act as if their input had ended. Raises `PipelineError`.
@@ -235,8 +256,9 @@ class Agent:
             self.pool.refill()
             self.forker.keep_standby()
             await self.services.start(self._orders)
+            await self._begin_from()
             await (found(self) if self.journal_writer.resumed is None else resume(self))
-        except (ForkError, StartError, InputChanged, SplitsError) as error:
+        except (ForkError, StartError, InputChanged, SplitsError, SavepointError) as error:
             self.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {error}"))
             return
         except OSError as error:
@@ -258,6 +280,11 @@ class Agent:
         if self.options.duration_s is not None:
             self.tasks.start("duration", self._end_input_after(self.options.duration_s))
         self.check_complete()
+
+    async def _begin_from(self) -> None:
+        if self._savepoint is not None:
+            savepoints.restore_sources(self, self._savepoint)
+            await asyncio.to_thread(savepoints.lay_bases, self, self._savepoint)
 
     def _set_the_clock(self) -> None:
         passed_s = 0.0

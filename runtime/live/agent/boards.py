@@ -149,6 +149,19 @@ class Boards:
         if by:
             self._cut_by.setdefault(operator, by)
 
+    def refuse_if_ended(self) -> None:
+        """Raises `InputChanged` if the end of an input may have had effects in an earlier part of
+        the run, such as the ends of windows."""
+        for name, board in self._boards.items():
+            with _naming(name):
+                ended = board.exhausted()
+            if ended:
+                raise InputChanged(
+                    f"the input of source {name!r} had ended before, so windows may have ended and "
+                    "timers fired because of that, and there is no consistent point any more; "
+                    "finish the run with --resume alone"
+                )
+
     # -- of a resumed run --------------------------------------------------------------------
 
     def claim_again(self, holder: InstanceId, split: Split, number: int) -> None:
@@ -171,6 +184,7 @@ class Boards:
                 pulled=self._pulled[name].count,
                 digest=self._pulled[name].digest,
                 returned=list(board.returned),
+                unread=list(board.unread),
                 held=[
                     (id_to_wire(h), s.split, s.number, s.progress) for h, s in board.held.items()
                 ],
@@ -180,8 +194,8 @@ class Boards:
                 cut_by=self._cut_by.get(name, ""),
             )
 
-    def restore(self, snapshot: BoardSnapshot) -> None:
-        """Raises `InputChanged`, `SplitsError`."""
+    def restore(self, snapshot: BoardSnapshot, advice: str = INPUT_ADVICE) -> None:
+        """`advice`: what to do if the input has changed. Raises `InputChanged`, `SplitsError`."""
         pulled, board = self._pulled[snapshot.operator], self._boards[snapshot.operator]
         with _naming(snapshot.operator):
             while pulled.count < snapshot.pulled and next(pulled, None) is not None:
@@ -190,9 +204,10 @@ class Boards:
         if pulled.count != snapshot.pulled or (divided and pulled.digest != snapshot.digest):
             raise InputChanged(
                 f"the input of source {snapshot.operator!r} has changed since: its first "
-                f"{snapshot.pulled} parts are not what they were; {INPUT_ADVICE}"
+                f"{snapshot.pulled} parts are not what they were; {advice}"
             )
         board.returned.extend(snapshot.returned)
+        board.unread.extend(snapshot.unread)
         board.held = {id_from_wire(h): Held(s, n, p) for h, s, n, p in snapshot.held}
         board.claims, board.progress = snapshot.claims, snapshot.progress
         if snapshot.ended_early:

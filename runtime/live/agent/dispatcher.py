@@ -131,6 +131,7 @@ class Dispatcher:
             raise ValueError(f"{member.text} says twice that it has ended")
         self._agent.boards.give_back(member.id)
         self._agent.log(Final(count=final))
+        member.finished = not final.leaves
         self._agent.roster.end(member, Phase.GONE)
         self._agent.recorder.note_final(final)
         self._agent.news.of(member, EventKind.LEFT if final.leaves else EventKind.ENDED)

@@ -14,6 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from anabranch.runtime.live.agent.recovery import rebuild, snapshot
 from anabranch.runtime.live.agent.run_journal import (
     CannotSync,
@@ -102,7 +104,8 @@ class RunJournalWriter:
     def _remove_files(self, member: Member) -> None:
         kind, _, place = member.address.partition(":")
         with suppress(OSError):  # they go with the folders
-            remove_journal(self.journal_of(member.id.operator, member.id.number))
+            if not (self._agent.options.until_committed and member.finished):
+                remove_journal(self.journal_of(member.id.operator, member.id.number))
             if kind == "unix":  # one that has ended by itself has removed it
                 Path(original(place)).unlink(missing_ok=True)
 
@@ -129,6 +132,9 @@ class RunJournalWriter:
                 transport=orders.transport,
                 host=orders.host,
                 gone=gone_inputs(self._agent.pipeline),
+                until_committed=self._agent.options.until_committed,
+                begun_from=self._agent.begun_from,
+                earlier_s=self._agent.earlier_s,
             )
         )
         self._open()
@@ -139,7 +145,20 @@ class RunJournalWriter:
         Raises `InputChanged`, `SplitsError`.
         """
         power = outlives_power(self._agent.pipeline)
-        return rebuild(self._agent, read_records(self.path / JOURNAL, power=power))
+        passed_s = rebuild(self._agent, read_records(self.path / JOURNAL, power=power))
+        self._note_that_it_stops()
+        return passed_s
+
+    def _note_that_it_stops(self) -> None:
+        """A run that was begun without `until_committed` ends with a savepoint all the same, if the
+        end of an input has not had effects yet."""
+        run, state = self.resumed, self._state
+        if run is None or state is None or run.until_committed:
+            return
+        if self._agent.options.until_committed:
+            self._agent.boards.refuse_if_ended()
+            self.resumed = msgspec.structs.replace(run, until_committed=True)
+            state.rewrite(self.resumed)
 
     def go_on(self) -> None:
         """With the run that was read."""

@@ -14,6 +14,7 @@ from types import TracebackType
 import msgspec
 
 from anabranch.runtime.live.agent.agent import Agent, Outcome
+from anabranch.runtime.live.agent.savepoints import check_stop, open_savepoint
 from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
 from anabranch.runtime.live.agent.views import report_of, snapshot_of
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
@@ -27,10 +28,12 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.pipeline.places import check_places, check_report
+from anabranch.runtime.plan.ends import Sink
 from anabranch.runtime.reporting.dead_limit import exceeded
 from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import CTRL_C, Report, check_writable, write_report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
+from anabranch.runtime.savepoint.folder import Savepoint
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.working_folder import check_working_folder
 
@@ -238,13 +241,15 @@ class Prepared:
     origin: Origin | None
     parent: TemplateProcess | None
     state: StateDir | None
+    savepoint: Savepoint | None = None
 
     def agent(self) -> Agent:
         """To be called in the thread that carries out the run."""
         if self.parent is None:
             assert self.origin is not None
             self.parent = import_template(self.pipeline, self.origin, self.entry)
-        return Agent(self.pipeline, self.options, self.parent, self.state, self._another_parent)
+        another = self._another_parent
+        return Agent(self.pipeline, self.options, self.parent, self.state, another, self.savepoint)
 
     def _another_parent(self) -> TemplateProcess | None:
         """One that reads the pipeline's file again, when no copy of it is left in any process.
@@ -292,26 +297,31 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         options.script.decisions(scalable, bound(operators))
     check_places(pipeline, options.report)
     way, origin = choose_way(pipeline, options.preload)
+    savepoint = open_savepoint(pipeline, options.begin_from)
     state = open_state(pipeline, options)
     try:
         resumed = state is not None and state.resumed is not None
-        _prepare_ends(pipeline, resumed=resumed)
+        check_stop(pipeline, options, resumed=resumed)
+        _prepare_ends(pipeline, resumed=resumed, adds=savepoint is not None)
         if not resumed:
-            _give_up_what_was(pipeline, state)
+            _give_up_what_was(pipeline, state, adds=savepoint is not None)
         parent = fork_template(pipeline, entry) if way == "fork" else None
     except BaseException:
         if state is not None:
             state.close()
         raise
-    return Prepared(pipeline, options, entry, origin, parent, state)
+    return Prepared(pipeline, options, entry, origin, parent, state, savepoint)
 
 
-def _prepare_ends(pipeline: Pipeline, *, resumed: bool) -> None:
+def _prepare_ends(pipeline: Pipeline, *, resumed: bool, adds: bool) -> None:
+    """`adds`: the run begins from a savepoint, and its results belong to those that are there."""
     for operator in pipeline.operators.values():
         end = operator.source or operator.sink
         if end is None:
             continue
-        if not resumed:
+        if not resumed and adds and operator.sink is not None and _is_there(operator.sink):
+            end.prepare_to_resume()
+        elif not resumed:
             end.prepare()
         elif operator.source is not None and operator.source.service is not None:
             raise StateError(
@@ -322,13 +332,18 @@ def _prepare_ends(pipeline: Pipeline, *, resumed: bool) -> None:
             end.prepare_to_resume()
 
 
-def _give_up_what_was(pipeline: Pipeline, state: StateDir | None) -> None:
-    """The last run and its results, now that nothing refuses to begin. In this order, or a run
-    whose results are gone could seem to be one that can go on."""
+def _is_there(sink: Sink) -> bool:
+    path = sink.writes()
+    return path is not None and path.exists()
+
+
+def _give_up_what_was(pipeline: Pipeline, state: StateDir | None, *, adds: bool) -> None:
+    """The last run and its results (unless this one adds to them), now that nothing refuses to
+    begin. In this order, or a run whose results are gone could seem to be one that can go on."""
     if state is not None:
         state.clear()
     for operator in pipeline.operators.values():
-        if operator.sink is not None:
+        if operator.sink is not None and not adds:
             operator.sink.empty()
 
 

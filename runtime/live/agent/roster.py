@@ -77,6 +77,8 @@ class Member:
     """What its creator's policy passes on to it."""
     leaving: bool = False
     """It may leave, and its siblings are counted without it."""
+    finished: bool = False
+    """It has ended because its input did, and not before."""
     told_to_leave: bool = False
     """By the script; it may still refuse."""
     failed: Failed | None = None

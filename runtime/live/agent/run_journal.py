@@ -185,6 +185,7 @@ class BoardSnapshot(Record, frozen=True, kw_only=True, tag="board"):
     digest: int
     """Of the splits that were pulled: whether the input still is what it was."""
     returned: list[Split]
+    unread: list[Split] = []
     held: list[tuple[WireId, Split, int, float]]
     claims: int
     progress: float

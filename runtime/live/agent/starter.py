@@ -37,6 +37,7 @@ class Orders:
     limits: Limits
     delivery: str
     state_dir: Path
+    stays_open: bool
 
     def assign(self, member: Member, service_address: str, journal: Path) -> Assign:
         return Assign(
@@ -59,6 +60,7 @@ class Orders:
             delivery=self.delivery,
             address=member.address,
             state_dir=carried(self.state_dir),
+            stays_open=self.stays_open,
             in_vain=member.deaths.ends,
         )
 

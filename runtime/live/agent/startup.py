@@ -29,7 +29,7 @@ def orders_of(agent: Agent) -> Orders:
     return Orders(
         pipeline=agent.pipeline.name,
         run_dir=agent.run_dir.path,
-        started_s=agent.started_s,
+        started_s=agent.started_s - agent.earlier_s,
         token=secrets.token_bytes(TOKEN_BYTES) if resumed is None else resumed.token,
         transport=agent.options.transport,
         host=agent.options.host,
@@ -39,6 +39,7 @@ def orders_of(agent: Agent) -> Orders:
         limits=agent.options.limits,
         delivery=agent.pipeline.delivery,
         state_dir=agent.journal_writer.ends,
+        stays_open=agent.options.until_committed,
     )
 
 

@@ -46,7 +46,7 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.storage.shared_file import write_whole
 from anabranch.runtime.storage.sidecar import sync_folder
 
-FORMAT = 5
+FORMAT = 6
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
 _HALF_BEGINS = b'{"format":'
@@ -81,6 +81,12 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """Sources whose input is gone with the processes that read it, and what to say of it."""
     transport: str
     host: str
+    until_committed: bool = False
+    """Whether it ends with a savepoint."""
+    begun_from: str = ""
+    """The savepoint that it has begun from."""
+    earlier_s: float = 0.0
+    """How long the stream had run before that."""
     crc: int = 0
     """CRC-32 of the file with 0 here."""
 
@@ -108,8 +114,12 @@ class StateDir:
     def begin(self, run: RunFile) -> None:
         for name in (JOURNALS, ENDS):
             (self.path / name).mkdir(mode=0o700, exist_ok=True)
-        _write_synced(self.path / RUN, msgspec.json.encode(run.sealed))
+        self.rewrite(run)
         sync_folder(self.path.parent)  # in which this one may be new
+
+    def rewrite(self, run: RunFile) -> None:
+        """The run goes on in another way."""
+        _write_synced(self.path / RUN, msgspec.json.encode(run.sealed))
 
     def clear(self) -> None:
         """Remove what belongs to the run, and nothing else: the folder is the user's. What says
@@ -185,7 +195,9 @@ def as_before(options: Options, run: RunFile) -> Options:
     """What neighbours and journals rely on is as it was when the run began."""
     limits = Limits(**run.limits)
     transport: Any = run.transport
-    return replace(options, limits=limits, transport=transport, host=run.host, seed=run.seed)
+    stops = options.until_committed or run.until_committed
+    before = {"limits": limits, "transport": transport, "host": run.host, "seed": run.seed}
+    return replace(options, until_committed=stops, **before)
 
 
 def version() -> str:
@@ -230,6 +242,11 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
     _wait_for_the_old(path)
     if state.is_resumable(power=outlives_power(pipeline)):
         return run
+    if run.begun_from and options.begin_from is None:
+        raise StateError(
+            f"state folder {str(path)!r}: the run was killed before it had begun from the "
+            f"savepoint {run.begun_from!r}; say --from again"
+        )
     return None  # it was killed before it read anything
 
 

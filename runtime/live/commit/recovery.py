@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,15 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel.channel import Row
 from anabranch.runtime.live.channel.frames import Addresses, Pieces
 from anabranch.runtime.live.channel.totals import SummedTotals, Totals
-from anabranch.runtime.live.journal.journal import JournalError, Record, read_journal, segments
+from anabranch.runtime.live.journal.journal import (
+    FIRST_SEGMENT,
+    JournalError,
+    Record,
+    base_of,
+    read_journal,
+    segments,
+)
+from anabranch.runtime.storage.sidecar import sync_folder
 
 
 @dataclass(slots=True)
@@ -109,6 +119,32 @@ class Past:
         self.book.clear()
         self.parts.clear()
         self.lasting.clear()
+
+
+def write_base(path: Path, base: dict[str, list[bytes]]) -> None:
+    """What an instance begins with, beside its journal at `path`: changes by kind, as if they were
+    the first in it. To be written before its first incarnation."""
+    aside = path.with_name(f"{path.name}.base.new")
+    with aside.open("wb") as file:
+        pickle.dump(base, file, 5)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.rename(base_of(path))
+    sync_folder(path.parent)
+
+
+def read_base(path: Path) -> dict[str, list[bytes]]:
+    """Empty if there is none, or if it counts no more: a journal that has lost its first segment
+    tells everything by itself. Until then its changes come on top of the base."""
+    there = segments(path)
+    if there and there[0][0] != FIRST_SEGMENT:
+        return {}
+    try:
+        data = base_of(path).read_bytes()
+    except FileNotFoundError:
+        return {}
+    base: dict[str, list[bytes]] = pickle.loads(data)
+    return base
 
 
 def read_past(path: Path, *, power: bool, owner: str, incarnation: int) -> Past | None:

@@ -464,7 +464,7 @@ class Instance:
         match message:
             case messages.Eos() | messages.LeaveAck():
                 said = self.watermarks.leaving(channel)
-            case messages.Fin():
+            case messages.Fin() if not self.context.stays_open:
                 said = Said(channel, channel.number, math.inf)
             case _:
                 return False

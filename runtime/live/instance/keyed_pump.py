@@ -15,7 +15,7 @@ import functools
 import pickle
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -205,8 +205,9 @@ class KeyedPump(QueuePump):
         self._when_all_came_again(go_on)
 
     def must_end(self) -> None:
-        """The stream ends: what waits for more is to be made of what there is."""
-        self._must_end = True
+        """The input ends, and unless it goes on in another run the stream does: what waits for more
+        is to be made of what there is."""
+        self._must_end = not self.instance.context.stays_open
 
     def _add(self, errand: Errand) -> None:
         (self._deferred if self._missing else self._errands).append(errand)
@@ -365,6 +366,10 @@ class KeyedPump(QueuePump):
         self.processor.restore(past.added.get(KEYED, []))
         pieces = past.lasting.get(UNREPEATED, {})
         self._restored = [Batch(*pickle.loads(pieces[number])) for number in sorted(pieces)]
+
+    def begin_from(self, base: Mapping[str, list[bytes]]) -> None:
+        super().begin_from(base)
+        self.processor.restore(base.get(KEYED, []))
 
     def hold_again(self) -> None:
         restored, self._restored = self._restored, []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.protocol import events
 from anabranch.runtime.keyed.watermarks import RESTORED
 from anabranch.runtime.live.commit.commits import Commits
-from anabranch.runtime.live.commit.recovery import Past, read_past
+from anabranch.runtime.live.commit.recovery import Past, read_base, read_past
 from anabranch.runtime.live.instance.poison_guard import POISON
 from anabranch.runtime.live.journal.journal import Entry, Journal
 from anabranch.runtime.live.link.messages import Resumed
@@ -35,6 +35,10 @@ class Persistence:
     def __init__(self, instance: Instance, path: Path, *, power: bool) -> None:
         me, incarnation = str(instance.me), instance.context.incarnation
         self.past: Past | None = read_past(path, power=power, owner=me, incarnation=incarnation)
+        self._base = read_base(path)
+        if self.past is not None:
+            for kind, told in self._base.items():
+                self.past.added[kind] = [*told, *self.past.added.get(kind, [])]
         self.parted = self.past is not None and self.past.parted
         """Whether an earlier incarnation had said everything, and all of it was heard."""
         self._instance = instance
@@ -87,6 +91,7 @@ class Persistence:
         """Be what the last incarnation was, up to the moment at which the core has its say."""
         past, instance = self.past, self._instance
         if past is None:
+            instance.pump.begin_from(self._base)
             return
         self._restore_channels(past)
         parts = past.parts

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.keyed.watermarks import Stamper
@@ -106,6 +106,11 @@ class Pump(ABC):
             self.follow_no_more()
         if self.stamper is not None:
             self._listened_s = self.stamper.restore(past.added.get(STAMPS, []))
+
+    def begin_from(self, base: Mapping[str, list[bytes]]) -> None:
+        """In a first incarnation, what a savepoint has for it: changes by kind."""
+        if self.stamper is not None:
+            self.stamper.restore(base.get(STAMPS, []))
 
     def tell_progress(self) -> None:  # noqa: B027 - optional
         """Some times per second: tell the agent how much of the input is read."""

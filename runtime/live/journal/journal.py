@@ -59,6 +59,7 @@ LOCK_TIMEOUT_S = 5.0
 """How long a journal may stay locked behind the end of an incarnation. A process that its function
 has forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
 LOCK_PERIOD_S = 0.01
+FIRST_SEGMENT = 1
 SEGMENT_BYTES_MIN = 8 * 2**20
 SEGMENT_SNAPSHOTS = 4
 """A segment may grow to so many times the snapshot that it begins with."""
@@ -105,7 +106,7 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = _locked(path)
         self._old = segments(path)
-        self._number = max((number for number, _ in self._old), default=0)
+        self._number = max((number for number, _ in self._old), default=FIRST_SEGMENT - 1)
         self._fd = -1
         try:
             self._extent = ExtentFile(path)
@@ -272,7 +273,13 @@ def remove_journal(path: Path) -> None:
     for _, segment in segments(path):
         segment.unlink(missing_ok=True)
     remove_extent(path)
+    base_of(path).unlink(missing_ok=True)
     Path(f"{path}.lock").unlink(missing_ok=True)
+
+
+def base_of(path: Path) -> Path:
+    """Where that lies on which the changes of a journal build, if they do."""
+    return path.with_name(f"{path.name}.base")
 
 
 def segments(path: Path) -> list[tuple[int, Path]]:

@@ -67,6 +67,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """Listen here again: neighbours know it from an earlier incarnation. Empty: choose one."""
     state_dir: str = ""
     """Folder for what must outlive processes; empty if nothing must."""
+    stays_open: bool = False
+    """The end of the input is not the end of the stream: see `RunContext`."""
     in_vain: list[Ending] = []
     """How each of the last incarnations ended that got nothing done; oldest first."""
 

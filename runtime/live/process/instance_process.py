@@ -259,6 +259,7 @@ def _context(
         state_dir=Path(original(task.state_dir)) if task.state_dir else None,
         durable=durable,
         folder=working_folder(),
+        stays_open=task.stays_open,
         note=agent_client.hear_end,
     )
 

@@ -1,0 +1,283 @@
+"""Savepoints of live runs: what the journals of a run that has stopped tell, as a savepoint, and
+what the first instances of a run begin with.
+
+With `Options.until_committed` the end of the input is not the end of the stream (see
+`RunContext.stays_open`): every instance works off what came and finishes by the rules E1 to E6, but
+no timer fires and no window ends because of it. So the journals of the instances that have finished
+have the whole state of the stream, and nothing is on its way.
+
+A run that begins from a savepoint puts the part of each founder beside its journal, as its *base*
+(`runtime.live.commit.recovery.read_base`), before any of them starts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import founding
+from anabranch.protocol.states import Gone
+from anabranch.runtime.keyed.holdings import Holdings
+from anabranch.runtime.keyed.journaling import restore
+from anabranch.runtime.keyed.watermarks import Stamper
+from anabranch.runtime.live.agent.run_journal import BoardSnapshot
+from anabranch.runtime.live.agent.state_dir import FORMAT, JOURNALS, version
+from anabranch.runtime.live.commit.recovery import Past, write_base
+from anabranch.runtime.live.instance.keyed_pump import KEYED
+from anabranch.runtime.live.instance.pumps import STAMPS
+from anabranch.runtime.live.journal.journal import read_journal
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.savepoint import folder
+from anabranch.runtime.savepoint.folder import Columns, Head, Savepoint, SavepointError
+from anabranch.runtime.savepoint.kept import (
+    Kept,
+    in_words,
+    row_of_watermark,
+    rows_of_devices,
+    rows_of_keys,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from anabranch.runtime.live.agent.agent import Agent
+
+SAVEPOINT = "savepoint"
+INPUT_ADVICE = "put it back as it was when the savepoint was written"
+
+# -- before a run begins -------------------------------------------------------------------------
+
+
+def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
+    """Raise `SavepointError` unless a savepoint can be written at the end."""
+    if not options.until_committed:
+        return
+    assert options.state is not None
+    folder.check_package()
+    if (options.state / SAVEPOINT).exists() and not resumed:
+        raise SavepointError(
+            f"state folder {str(options.state)!r} holds {SAVEPOINT!r} already: begin from it with "
+            "--from and another --state, or move it away"
+        )
+    if pipeline.delivery == "at-most-once":
+        raise SavepointError(
+            "a pipeline with delivery='at-most-once' keeps no state of keys, and there is nothing "
+            "to save; use 'effectively-once'"
+        )
+    for operator in pipeline.operators.values():
+        source = operator.source
+        if source is not None and (source.service is not None or not source.scalable):
+            raise SavepointError(
+                f"source {operator.name!r} cannot be read again from a position, so there is no "
+                "savepoint of it; read files, or ab.generate"
+            )
+
+
+def open_savepoint(pipeline: Pipeline, path: Path | None) -> Savepoint | None:
+    """That from which a run begins. Raises `SavepointError` unless it is one of this pipeline."""
+    if path is None:
+        return None
+    savepoint = folder.read(path, state_format=FORMAT)
+    if pipeline.delivery == "at-most-once":
+        raise SavepointError(
+            "a pipeline with delivery='at-most-once' keeps no state of keys, so it cannot begin "
+            "from a savepoint; use 'effectively-once'"
+        )
+    changes = [*_changes(savepoint.head, pipeline)]
+    if changes:
+        raise SavepointError(
+            f"savepoint {str(savepoint.path)!r} belongs to another pipeline: "
+            f"{'; '.join(changes[:3])}. Functions may be changed, names and kinds of operators "
+            "may not: undo that"
+        )
+    return savepoint
+
+
+def _changes(head: Head, pipeline: Pipeline) -> Iterator[str]:
+    if head.pipeline != pipeline.name:
+        yield f"it was {head.pipeline!r} and is {pipeline.name!r}"
+        return
+    now = {str(o.name): in_words(o) for o in pipeline.operators.values()}
+    for name in {**head.operators, **now}:
+        before, after = head.operators.get(name, "not there"), now.get(name, "not there")
+        if before != after:
+            yield f"operator {name!r} was {before} and is {after}"
+
+
+# -- at the beginning ----------------------------------------------------------------------------
+
+
+def restore_sources(agent: Agent, savepoint: Savepoint) -> None:
+    """The boards go on behind what was read. Raises `InputChanged`, `SplitsError`."""
+    returned: dict[str, list[tuple[int, bytes]]] = {}
+    for row in savepoint.each("splits"):
+        returned.setdefault(row["operator"], []).append((row["place"], row["split"]))
+    for row in savepoint.each("sources"):
+        splits = sorted(returned.get(row["operator"], []))
+        snapshot = BoardSnapshot(
+            operator=row["operator"],
+            pulled=row["pulled"],
+            digest=row["digest"],
+            returned=[msgspec.msgpack.decode(split) for _, split in splits],
+            held=[],
+            claims=row["claims"],
+            progress=row["progress"],
+            ended_early=False,
+        )
+        agent.boards.restore(snapshot, advice=INPUT_ADVICE)
+        agent.log(snapshot)
+
+
+def lay_bases(agent: Agent, savepoint: Savepoint) -> None:
+    """What each founder begins with."""
+    pipeline, kept = agent.pipeline, Kept(savepoint)
+    owners = {str(o.name): _owners(pipeline, o) for o in pipeline.operators.values() if o.edges}
+    bases: dict[tuple[str, int], dict[str, list[bytes]]] = {}
+    for operator, owner, change in kept.keyed(pipeline.groups, lambda o, group: owners[o][group]):
+        bases.setdefault((operator, owner), {}).setdefault(KEYED, []).append(change)
+    for operator, of_group in owners.items():
+        for owner in {*of_group.values()}:
+            base = bases.setdefault((operator, owner), {})
+            base.setdefault(KEYED, []).append(kept.time(operator))
+    for operator, stamps in kept.stamps().items():
+        for number in range(pipeline.operators[OperatorName(operator)].instances_at_start):
+            bases.setdefault((operator, number), {})[STAMPS] = [stamps]
+    for (operator, number), base in bases.items():
+        write_base(agent.journal_writer.journal_of(operator, number), base)
+
+
+def _owners(pipeline: Pipeline, operator: Operator) -> dict[int, int]:
+    """By group: the number of the founder that has it."""
+    founders = [InstanceId(operator.name, n) for n in range(operator.instances_at_start)]
+    routes = founding(operator.name, founders, pipeline.groups)
+    return {route.group: route.owner.number for route in routes}
+
+
+# -- at the end ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Stopped:
+    """What is written of a run that has stopped, as the agent knows it."""
+
+    pipeline: Pipeline
+    journals: Path
+    boards: list[BoardSnapshot]
+    ledger: Columns
+    passed_s: float
+    at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
+
+
+def stopped(agent: Agent) -> Stopped:
+    """To be called in the thread of the agent."""
+    passed_s = agent.earlier_s + time.monotonic() - agent.started_s
+    journals = agent.journal_writer.path / JOURNALS
+    return Stopped(agent.pipeline, journals, [*agent.boards.snapshots()], _ledger(agent), passed_s)
+
+
+def write(run: Stopped, path: Path) -> None:
+    """Raises `SavepointError`, `JournalError`, `OSError`."""
+    pipeline = run.pipeline
+    head = Head(
+        format=folder.FORMAT,
+        state_format=FORMAT,
+        version=version(),
+        pipeline=pipeline.name,
+        operators={str(o.name): in_words(o) for o in pipeline.operators.values()},
+        groups=pipeline.groups,
+        passed_s=run.passed_s,
+        written_at=run.at,
+    )
+    folder.write(path, head, _rows(run))
+
+
+def _rows(run: Stopped) -> Iterator[tuple[str, Columns]]:
+    for board in run.boards:
+        yield from _of_board(board)
+    yield "ledger", run.ledger
+    for place, operator in enumerate(run.pipeline.operators.values()):
+        if operator.edges or operator.timing is not None:
+            yield from _of_operator(run, place, operator)
+
+
+def _of_board(board: BoardSnapshot) -> Iterator[tuple[str, Columns]]:
+    splits = [*board.unread, *board.returned]
+    name = board.operator
+    yield (
+        "sources",
+        {
+            "operator": [name],
+            "pulled": [board.pulled],
+            "digest": [board.digest],
+            "claims": [board.claims],
+            "progress": [board.progress],
+        },
+    )
+    yield (
+        "splits",
+        {
+            "operator": [name] * len(splits),
+            "place": [*range(len(splits))],
+            "split": [*map(msgspec.msgpack.encode, splits)],
+            "split_text": [*map(text_of, splits)],
+        },
+    )
+
+
+def _of_operator(run: Stopped, place: int, operator: Operator) -> Iterator[tuple[str, Columns]]:
+    """Of all its instances that have finished; others have left, and given away what they had."""
+    name = str(operator.name)
+    for journal in _journals(run.journals, place):
+        number = int(journal.name.split(".")[1])
+        instance = f"{name}.{number}"
+        past = _past_of(run, journal, operator)
+        if past is None:
+            continue
+        if operator.edges:
+            held = Holdings(name, run.pipeline.groups)
+            restore(held, past.added.get(KEYED, []))
+            yield from rows_of_keys(name, held)
+            yield row_of_watermark(name, instance, held.watermark, reads_time=False)
+        if operator.timing is not None:
+            stamper = Stamper(operator.timing)
+            watermark = stamper.watermark(stamper.restore(past.added.get(STAMPS, [])))
+            yield row_of_watermark(name, instance, watermark, reads_time=True)
+            yield from rows_of_devices(name, stamper.latest)
+
+
+def _journals(folder: Path, place: int) -> list[Path]:
+    """Of the operator at this place, one for each instance."""
+    names = {path.name.rpartition(".")[0] for path in folder.glob(f"{place}.*.journal.[0-9]*")}
+    return [folder / name for name in sorted(names)]
+
+
+def _past_of(run: Stopped, journal: Path, operator: Operator) -> Past | None:
+    """None of an instance that has left."""
+    power = run.pipeline.durable_of(str(operator.name)) == "power"
+    past = Past()
+    for record in read_journal(journal, power=power):
+        past.take(record)
+    core = past.parts.get("core")
+    finished = core is not None and isinstance(core[0], Gone) and core[0].reason == "finished"
+    return past if finished else None
+
+
+def _ledger(agent: Agent) -> Columns:
+    names = [*map(str, agent.pipeline.operators)]
+    rows = [agent.recorder.finals.rows(name) for name in names]
+    return {
+        "operator": names,
+        "tuples_in": [sum(f.tuples_in for f in finals) for finals in rows],
+        "processed": [sum(f.processed for f in finals) for finals in rows],
+        "tuples_out": [sum(f.tuples_out for f in finals) for finals in rows],
+        "dead": [sum(f.dead + f.dead_upstream for f in finals) for finals in rows],
+        "late": [sum(sum(f.late.values()) for f in finals) for finals in rows],
+    }

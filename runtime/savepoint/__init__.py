@@ -1,0 +1,1 @@
+"""A run that has stopped at a consistent point, as a folder that another one begins from."""

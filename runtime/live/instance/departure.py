@@ -17,7 +17,7 @@ from anabranch.runtime.live.instance.lifetime import Lifetime
 from anabranch.runtime.live.instance.membership import Membership
 from anabranch.runtime.live.link.messages import LeaveAnswer, MayLeave, StaysAfterAll
 from anabranch.runtime.policies.bounds import is_asked
-from anabranch.runtime.policies.scale import Scale
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.kinds import EventKind
 
 

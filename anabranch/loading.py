@@ -10,13 +10,12 @@ from __future__ import annotations
 import difflib
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anabranch.being_read import noting_file
 from anabranch.explaining import explain, line_of_operator
 from anabranch.runtime.pipeline.begun_threads import BegunThreads, noting_threads, refusal, warning
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -54,14 +53,6 @@ class Loaded:
     pipeline: Pipeline
     path: Path
     name: str
-
-
-_reading: list[Path] = []
-
-
-def file_being_read() -> Path | None:
-    """The pipeline file that is being imported now: a run must not start meanwhile."""
-    return _reading[-1] if _reading else None
 
 
 def load_pipeline(target: str) -> Loaded:
@@ -152,7 +143,7 @@ def _import(path: Path) -> ModuleType:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     try:
-        with _read(path), noting_threads(path) as begun:
+        with noting_file(path), noting_threads(path) as begun:
             module = run_file(name, path)
     except KeyboardInterrupt:
         raise
@@ -187,15 +178,6 @@ def _is_taken(name: str, path: Path) -> bool:
     if present is not None:
         return getattr(present, "__file__", None) != str(path)
     return name in _NEEDED or (name in sys.stdlib_module_names and name not in _UNUSED)
-
-
-@contextmanager
-def _read(path: Path) -> Iterator[None]:
-    _reading.append(path)
-    try:
-        yield
-    finally:
-        _reading.pop()
 
 
 def _pipelines(module: ModuleType) -> dict[str, Pipeline]:

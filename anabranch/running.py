@@ -7,7 +7,7 @@ import logging
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from anabranch.loading import file_being_read
+from anabranch.being_read import file_being_read
 from anabranch.runtime.pipeline import order
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.values.checks import PipelineError

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.spark_bridge.gateway_ends import CollectEnd, FeedEnd
 from anabranch.spark_bridge.places import PlaceUnknown, split_address, state_dir
-from anabranch.spark_bridge.sink import SparkCollect
-from anabranch.spark_bridge.source import SparkFeed
 
 _LISTEN = "127.0.0.1:0"
 """Only this machine, on a port that is free."""
@@ -32,13 +31,13 @@ def gateway_needs(ends: Mapping[str, Source | Sink], run_dir: Path) -> GatewayNe
     over. Raises `PipelineError` if two have the same stream, or want different gateways."""
     feeds: dict[str, str] = {}
     collects: dict[str, str] = {}
-    ours = {name: end for name, end in ends.items() if isinstance(end, (SparkFeed, SparkCollect))}
+    ours = {name: end for name, end in ends.items() if isinstance(end, (FeedEnd, CollectEnd))}
     for name, end in ours.items():
         if end.stream in feeds or end.stream in collects:
             raise PipelineError(
                 f"operator {name!r}: another one has the stream {end.stream!r} already"
             )
-        if isinstance(end, SparkFeed):
+        if isinstance(end, FeedEnd):
             feeds[end.stream] = name
         else:
             collects[end.stream] = end.schema

@@ -17,6 +17,7 @@ from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.ddl import SchemaError, parse
 from anabranch.spark_bridge.fit import Fitted, Fitter
 from anabranch.spark_bridge.frames import framed
+from anabranch.spark_bridge.gateway_ends import CollectEnd
 from anabranch.spark_bridge.log import claim_stream, log_bytes, stream_dir
 from anabranch.spark_bridge.part import PartWriter
 from anabranch.spark_bridge.places import forget_ended, state_dir
@@ -30,7 +31,7 @@ _FULL_POLL_S = 0.05
 
 
 @dataclass(frozen=True)
-class SparkCollect(Sink):
+class SparkCollect(CollectEnd, Sink):
     """Results that Spark reads as a table or a stream with `schema`, a DDL text.
 
     A tuple is a dict by column name, a tuple or list by position, or for one column the bare

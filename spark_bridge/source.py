@@ -17,12 +17,13 @@ from anabranch.runtime.pipeline.graph import check_name
 from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
 from anabranch.runtime.processing.payload import PayloadError, decode
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of
+from anabranch.spark_bridge.gateway_ends import FeedEnd
 from anabranch.spark_bridge.places import forget_ended
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 
 
 @dataclass(frozen=True)
-class SparkFeed(Source):
+class SparkFeed(FeedEnd, Source):
     """Tuples that Spark writes to `stream`: text of a one-column DataFrame as `str`, rows of
     several columns as dicts by column name.
 

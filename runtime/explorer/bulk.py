@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from anabranch.runtime.explorer.bulk_watch import BulkWatch
 from anabranch.runtime.explorer.coverage import Coverage
-from anabranch.runtime.explorer.lookup import Lookup
+from anabranch.runtime.explorer.lookup import Level, Lookup
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.met import Met
 from anabranch.runtime.explorer.scope import Scope
@@ -28,18 +28,6 @@ from anabranch.runtime.explorer.sites import Move
 Numbers = NDArray[np.int32]
 Hashes = NDArray[np.uint64]
 CHUNK_STATES = 250_000
-
-
-@dataclass(slots=True)
-class Level:
-    """States at one distance from the beginning: `rows[0]` budgets, `rows[1 + id]` sites."""
-
-    rows: Numbers
-    hashes: tuple[Hashes, Hashes]
-
-    @property
-    def width(self) -> int:
-        return int(self.rows.shape[1])
 
 
 @dataclass(slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,15 +12,24 @@ from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.search import World
 from anabranch.runtime.explorer.sites import Move
 
-if TYPE_CHECKING:
-    from anabranch.runtime.explorer.bulk import Level
-
 Numbers = NDArray[np.int32]
 Hashes = NDArray[np.uint64]
 D = TypeVar("D", bound=np.generic)
 UNKNOWN = -9
 Effect = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
 """What a move sends, and whom it creates, as in `Move`."""
+
+
+@dataclass(slots=True)
+class Level:
+    """States at one distance from the beginning: `rows[0]` budgets, `rows[1 + id]` sites."""
+
+    rows: Numbers
+    hashes: tuple[Hashes, Hashes]
+
+    @property
+    def width(self) -> int:
+        return int(self.rows.shape[1])
 
 
 class Lookup:

@@ -6,18 +6,15 @@ import errno
 import os
 import stat
 import zlib
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Split, passing
 from anabranch.runtime.processing.payload import describe
-from anabranch.runtime.sources.lines import LineCutter
+from anabranch.runtime.sources.lines import Format, LineCutter
 from anabranch.runtime.sources.listing import identity
 from anabranch.runtime.sources.raw import GzipBytes, PlainBytes, is_gzip
-from anabranch.runtime.sources.records import RecordCutter
+from anabranch.runtime.sources.records import CsvForm, RecordCutter
 from anabranch.runtime.storage.patience import Patience
-
-if TYPE_CHECKING:
-    from anabranch.runtime.sources.files import Files
 
 _HELD_BYTES_MAX = 4 * 2**10
 _HELD_BYTES_MAX_PACKED = 64 * 2**10
@@ -25,10 +22,21 @@ _HELD_BYTES_MAX_PACKED = 64 * 2**10
 which a compressed file has to be unpacked from its beginning."""
 
 
+class Written(Protocol):
+    """How the files of a source are written."""
+
+    @property
+    def format(self) -> Format: ...
+    @property
+    def encoding(self) -> str: ...
+    @property
+    def form(self) -> CsvForm | None: ...
+
+
 class FileReader(Reader):
     """One split of a file. Opens at the first read, so that whatever is wrong is a dead letter."""
 
-    def __init__(self, split: Split, source: Files, context: RunContext) -> None:
+    def __init__(self, split: Split, source: Written, context: RunContext) -> None:
         self._split = split
         self._context = context
         self._path = os.fsdecode(split["path"])
@@ -45,7 +53,7 @@ class FileReader(Reader):
             self.at, self._told = split["state"]["next"], split["told"]
         self._bytes: PlainBytes | GzipBytes | None = None
 
-    def _new_cutter(self, source: Files, start: int) -> LineCutter:
+    def _new_cutter(self, source: Written, start: int) -> LineCutter:
         limits, encoding = self._context.limits, source.encoding
         end = None if self._packed else self._end
         if source.format == "csv":

@@ -15,16 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from anabranch.runtime.plan.ends import Chunk, InputError, Reader, RunContext, Split
-from anabranch.runtime.sources.file_reader import FileReader
+from anabranch.runtime.sources.file_reader import FileReader, Written
 from anabranch.runtime.sources.listing import Found
-
-if TYPE_CHECKING:
-    from anabranch.runtime.sources.files import Files
 
 SHARE = 32
 """A group has at most this part of the files before it."""
@@ -68,7 +64,7 @@ class GroupReader(Reader):
     """Reads one file after the other; each read goes on to the next ones, so that many small files
     take no more turns than a large one."""
 
-    def __init__(self, split: Split, source: Files, context: RunContext) -> None:
+    def __init__(self, split: Split, source: Written, context: RunContext) -> None:
         self._split = split
         self._source = source
         self._context = context

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.runtime.explorer.coverage import Watch
 from anabranch.runtime.explorer.search import World
+from anabranch.runtime.explorer.watch import Watch
 
 Numbers = NDArray[np.int32]
 

@@ -25,8 +25,6 @@ from anabranch.protocol.states import (
     succs_of,
     waiting_for,
 )
-from anabranch.runtime.explorer.rank import Ranking
-from anabranch.runtime.explorer.scope import Scope
 
 
 class Machine(Protocol):
@@ -80,8 +78,9 @@ class Machine(Protocol):
     def letter_to_the_dead(self) -> bool:
         """Whether a message under way to a terminated instance is a fault at once."""
 
-    def ranking(self, scope: Scope) -> Ranking | None:
-        """What must become smaller with every move (L3), if anything is known that should."""
+    @property
+    def ranked(self) -> bool:
+        """Whether it is known what becomes smaller with every move (L3, `Ranking`)."""
 
 
 class Shipped:
@@ -98,7 +97,7 @@ class Shipped:
     ) -> None:
         self.name = name
         self.broken_duty = broken_duty
-        self._ranked = ranked
+        self.ranked = ranked
         self._cells = cells
 
     def newborn(self) -> State:
@@ -156,6 +155,3 @@ class Shipped:
 
     def letter_to_the_dead(self) -> bool:
         return True
-
-    def ranking(self, scope: Scope) -> Ranking | None:
-        return Ranking(scope) if self._ranked else None

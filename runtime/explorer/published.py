@@ -22,7 +22,6 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import NONE, Ids
 from anabranch.protocol.ownership import Routes
 from anabranch.protocol.rules.context import Context
-from anabranch.runtime.explorer.scope import Scope
 
 Outcome = tuple["State", tuple[fx.Effect, ...]]
 
@@ -166,8 +165,9 @@ class Published:
     def letter_to_the_dead(self) -> bool:
         return False  # found when it arrives, as in the traces
 
-    def ranking(self, scope: Scope) -> None:
-        return None
+    @property
+    def ranked(self) -> bool:
+        return False
 
     # -- the protocol ------------------------------------------------------------------------
 

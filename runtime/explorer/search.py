@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.explorer.coverage import Coverage, Watch, neighbours_open
+from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.judge import Judge
 from anabranch.runtime.explorer.keyed_sites import KeyedSites
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.sites import FULL, Move, Sites
+from anabranch.runtime.explorer.watch import Watch, neighbours_open
 
 Vector = tuple[int, ...]
 """A state of the whole: the number of the shared budgets, then the site of each instance."""

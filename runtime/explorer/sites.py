@@ -22,6 +22,7 @@ from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.items import Item, Tuple
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.node import Driver, Fault, Node, Outcome
+from anabranch.runtime.explorer.rank import Ranking
 from anabranch.runtime.explorer.scope import Scope
 
 FULL = -2
@@ -121,7 +122,7 @@ class Sites:
         self.view_of: list[int] = []
         self._moves: list[tuple[Move, ...] | None] = []
         self._arrivals: dict[tuple[int, int], int] = {}
-        self._ranking = machine.ranking(scope)
+        self._ranking = Ranking(scope) if machine.ranked else None
         self._drivers: dict[InstanceId, Driver] = {}
         self._outcomes: dict[OutcomeKey, tuple[Outcome | str, int]] = {}
         self.ways: Interned[tuple[Cell, ...]] = Interned()

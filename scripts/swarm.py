@@ -31,7 +31,8 @@ from typing import Any
 from anabranch.breaking import variant_named
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.simulation.lapses import LAPSES, lapse_named
-from anabranch.runtime.simulation.scene import SIZES, draw, plain
+from anabranch.runtime.simulation.scene import plain
+from anabranch.runtime.simulation.scene_drawing import SIZES, draw
 from anabranch.runtime.simulation.swarm import Tally, first_found, swarm
 from anabranch.runtime.simulation.trial import Outcome, Verdict
 

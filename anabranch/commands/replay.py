@@ -65,7 +65,8 @@ def command(
     """Repeat one seed of the simulated swarm and print its whole exchange."""
     from anabranch.protocol.table import TABLE
     from anabranch.runtime.simulation.lapses import lapse_named, neglected
-    from anabranch.runtime.simulation.scene import draw, plain
+    from anabranch.runtime.simulation.scene import plain
+    from anabranch.runtime.simulation.scene_drawing import draw
     from anabranch.runtime.simulation.story import told
     from anabranch.runtime.simulation.trial import Verdict
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.simulation.deadly_scene import Crashes
 from anabranch.runtime.simulation.lapses import Lapse, lapse_named, neglected
-from anabranch.runtime.simulation.scene import draw
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 from anabranch.runtime.simulation.world import Table
 

@@ -14,7 +14,8 @@ from anabranch.runtime.explorer.variants import VARIANTS, Variant
 from anabranch.runtime.simulation import audit
 from anabranch.runtime.simulation.deadly_scene import Crashes
 from anabranch.runtime.simulation.happenings import Decision, Trouble
-from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.scene import Scene
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.story import told
 from anabranch.runtime.simulation.swarm import Chunk, Tally, run_chunk, swarm
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
@@ -106,7 +107,7 @@ def test_what_is_caught_late_is_still_called_so() -> None:
 
 
 STORY = """
-from anabranch.runtime.simulation.scene import draw
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.story import told
 print(*(told(draw(seed))[1].digest for seed in range(5)))
 """

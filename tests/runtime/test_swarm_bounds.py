@@ -13,7 +13,8 @@ from anabranch.runtime.policies.bounds import leaves
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.simulation.departure import Departure
 from anabranch.runtime.simulation.instance import Instance
-from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.scene import Scene
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.trial import Trial, Verdict
 from anabranch.runtime.simulation.world import World
 

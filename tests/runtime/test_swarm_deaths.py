@@ -15,7 +15,8 @@ from anabranch.runtime.simulation.deaths import SUSPECTED_S
 from anabranch.runtime.simulation.happenings import Damage, Trouble
 from anabranch.runtime.simulation.instance import Instance
 from anabranch.runtime.simulation.lapses import LAPSES, Lapse, lapse_named, neglected
-from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.scene import Scene
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.story import told
 from anabranch.runtime.simulation.swarm import first_found
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict

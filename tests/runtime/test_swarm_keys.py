@@ -24,7 +24,8 @@ from anabranch.runtime.simulation.keyed_work import Groups, KeyedWork
 from anabranch.runtime.simulation.models import Keys, Model, Timing
 from anabranch.runtime.simulation.outbox import KeyedBranch
 from anabranch.runtime.simulation.progress import FREEZING, Progress
-from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.scene import Scene
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.settings import Births, Knobs, Net
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 from anabranch.runtime.simulation.world import World

@@ -12,7 +12,8 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Decision, Hold, Leave, Move, Resize
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.simulation.keyed_work import KeyedWork
-from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.scene import Scene
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.trial import Trial, Verdict
 
 SEEDS = 45

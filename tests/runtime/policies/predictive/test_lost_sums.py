@@ -12,7 +12,8 @@ from anabranch.runtime.measuring.reading import Figures
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.policy import Predictive
 from anabranch.runtime.simulation.channel import Channel
-from anabranch.runtime.simulation.scene import Scene, draw
+from anabranch.runtime.simulation.scene import Scene
+from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.trial import Trial, Verdict
 
 SEEDS = 40

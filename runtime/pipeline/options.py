@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
-from anabranch.runtime.policies.script import Script
+from anabranch.runtime.policies.script import Script, ScriptError, load_script
 from anabranch.runtime.values.checks import PipelineError
 
 Preloading = Literal["auto", "fork", "import"]
@@ -22,6 +22,7 @@ class Options:
     duration_s: float | None = None
     """End the input of every source after so long."""
     script: Script | None = None
+    """May be given as text, or as the path of a file, as on the command line."""
     scaling: bool | None = None
     """Whether operators decide by themselves; None: yes, unless a script decides."""
     policy_dry_run: bool = False
@@ -70,6 +71,8 @@ class Options:
         for name in ("report", "state", "begin_from"):
             if (path := getattr(self, name)) is not None:
                 object.__setattr__(self, name, Path(path))  # may have been given as a string
+        if isinstance(self.script, str):
+            object.__setattr__(self, "script", _script_of(self.script))
         if self.duration_s is not None and not self.duration_s > 0:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.hang_s is not None and not self.hang_s > 0:
@@ -99,3 +102,10 @@ class Options:
     @property
     def decides(self) -> bool:
         return self.script is None if self.scaling is None else self.scaling
+
+
+def _script_of(text: str) -> Script:
+    try:
+        return load_script(text)
+    except ScriptError as error:
+        raise PipelineError(str(error)) from None

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -68,14 +69,15 @@ def test_a_program_is_warned_as_the_command_is(tmp_path: Path) -> None:
     assert in_program == f"anabranch: pipeline 'ordered': {warning}\n"
 
 
+@pytest.mark.parametrize("read", [load_script, str], ids=["a script", "as text"])
 def test_a_program_is_warned_of_what_its_script_duplicates(
-    caplog: pytest.LogCaptureFixture,
+    read: Callable[[str], object], caplog: pytest.LogCaptureFixture
 ) -> None:
     made = ab.Pipeline("ordered")
     numbers = made.source("numbers", ab.items(range(9)))
     evens = numbers.filter("even", lambda n: n % 2 == 0)
     evens.key_by(bool).fold("last", 0, lambda _, n: n).sink("out", ab.discard())
-    script = load_script("0.1 even duplicate")
+    script = read("0.1 even duplicate")
     assert ab.run(made, warm=0, script=script).ok
     (told,) = caplog.messages
     assert "'even' may have" in told
@@ -132,6 +134,8 @@ def test_a_misspelt_option_gets_a_suggestion() -> None:
 def test_an_option_that_makes_no_sense_is_refused() -> None:
     with pytest.raises(ab.PipelineError, match="duration_s must be above 0"):
         ab.run(pipeline(), duration_s=0)
+    with pytest.raises(ab.PipelineError, match="script, line 1: expected seconds"):
+        ab.run(pipeline(), script="split duplicate")
 
 
 SLOW = f"""{WAIT}

@@ -26,6 +26,7 @@ from anabranch.runtime.plan.ends import (
     Source,
     Split,
 )
+from anabranch.runtime.processing.own import Watch
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.stages import call_each
 from anabranch.runtime.processing.steps import where_raised
@@ -61,6 +62,8 @@ class Generate(Source):
     seed: int | None = None
     clock: Callable[[], float] = time.monotonic
     bounded: bool = field(init=False)
+    watch: Watch = field(init=False, repr=False, compare=False, default_factory=Watch)
+    """Of what the function has returned in this process, whichever split it was for."""
 
     def __post_init__(self) -> None:
         if self.duration_s is None and self.rate is not None:
@@ -214,7 +217,7 @@ class GenerateReader(Reader):
             began = time.monotonic()
         numbers = range(self._next, self._next + min(ready, tuples_max, self._at_once))
         with NoLoop():
-            tuples, errors = call_each(self._fn, numbers)
+            tuples, errors = self._call(numbers)
         self._next = numbers.stop
         self._adapt(len(numbers), time.monotonic() - began)
         dead = [
@@ -222,6 +225,14 @@ class GenerateReader(Reader):
             for i, e in errors.items()
         ]
         return Chunk(tuples, dead, float(len(numbers)), began - asked_s)
+
+    def _call(self, numbers: range) -> tuple[list[Any], dict[int, BaseException]]:
+        watch = self._source.watch
+        if not watch.on:
+            return call_each(self._fn, numbers)
+        done = call_each(lambda number: watch.taken(self._fn(number)), numbers)
+        watch.look()
+        return done
 
     def remainder(self) -> Split | None:
         if self._next == self._end and self._wait_s() <= 0:

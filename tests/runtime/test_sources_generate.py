@@ -324,3 +324,20 @@ def test_a_source_without_a_pace_or_with_a_rate_that_fails_offers_nothing() -> N
 
     slice_ = {**split, "from_s": 0.0, "to_s": 0.1}
     assert Generate(int, fails).open(slice_, context()).offered() is None
+
+
+async def test_a_function_may_return_the_same_object_again() -> None:
+    seen: list[int] = []
+
+    def numbers(n: int) -> list[int]:
+        seen.append(n)
+        return seen
+
+    source = generate(numbers, count=9000)
+    tuples: list[list[int]] = []
+    for split in source.splits():
+        reader = source.open(split, context())
+        while (chunk := await reader.read(2048, 2**18)) is not None:
+            tuples += [one[-1:] for one in chunk.tuples]
+        del seen[:-1]
+    assert tuples == [[n] for n in range(9000)]

@@ -22,6 +22,7 @@ from itertools import count
 from pathlib import Path
 
 from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.storage.record_log import CannotSync, RecordLog, read_log
 from anabranch.spark_bridge.book import (
     Book,
     Committed,
@@ -34,7 +35,6 @@ from anabranch.spark_bridge.book import (
     record_of,
 )
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
-from anabranch.spark_bridge.journal import Journal
 from anabranch.spark_bridge.messages import Abort, Commit, Ok, Stage, Staged
 from anabranch.spark_bridge.receiving import STAGE_FILE, Receiver, StageNote, read_note
 from anabranch.spark_bridge.wire import Refused
@@ -73,7 +73,7 @@ class Feed:
         self._run = pipeline_run
         self._limits = limits
         self._book = Book()
-        self._journal = Journal(folder / "journal")
+        self._journal: RecordLog | None = None
         self._lock = asyncio.Lock()
         """Held from looking into the book until what follows from it is journalled."""
         self._disk = ThreadPoolExecutor(1, "journal")
@@ -90,8 +90,10 @@ class Feed:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         (self._folder / "parts").mkdir(exist_ok=True)
         shutil.rmtree(self._folder / "incoming", ignore_errors=True)
-        for payload in self._journal.open():
+        path = self._folder / "journal"
+        for payload in read_log(path, name=str(path), power=True):
             self._book.apply(record_of(payload))
+        self._journal = RecordLog(path, power=True)
         self._forget_read()
         self._take_up_parts()
         self._rewrite_journal()
@@ -107,7 +109,8 @@ class Feed:
     def close(self) -> None:
         """After the connections are closed. A record under way is finished first."""
         self._disk.shutdown(wait=True)
-        self._journal.close()
+        if self._journal is not None:
+            self._journal.close()
 
     # --- requests --------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ class Feed:
         async with self._lock:
             self._forget_read()
             await self._drop_worthless()
-            if self._journal.bytes > self._limits.journal_bytes_max:
+            if self._journal is not None and self._journal.size > self._limits.journal_bytes_max:
                 await self._on_disk(self._rewrite_journal)
         await asyncio.to_thread(_remove_empty_folders, self._folder / "parts")
         for stream in list(self._pending):
@@ -218,14 +221,22 @@ class Feed:
             (self._folder / folder / STAGE_FILE).unlink(missing_ok=True)
 
     async def _write(self, record: Record) -> None:
-        await self._on_disk(self._journal.append, record_bytes(record))
+        await self._on_disk(self._append, record_bytes(record))
         self._book.apply(record)
 
     async def _on_disk(self, work: Callable[..., None], *args: bytes) -> None:
         await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
 
+    def _append(self, payload: bytes) -> None:
+        assert self._journal is not None
+        try:
+            self._journal.append(payload, sync=True)
+        except CannotSync as error:
+            raise OSError(f"{self._journal.path}: {error}") from error
+
     def _rewrite_journal(self) -> None:
-        self._journal.rewrite(map(record_bytes, self._book.records(self._run)))
+        assert self._journal is not None
+        self._journal.replace(map(record_bytes, self._book.records(self._run)))
 
     async def _drop_worthless(self) -> None:
         await self._drop(self._book.worthless(time.monotonic() - self._limits.stage_ttl_s))

@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.processing.payload import Encoder
+from anabranch.runtime.storage.record_log import framed as as_record
+from anabranch.runtime.storage.record_log import payloads_of
 from anabranch.spark_bridge.arrow_rows import read_batch, read_schema, to_tuples
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.durable import replace_file, sync_file
 from anabranch.spark_bridge.frames import framed
-from anabranch.spark_bridge.journal import as_record, records_of
 from anabranch.spark_bridge.messages import Stage, Staged
 from anabranch.spark_bridge.wire import Refused
 
@@ -42,7 +43,7 @@ class StageNote(Struct, frozen=True):
 def read_note(folder: Path) -> StageNote | None:
     """None if the part in this folder is not complete."""
     try:
-        (body,) = records_of((folder / STAGE_FILE).read_bytes())
+        (body,) = payloads_of((folder / STAGE_FILE).read_bytes())
         return msgspec.msgpack.decode(body, type=StageNote)
     except (OSError, ValueError, msgspec.DecodeError):
         return None

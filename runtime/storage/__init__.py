@@ -1,1 +1,1 @@
-"""Files that outlive a process: shared ones, small records beside them, dead letters, patience."""
+"""Files that outlive a process: logs of records, shared files, dead letters, patience."""

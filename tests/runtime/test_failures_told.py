@@ -7,10 +7,10 @@ import pytest
 from anabranch.runtime.live.journal.journal import JournalError
 from anabranch.runtime.live.link.last_words import detail_of, reason_of
 from anabranch.runtime.plan.ends import InputError, ReaderGone
+from anabranch.runtime.storage.record_log import LogDamaged
 from anabranch.spark_bridge.durable import Damaged
 from anabranch.spark_bridge.frames import FrameError
 from anabranch.spark_bridge.gateway import GatewayError
-from anabranch.spark_bridge.journal import JournalDamaged
 from anabranch.spark_bridge.log import LogError
 
 
@@ -30,7 +30,7 @@ def test_any_other_error_comes_with_it() -> None:
     assert "in fail" in detail_of(failed.value)
 
 
-KINDS = [JournalError, JournalDamaged, GatewayError, Damaged, InputError, LogError, FrameError]
+KINDS = [JournalError, LogDamaged, GatewayError, Damaged, InputError, LogError, FrameError]
 
 
 @pytest.mark.parametrize("kind", KINDS)

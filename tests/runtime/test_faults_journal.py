@@ -16,7 +16,6 @@ import pytest
 import anabranch as ab
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.journal import journal as journals
-from anabranch.runtime.live.journal.extent import Extent, ExtentFile, extent_path, read_extent
 from anabranch.runtime.live.journal.journal import (
     DRAWN,
     Journal,
@@ -25,6 +24,7 @@ from anabranch.runtime.live.journal.journal import (
     read_journal,
     segments,
 )
+from anabranch.runtime.storage.extent import Extent, ExtentFile, extent_path, read_extent
 from tests.runtime.faulty import as_nobody, folder_of_all
 from tests.runtime.network import Network
 

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.runtime.live.agent.run_journal import EndedEarly, Passed, RunJournal
 from anabranch.runtime.live.agent.state_dir import _write_synced
-from anabranch.runtime.live.journal.extent import extent_path
+from anabranch.runtime.storage.extent import extent_path
 from anabranch.spark_bridge.durable import replace_file
 from tests.runtime.recorded_disk import RecordedDisk
 from tests.runtime.test_parquet import opened

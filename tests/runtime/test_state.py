@@ -16,13 +16,13 @@ from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsErro
 from anabranch.runtime.live.agent.journal_writer import CannotWrite, RunJournalWriter
 from anabranch.runtime.live.agent.run_journal import Passed, RunJournal, read_records
 from anabranch.runtime.live.agent.state_dir import StateError, open_state
-from anabranch.runtime.live.journal.extent import ExtentFile
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.storage.extent import ExtentFile
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.kinds import EventKind
 from tests.runtime import fake_instance as fake
@@ -527,7 +527,7 @@ def test_half_a_record_at_the_end_is_cut_off(tmp_path: Path) -> None:
 def test_a_long_journal_is_shortened_and_says_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.agent.run_journal.SHORTEN_BYTES_MIN", 2000)
+    monkeypatch.setattr("anabranch.runtime.storage.record_log.SHORTEN_BYTES_MIN", 2000)
     fake.BEHAVIOUR["lines"] = reads_many
     run = start(three_operators(Numbers(2000)), state=tmp_path)
     until(lambda: "halfway" in [e.label for e in run.snapshot().events])

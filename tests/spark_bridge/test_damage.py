@@ -11,12 +11,12 @@ import msgspec
 import pytest
 
 from anabranch.runtime.processing.payload import decode
+from anabranch.runtime.storage.record_log import framed as as_record
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.durable import Damaged, sealed
 from anabranch.spark_bridge.frames import FrameError
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
-from anabranch.spark_bridge.journal import Journal, JournalDamaged, as_record
 from anabranch.spark_bridge.log import LogError, claim_stream, read_stream, stream_dir
 from anabranch.spark_bridge.log_reader import StreamLog
 from anabranch.spark_bridge.messages import Ack
@@ -39,36 +39,6 @@ def damaged(path: Path) -> Iterator[str]:
         path.write_bytes(whole[:length])
         yield f"{length} bytes are left of {len(whole)}"
     path.write_bytes(whole)
-
-
-def journal_of(folder: Path) -> Path:
-    journal = Journal(folder / "journal")
-    journal.open()
-    journal.append(b"first")
-    journal.rewrite([b"all"])
-    journal.append(b"more")
-    journal.close()
-    return folder / "journal"
-
-
-def opened(path: Path) -> list[bytes]:
-    journal = Journal(path)
-    try:
-        return journal.open()
-    finally:
-        journal.close()
-
-
-def test_a_journal_of_the_feed_is_refused(tmp_path: Path) -> None:
-    path = journal_of(tmp_path)
-    for what in damaged(path):
-        with pytest.raises(JournalDamaged, match=str(path)):
-            pytest.fail(f"{what}: {opened(path)}")
-    path.rename(tmp_path / "kept")
-    with pytest.raises(JournalDamaged, match=f"{path} is gone"):
-        opened(path)
-    (tmp_path / "kept").rename(path)
-    assert opened(path) == [b"all", b"more"]
 
 
 async def test_a_spool_is_refused_from_there_on(tmp_path: Path) -> None:

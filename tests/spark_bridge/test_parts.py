@@ -1,9 +1,8 @@
-"""The small parts: frames on the wire, the journal, admission, options, places, imports."""
+"""The small parts: frames on the wire, admission, options, places, imports."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import pickle
 import stat
 import subprocess
@@ -14,11 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.live.journal.extent import extent_path
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.admission import TASK_ROWS_GOOD, admit, plan
 from anabranch.spark_bridge.client import Caller, GatewayLost, Link
-from anabranch.spark_bridge.journal import Journal, JournalDamaged
 from anabranch.spark_bridge.options import OptionError, Options
 from anabranch.spark_bridge.places import Place, PlaceUnknown, state_dir, write_place
 from anabranch.spark_bridge.wire import PREFIX, Refused, WireError, pack, request_of, sizes
@@ -64,78 +61,6 @@ def test_values_out_of_bounds_do_not_get_through(request_: m.Request) -> None:
 def test_a_refusal_survives_pickling_between_sparks_processes() -> None:
     copy = pickle.loads(pickle.dumps(Refused("code", "reason")))
     assert (copy.code, str(copy)) == ("code", "reason")
-
-
-# --- journal -----------------------------------------------------------------------------------
-
-
-def test_a_journal_gives_back_its_records(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j")
-    assert journal.open() == []
-    journal.append(b"one")
-    journal.append(b"two")
-    journal.close()
-    again = Journal(tmp_path / "j")
-    assert again.open() == [b"one", b"two"]
-    again.rewrite([b"all"])
-    again.append(b"more")
-    again.close()
-    last = Journal(tmp_path / "j")
-    assert last.open() == [b"all", b"more"]
-    last.close()
-
-
-def test_a_record_torn_at_any_byte_is_cut_off_and_the_journal_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "j"
-    journal = Journal(path)
-    journal.open()
-    journal.append(b"first")
-    whole, extent = path.stat().st_size, extent_path(path)
-    before = extent.read_bytes()  # it follows the record that it counts
-    journal.append(b"second")
-    journal.close()
-    data = path.read_bytes()
-    for length in range(whole, len(data)):
-        path.write_bytes(data[:length])
-        extent.write_bytes(before)
-        torn = Journal(path)
-        assert torn.open() == [b"first"]
-        torn.append(b"third")
-        torn.close()
-        again = Journal(path)
-        assert again.open() == [b"first", b"third"]
-        again.close()
-
-
-def test_a_damaged_record_is_not_passed_over(tmp_path: Path) -> None:
-    path = tmp_path / "j"
-    journal = Journal(path)
-    journal.open()
-    journal.append(b"first")
-    journal.append(b"second")
-    journal.close()
-    path.write_bytes(path.read_bytes().replace(b"first", b"fIrst"))
-    damaged = Journal(path)
-    with pytest.raises(JournalDamaged, match="byte 0"):
-        damaged.open()
-    damaged.close()
-
-
-def test_a_record_that_could_not_be_written_leaves_no_trace(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal = Journal(tmp_path / "j")
-    journal.open()
-    real = os.write
-    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:5]))
-    with pytest.raises(OSError, match="only 5 of"):
-        journal.append(b"torn")
-    monkeypatch.undo()
-    journal.append(b"whole")
-    journal.close()
-    again = Journal(tmp_path / "j")
-    assert again.open() == [b"whole"]
-    again.close()
 
 
 # --- admission ---------------------------------------------------------------------------------

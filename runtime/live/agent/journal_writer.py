@@ -18,7 +18,6 @@ import msgspec
 
 from anabranch.runtime.live.agent.recovery import rebuild, snapshot
 from anabranch.runtime.live.agent.run_journal import (
-    CannotSync,
     Founded,
     Happened,
     Passed,
@@ -44,6 +43,7 @@ from anabranch.runtime.live.journal.journal import remove_journal
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.storage.patience import Patience
+from anabranch.runtime.storage.record_log import CannotSync
 from anabranch.runtime.values.kinds import EventKind
 from anabranch.runtime.values.texts import carried, original
 

@@ -1,38 +1,25 @@
 """What the agent must know when the whole run is resumed, in one file: `agent.journal`.
 
-An append-only row of records, each written with one system call and checked when read. What was
-written survives the death of the agent; with `power` the records that others act upon are on the
-disk before they do. Now and then the file is replaced by a shorter edition that says the same. How
-long it was at least is told by its extent (`anabranch.runtime.live.journal.extent`).
-
-    length of the body (4 bytes) · CRC-32 of the body (4) · body (MessagePack)
+A log of records (`runtime.storage.record_log`), each a MessagePack map. What was written survives
+the death of the agent; with `power` the records that others act upon are on the disk before they
+do. Now and then the file is replaced by a shorter edition that says the same.
 """
 
 from __future__ import annotations
 
-import os
-import struct
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from anabranch.runtime.live.journal.extent import Extent, ExtentError, ExtentFile, read_extent
 from anabranch.runtime.live.link.messages import Genesis
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.reporting.ledger import SummedFinals
 from anabranch.runtime.reporting.report import Event, SampleRow
 from anabranch.runtime.reporting.status import FinalCount, WireId
-from anabranch.runtime.storage.shared_file import write_whole
-from anabranch.runtime.storage.sidecar import sync_folder
+from anabranch.runtime.storage.record_log import RecordLog, read_log
 from anabranch.runtime.values.texts import printable
-
-_HEAD = struct.Struct(">II")
-SHORTEN_BYTES_MIN = 4 * 2**20
-SHORTEN_GROWTH = 4
-"""The file is shortened when it is this many times as long as after the last time."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
@@ -193,12 +180,6 @@ class BoardSnapshot(Record, frozen=True, kw_only=True, tag="board"):
     cut_by: str = ""
 
 
-class Edition(Record, frozen=True, kw_only=True, tag="edition"):
-    """How often the file has been replaced: its first record, if ever."""
-
-    number: int
-
-
 AnyRecord = (
     Made
     | Begun
@@ -222,7 +203,6 @@ AnyRecord = (
     | Planned
     | Counters
     | BoardSnapshot
-    | Edition
 )
 SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, Founded)
 """Whoever hears of these acts upon them."""
@@ -231,180 +211,38 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyRecord).decode
 
 
-_TAG = _encode("kind")
-"""Every body begins with it, behind the head of the map: by it records are found again behind a
-damaged one."""
-
-
-class CannotSync(Exception):
-    """The disk takes records and does not keep them."""
-
-
-class Damaged(Exception):
-    """Records that have been acted upon cannot be read. The message says from which byte on."""
-
-
 class RunJournal:
-    """The end that writes. Cuts off what is left of a record that was not written whole."""
+    """The end that writes."""
 
     def __init__(self, path: Path, *, power: bool = False) -> None:
         self.path = path
         self._power = power
-        # First, for a death between the two may leave an extent without a journal, not the reverse.
-        self._extent = ExtentFile(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        bodies = _bodies(path.read_bytes())
-        whole = _size(bodies)
-        os.ftruncate(self._fd, whole)
-        self._edition = _edition(bodies)
-        if power:
-            sync_folder(self._extent.folder)
-            sync_folder(path.parent)
-        self._size = self._shortest = whole
-        self._is_torn = False
-        """Whether half a record may lie at the end."""
+        self._log = RecordLog(path, power=power)
 
     @property
     def is_long(self) -> bool:
-        return self._size > max(SHORTEN_BYTES_MIN, SHORTEN_GROWTH * self._shortest)
+        return self._log.is_long
 
     def append(self, record: Record) -> None:
         """Raises `OSError` if the disk refuses; then the record does not count, and the same one
         may be tried again. Raises `CannotSync` if nobody knows what is on the disk now."""
-        data = _framed(record)
-        if self._is_torn:
-            os.ftruncate(self._fd, self._size)
-        self._is_torn = True
-        write_whole(self._fd, data)
-        if not self._power:
-            self._extent.note(self._edition, self._size + len(data))
-        self._is_torn = False
-        self._size += len(data)
-        if self._power and isinstance(record, SYNCED):
-            try:
-                os.fdatasync(self._fd)
-                self._extent.note(self._edition, self._size)
-            except OSError as error:
-                raise CannotSync(f"what is on the disk now is unknown: {error.strerror}") from error
+        self._log.append(_packed(record), sync=self._power and isinstance(record, SYNCED))
 
     def replace(self, records: Iterable[Record]) -> None:
         """Say the same in fewer words; later, if the disk has no room for them now."""
-        aside = self.path.with_name(f"{self.path.name}.new")
-        edition = self._edition + 1
-        data = b"".join(map(_framed, [Edition(number=edition), *records]))
-        try:
-            fd = _written(aside, data)
-        except OSError:
-            aside.unlink(missing_ok=True)
-            self._shortest = self._size
-            return
-        os.rename(aside, self.path)
-        if self._power:
-            try:
-                sync_folder(self.path.parent)
-            except OSError as error:
-                raise CannotSync(f"what is on the disk now is unknown: {error.strerror}") from error
-        os.close(self._fd)
-        self._fd, self._size, self._shortest = fd, len(data), len(data)
-        self._edition, self._is_torn = edition, False
-        self._extent.note(edition, len(data))
+        self._log.replace(map(_packed, records))
 
     def close(self) -> None:
-        os.close(self._fd)
-        self._extent.close()
+        self._log.close()
 
 
 def read_records(path: Path, *, power: bool = False) -> list[Any]:
-    """In their order. What is not whole at the end was never acted upon; raises `Damaged` if it is
-    not the end, or not what a death leaves there: a beginning (a loss of power: anything), or if
-    the last records are gone."""
+    """In their order, up to what was not whole at the end. Raises `LogDamaged`."""
+    return [_decode(payload) for payload in read_log(path, name=path.name, power=power)]
+
+
+def _packed(record: Record) -> bytes:
     try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    bodies = _bodies(data)
-    at = _size(bodies)
-    if not _may_be_torn(data, at, power):
-        raise Damaged(f"{path.name} is damaged at byte {at:,}")
-    _check_extent(path, Extent(_edition(bodies), at), power)
-    return [record for body in bodies if not isinstance(record := _decode(body), Edition)]
-
-
-def _check_extent(path: Path, found: Extent, power: bool) -> None:
-    """Raises `Damaged` if the journal was longer than it is."""
-    try:
-        least = read_extent(path, power=power)
-    except ExtentError as error:
-        raise Damaged(f"{path.name}: {error}") from None
-    if found < least:
-        what = f"{least.size:,} bytes long" if found.part == least.part else "another edition"
-        raise Damaged(
-            f"{path.name} has lost its last records: it has {found.size:,} bytes, was {what}"
-        )
-
-
-def _size(bodies: list[bytes]) -> int:
-    return sum(_HEAD.size + len(body) for body in bodies)
-
-
-def _edition(bodies: list[bytes]) -> int:
-    first = _decode(bodies[0]) if bodies else None
-    return first.number if isinstance(first, Edition) else 0
-
-
-def _bodies(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while (body := _body(data, at)) is not None:
-        found.append(body)
-        at += _HEAD.size + len(body)
-    return found
-
-
-def _body(data: bytes, at: int) -> bytes | None:
-    """Of the record that begins at `at`; None if that is not whole. None is empty: zeros, which a
-    loss of power may leave, are no record."""
-    if at + _HEAD.size > len(data):
-        return None
-    length, crc = _HEAD.unpack_from(data, at)
-    body = data[at + _HEAD.size : at + _HEAD.size + length]
-    return body if length and len(body) == length and zlib.crc32(body) == crc else None
-
-
-def _may_be_torn(data: bytes, at: int, power: bool) -> bool:
-    """Whether what begins at `at`, and is no whole record, was never acted upon. With `power` that
-    is so unless a record stands behind it that was synced before the next one was written."""
-    if at + _HEAD.size > len(data):
-        return True
-    (length, _) = _HEAD.unpack_from(data, at)
-    if not power and at + _HEAD.size + length <= len(data):
-        return False
-    tag = data.find(_TAG, at + 1)
-    while tag >= 0:
-        start = tag - _HEAD.size - 1
-        body = _body(data, start) if start > at else None
-        if body is not None:
-            is_last = start + _HEAD.size + len(body) == len(data)
-            if not power or (not is_last and isinstance(_decode(body), SYNCED)):
-                return False
-        tag = data.find(_TAG, tag + 1)
-    return True
-
-
-def _framed(record: Record) -> bytes:
-    try:
-        body = _encode(record)
+        return _encode(record)
     except UnicodeEncodeError:  # in what was told of an error
-        body = _encode(printable(record))
-    return _HEAD.pack(len(body), zlib.crc32(body)) + body
-
-
-def _written(path: Path, data: bytes) -> int:
-    """A file that is on the disk, still open."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        write_whole(fd, data)
-        os.fsync(fd)
-    except OSError:
-        os.close(fd)
-        raise
-    return fd
+        return _encode(printable(record))

@@ -32,17 +32,17 @@ import msgspec
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.agent.run_journal import (
-    Damaged,
     Founded,
     RunJournal,
     read_records,
 )
-from anabranch.runtime.live.journal.extent import EXTENTS
 from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.live.process.run_dir import FolderLock
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.storage.extent import EXTENTS
+from anabranch.runtime.storage.record_log import LogDamaged
 from anabranch.runtime.storage.shared_file import write_whole
 from anabranch.runtime.storage.sidecar import sync_folder
 
@@ -138,8 +138,8 @@ class StateDir:
         try:
             records = read_records(self.path / JOURNAL, power=power)
             if not records and _has_something(self.path / JOURNALS):
-                raise Damaged(f"{JOURNAL} is gone or empty, and {JOURNALS} is not")
-        except Damaged as error:
+                raise LogDamaged(f"{JOURNAL} is gone or empty, and {JOURNALS} is not")
+        except LogDamaged as error:
             raise StateError(
                 f"state folder {str(self.path)!r}: {error}, so nobody can know how far the run "
                 "was; put it back as it was, or begin anew with --fresh"

@@ -17,7 +17,7 @@ which no other one has to better.
 The last record of a segment may be torn: it was never acted upon. Whatever else is not as it was
 written, segments and last records that are missing included, is damage, and no incarnation can go
 on from that. How long the journal was at least is told by its extent
-(`runtime.live.journal.extent`), and how long a segment before the last one was by the first record
+(`runtime.storage.extent`), and how long a segment before the last one was by the first record
 behind it.
 
 **Unpickling runs code**: a journal lies in a folder of the run, which only its owner may write to.
@@ -37,15 +37,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from anabranch.runtime.live.journal.extent import (
+from anabranch.runtime.processing.payload import describe
+from anabranch.runtime.reporting.failure import PlainError
+from anabranch.runtime.storage.extent import (
     Extent,
     ExtentError,
     ExtentFile,
     read_extent,
     remove_extent,
 )
-from anabranch.runtime.processing.payload import describe
-from anabranch.runtime.reporting.failure import PlainError
 from anabranch.runtime.storage.forks import not_for_children
 from anabranch.runtime.storage.shared_file import write_whole
 from anabranch.runtime.storage.sidecar import sync_folder

@@ -46,7 +46,7 @@ from anabranch.runtime.storage.record_log import LogDamaged
 from anabranch.runtime.storage.shared_file import write_whole
 from anabranch.runtime.storage.sidecar import sync_folder
 
-FORMAT = 6
+FORMAT = 7
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
 _HALF_BEGINS = b'{"format":'

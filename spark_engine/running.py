@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source
+from anabranch.runtime.savepoint.folder import Savepoint
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine import frames
@@ -21,6 +22,7 @@ from anabranch.spark_engine.job import Job, job_of
 from anabranch.spark_engine.refusing import is_bounded, refusals
 from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import Row
+from anabranch.spark_engine.savepoints import opened, positions_of, state_rows
 from anabranch.spark_engine.shipping import shipped
 from anabranch.spark_engine.streaming import stream
 from anabranch.spark_engine.targets import Targets
@@ -61,6 +63,8 @@ def run(
     partitions: int | None = None,
     state: str | Path | None = None,
     duration_s: float | None = None,
+    begin_from: str | Path | None = None,
+    until_committed: bool = False,
 ) -> Result:
     """Run a pipeline on Spark, and return when its input has ended.
 
@@ -72,19 +76,32 @@ def run(
     ended goes on; without a folder a stream cannot be resumed. `duration_s`: the input of a stream
     ends then at the latest.
 
+    `begin_from`: a savepoint, of a run on processes or of a stream here. `until_committed`: when
+    the input of a stream ends, no window ends and no timer fires, and `state` has a savepoint.
+
     Raises `PipelineError` for what Spark cannot do, before anything starts, and `JobFailed` if the
     job fails, or too many tuples have become dead letters.
     """
     given = dict(inputs or {})
-    chosen = mode_of(pipeline, given, mode, state is not None or duration_s is not None)
+    streams = state is not None or duration_s is not None or until_committed
+    chosen = mode_of(pipeline, given, mode, streams)
     check(pipeline, given, bounded=chosen == "batch")
-    if chosen == "batch" and (state is not None or duration_s is not None):
-        raise PipelineError("state and duration_s are for streams: mode='stream'")
+    if chosen == "batch" and streams:
+        raise PipelineError("state, duration_s and until_committed are for streams: mode='stream'")
     parts = partitions_of(session, partitions)
+    start = None if begin_from is None else Path(begin_from)
     if chosen == "batch":
-        return _batch(pipeline, session, given, parts)
-    folder = None if state is None else Path(state)
-    report = stream(pipeline, session, given, partitions=parts, state=folder, duration_s=duration_s)
+        return _batch(pipeline, session, given, parts, opened(pipeline, start, given))
+    report = stream(
+        pipeline,
+        session,
+        given,
+        partitions=parts,
+        state=None if state is None else Path(state),
+        duration_s=duration_s,
+        begin_from=start,
+        until_committed=until_committed,
+    )
     return Result(report, pipeline)
 
 
@@ -103,13 +120,17 @@ def mode_of(
 
 
 def _batch(
-    pipeline: Pipeline, session: SparkSession, given: Mapping[str, DataFrame], partitions: int
+    pipeline: Pipeline,
+    session: SparkSession,
+    given: Mapping[str, DataFrame],
+    partitions: int,
+    savepoint: Savepoint | None,
 ) -> Result:
     job = job_of(pipeline, partitions=partitions, started_s=time.time(), paced=False)
     data, began = shipped(job), time.monotonic()
-    rows = _input(session, pipeline, job, given)
+    rows = _input(session, pipeline, job, given, savepoint)
     targets = Targets(pipeline, secrets.token_hex(4))
-    targets.prepare()  # from here on nothing refuses it
+    targets.prepare(adds=savepoint is not None)  # from here on nothing refuses it
     report = SparkReport(pipeline.name, "batch", batches=1)
     try:
         done = frames.carried_out(job, data, rows, ends=True)
@@ -155,9 +176,14 @@ def sources_of(pipeline: Pipeline) -> dict[str, tuple[int, Source]]:
 
 
 def _input(
-    session: SparkSession, pipeline: Pipeline, job: Job, given: Mapping[str, DataFrame]
+    session: SparkSession,
+    pipeline: Pipeline,
+    job: Job,
+    given: Mapping[str, DataFrame],
+    savepoint: Savepoint | None,
 ) -> DataFrame:
-    rows: list[Row] = frames.begins(job)
+    rows: list[Row] = [*state_rows(job, savepoint), *frames.begins(job)]
+    begun = positions_of(savepoint)
     tables: list[DataFrame] = []
     for name, (order, source) in sources_of(pipeline).items():
         frame = given.get(name)
@@ -169,7 +195,9 @@ def _input(
         ours = job.operators[job.plan.stations[name].operator].source
         assert ours is not None
         source.prepare()
-        splits = dict(enumerate(ours.splits()))
+        # Of a live run, splits may be parts of its time.
+        left = begun[name].rest(name, source) if name in begun else ours.splits()
+        splits = dict(enumerate(left))
         rows += frames.split_rows(job.plan, name, order, splits, job.partitions)
     frame_ = frames.frame_of_rows(session, rows)
     for table in tables:

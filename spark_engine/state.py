@@ -2,8 +2,9 @@
 
     job.json          which pipeline it is, and how its work is divided
     splits.pickle     what sources with an end had to read when it began
+    begun.pickle      how far sources had read in the savepoint that it has begun from
     commits/N.json    batch N is done: positions of files, splits taken, counts
-    kept/N/           what stations keep behind batch N, as Parquet
+    kept/N/           what stations keep behind batch N, as Parquet; -1: of a savepoint
     checkpoint/       Spark's own
 
 A batch is done when its commit has its name. What a driver that dies has written of a later batch
@@ -23,8 +24,9 @@ from typing import Any
 
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.spark_engine.savepoints import Position, path_in
 
-JOB, SPLITS = "job.json", "splits.pickle"
+JOB, SPLITS, BEGUN = "job.json", "splits.pickle", "begun.pickle"
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,15 @@ class JobRecord:
 
 @dataclass(frozen=True)
 class Commit:
-    """`batch`: -1 before the first. `taken`: splits of each source. `ended`: the stream has."""
+    """`batch`: -1 before the first. `taken`: splits of each source. `ended`: the stream has, or, if
+    it `saves`, it goes on from the savepoint that is to be written."""
 
     batch: int = -1
     positions: dict[str, int] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     ended: bool = False
+    saves: bool = False
 
 
 class StateFolder:
@@ -70,12 +74,30 @@ class StateFolder:
 
     @property
     def ended(self) -> bool:
-        return self.begun and self.last().ended
+        return self.begun and self.last().ended and not self.is_to_save
 
-    def begin(self, job: JobRecord, splits: Mapping[str, list[Split]]) -> None:
-        """`job.json` comes last: without it nothing has begun."""
+    @property
+    def savepoint(self) -> Path:
+        return path_in(self.path)
+
+    @property
+    def is_to_save(self) -> bool:
+        """Whether the last batch is done, and its savepoint may not be written."""
+        return self.last().saves
+
+    def begin(
+        self,
+        job: JobRecord,
+        splits: Mapping[str, list[Split]],
+        positions: Mapping[str, int],
+        begun: Mapping[str, Position],
+    ) -> None:
+        """`positions`: how long files are before the first batch; `begun`: how far sources had
+        read. `job.json` comes last: without it nothing has begun."""
         self._commits.mkdir(parents=True, exist_ok=True)
         _write(self.path / SPLITS, pickle.dumps(dict(splits), 5))
+        _write(self.path / BEGUN, pickle.dumps(dict(begun), 5))
+        self._write_commit(Commit(positions=dict(positions)))
         _write(self.path / JOB, json.dumps(asdict(job)).encode())
 
     def job(self) -> JobRecord:
@@ -85,6 +107,13 @@ class StateFolder:
         found: dict[str, list[Split]] = pickle.loads((self.path / SPLITS).read_bytes())
         return found
 
+    def begun_at(self) -> dict[str, Position]:
+        found: dict[str, Position] = pickle.loads((self.path / BEGUN).read_bytes())
+        return found
+
+    def has_kept(self, batch: int) -> bool:
+        return Path(self.kept(batch)).exists()
+
     def last(self) -> Commit:
         """The last batch that is done."""
         done = [int(p.stem) for p in self._commits.glob("*.json")]
@@ -92,11 +121,14 @@ class StateFolder:
 
     def commit(self, commit: Commit) -> None:
         """From now on the batch is done. What is there of those before is not needed any more."""
-        _write(self._commits / f"{commit.batch}.json", json.dumps(asdict(commit)).encode())
+        self._write_commit(commit)
         shutil.rmtree(self.kept(commit.batch - 1), ignore_errors=True)
         for old in self._commits.glob("*.json"):
             if int(old.stem) < commit.batch - 1:
                 old.unlink(missing_ok=True)
+
+    def _write_commit(self, commit: Commit) -> None:
+        _write(self._commits / f"{commit.batch}.json", json.dumps(asdict(commit)).encode())
 
     def clear(self) -> None:
         """Give up what is there; nothing else of the folder's is touched."""

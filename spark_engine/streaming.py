@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,16 @@ from typing import TYPE_CHECKING, Any
 from anabranch.runtime.live.agent.state_dir import FORMAT
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Split
+from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
 from anabranch.runtime.sources.generate import Generate
-from anabranch.spark_engine import frames
+from anabranch.spark_engine import frames, savepoints
 from anabranch.spark_engine.delivering import deliver
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.failing import JobFailed, told
 from anabranch.spark_engine.job import Job, job_of
 from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import COLUMNS, Kind
+from anabranch.spark_engine.savepoints import Position
 from anabranch.spark_engine.shipping import shipped
 from anabranch.spark_engine.state import Commit, JobRecord, StateFolder, check_same
 from anabranch.spark_engine.targets import Targets
@@ -52,13 +55,18 @@ def stream(
     partitions: int,
     state: Path | None,
     duration_s: float | None = None,
+    begin_from: Path | None = None,
+    until_committed: bool = False,
 ) -> SparkReport:
     """Run until the input has ended; see `running.run`."""
     temporary = Path(tempfile.mkdtemp(prefix="anabranch-stream-")) if state is None else None
     folder = StateFolder(state or temporary or Path())
+    wish = Wish(duration_s, until_committed)
     try:
-        batches = _prepared(pipeline, session, inputs, folder, partitions, duration_s)
-        return batches.run()
+        savepoint = savepoints.opened(pipeline, begin_from, inputs)
+        if until_committed:
+            savepoints.check_stop(pipeline, state, inputs)
+        return _prepared(pipeline, session, inputs, folder, partitions, savepoint, wish).run()
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -70,13 +78,15 @@ def _prepared(
     inputs: Mapping[str, DataFrame],
     folder: StateFolder,
     partitions: int,
-    duration_s: float | None,
+    savepoint: Savepoint | None,
+    wish: Wish,
 ) -> Batches:
     if folder.ended:
         folder.clear()
     if folder.begun:
         partitions = folder.job().partitions  # by these the state is divided
-    started_s = folder.job().started_s if folder.begun else time.time()
+    passed_s = 0.0 if savepoint is None else savepoint.head.passed_s
+    started_s = folder.job().started_s if folder.begun else time.time() - passed_s
     job = job_of(pipeline, partitions=partitions, started_s=started_s, paced=True)
     tag = folder.job().tag if folder.begun else secrets.token_hex(4)
     stations = [*job.plan.stations]
@@ -87,14 +97,39 @@ def _prepared(
         for sink in _sinks(pipeline):
             sink.prepare_to_resume()
     else:
-        splits = {
-            name: [*source.splits()]
-            for name, source in _sources(pipeline, inputs).items()
-            if source.bounded
-        }
-        targets.prepare()
-        folder.begin(record, splits)
-    return Batches(pipeline, session, inputs, job, data, folder, targets, duration_s)
+        _begin(pipeline, session, inputs, job, folder, targets, record, savepoint, wish)
+    return Batches(pipeline, session, inputs, job, data, folder, targets, wish)
+
+
+def _begin(
+    pipeline: Pipeline,
+    session: SparkSession,
+    inputs: Mapping[str, DataFrame],
+    job: Job,
+    folder: StateFolder,
+    targets: Targets,
+    record: JobRecord,
+    savepoint: Savepoint | None,
+    wish: Wish,
+) -> None:
+    """A stream that is not there yet."""
+    if wish.until_committed and folder.savepoint.exists():
+        raise SavepointError(
+            f"state folder {str(folder.path)!r} holds a savepoint already: begin from it with "
+            "--from and another --state, or move it away"
+        )
+    begun = savepoints.positions_of(savepoint)
+    splits = {
+        name: [*begun.get(name, Position()).rest(name, source)]
+        for name, source in _sources(pipeline, inputs).items()
+        if source.bounded
+    }
+    targets.prepare(adds=savepoint is not None)
+    shutil.rmtree(folder.kept(-1), ignore_errors=True)  # a driver has died while it began
+    if savepoint is not None:
+        rows = frames.frame_of_rows(session, savepoints.state_rows(job, savepoint))
+        rows.write.mode("overwrite").parquet(folder.kept(-1))
+    folder.begin(record, splits, targets.positions(), begun)
 
 
 def _sinks(pipeline: Pipeline) -> Iterator[Sink]:
@@ -114,6 +149,14 @@ def _sources(pipeline: Pipeline, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """When a stream ends, and whether it is to go on elsewhere then."""
+
+    duration_s: float | None
+    until_committed: bool
+
+
 class Batches:
     """What is called by Spark for each batch."""
 
@@ -126,7 +169,7 @@ class Batches:
         data: bytes,
         folder: StateFolder,
         targets: Targets,
-        duration_s: float | None,
+        wish: Wish,
     ) -> None:
         self._pipeline = pipeline
         self._session = session
@@ -134,7 +177,8 @@ class Batches:
         self._data = data
         self._folder = folder
         self._targets = targets
-        self._duration_s = duration_s
+        self._duration_s = wish.duration_s
+        self._saves = wish.until_committed
         self._order: list[str] = [
             o.name for o in pipeline.operators.values() if o.source is not None
         ]
@@ -163,6 +207,8 @@ class Batches:
         report = self._report(self._folder.last())
         if error is not None:
             raise JobFailed(told(error), report)
+        if self._folder.is_to_save:
+            self._save()
         report.judge(self._pipeline, ended=True)
         if not report.ok:
             raise JobFailed(report.failure, report)
@@ -196,18 +242,32 @@ class Batches:
         ending = self._ending.is_set() or self._is_over()
         taken, splits = (dict(last.taken), {}) if ending else self._splits.following(last.taken)
         ends = ending or (self._splits.exhausted(taken) and not self._is_fed)
-        done = frames.carried_out(
-            self._job, self._data, self._rows(frame, number, last, splits), ends=ends
-        )
+        rows, saves = self._rows(frame, number, last, splits), ends and self._saves
+        done = frames.carried_out(self._job, self._data, rows, ends=ends and not saves)
         report = self._report(last)
         deliver(self._pipeline, self._job, done, self._targets, report)
         frames.of_kinds(done, Kind.KEPT).write.mode("overwrite").parquet(self._folder.kept(number))
         counts = {name: dict(c) for name, c in report.operators.items()}
         positions = self._targets.positions()
-        self._folder.commit(Commit(number, positions, taken, counts, ends))
+        self._folder.commit(Commit(number, positions, taken, counts, ends, saves))
         report.judge(self._pipeline, ended=False)
         if report.failure or ends:
             self._ended.set()
+
+    def _save(self) -> None:
+        """What the last batch has kept, and how far sources are read."""
+        last = self._folder.last()
+        kept = self._session.read.schema(COLUMNS).parquet(self._folder.kept(last.batch))
+        positions = {name: self._splits.position(name, taken) for name, taken in last.taken.items()}
+        savepoints.write(
+            self._folder.savepoint,
+            self._pipeline,
+            self._job,
+            frames.rows_in(kept.orderBy("to", "bucket", "lane", "number")),
+            positions,
+            last.counts,
+        )
+        self._folder.commit(replace(last, saves=False))
 
     def _is_over(self) -> bool:
         now = time.monotonic()
@@ -233,7 +293,7 @@ class Batches:
             order = self._order.index(name)
             rows += frames.split_rows(job.plan, name, order, theirs, job.partitions)
         together = frames.frame_of_rows(self._session, rows)
-        if last.batch >= 0:
+        if self._folder.has_kept(last.batch):
             kept = self._session.read.schema(COLUMNS).parquet(self._folder.kept(last.batch))
             state = kept.withColumn("kind", lit(int(Kind.STATE)))
             together = together.unionByName(state)
@@ -254,6 +314,7 @@ class _Splits:
 
     def __init__(self, sources: Mapping[str, Any], folder: StateFolder, partitions: int) -> None:
         self._fixed = folder.splits()
+        self._begun = folder.begun_at()
         self._endless = {name: s for name, s in sources.items() if name not in self._fixed}
         self._paced = {n for n, s in sources.items() if isinstance(s, Generate) and s.rate}
         self._partitions = partitions
@@ -278,10 +339,20 @@ class _Splits:
             return self._fixed[name][start : start + count]
         at, iterator = self._iterators.get(name, (-1, iter(())))
         if at != start:  # another driver has taken those before
-            iterator = islice(self._endless[name].splits(), start, None)
+            iterator = islice(self._rest(name), start, None)
         some = [*islice(iterator, count)]
         self._iterators[name] = start + len(some), iterator
         return some
+
+    def _rest(self, name: str) -> Iterator[Split]:
+        return self._begun.get(name, Position()).rest(name, self._endless[name])
+
+    def position(self, name: str, taken: int) -> Position:
+        """When so many splits were taken."""
+        begun = self._begun.get(name, Position())
+        if name in self._fixed:
+            return begun.behind(self._fixed[name][:taken])
+        return begun.behind([*islice(self._rest(name), taken)])
 
     def exhausted(self, taken: Mapping[str, int]) -> bool:
         return not self._endless and all(

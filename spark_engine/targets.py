@@ -37,14 +37,19 @@ class Targets:
     """Open ones, by path."""
     _made: int = 0
 
-    def prepare(self) -> None:
-        """Raise `PipelineError` or `OSError` if a target cannot be written; then make it anew."""
+    def prepare(self, *, adds: bool = False) -> None:
+        """Raise `PipelineError` or `OSError` if a target cannot be written; then make it anew,
+        unless the job `adds` to what is there."""
         check_places(self.pipeline)
         sinks = [o.sink for o in self.pipeline.operators.values() if o.sink is not None]
         ours = [s for s in sinks if isinstance(s, JsonLines | Parquet | Stdout)]
         for sink in ours:
-            sink.prepare()
-        for sink in ours:
+            path = sink.writes()
+            if adds and path is not None and path.exists():
+                sink.prepare_to_resume()
+            else:
+                sink.prepare()
+        for sink in () if adds else ours:
             sink.empty()
 
     def begin(self, batch: int) -> None:

@@ -49,13 +49,12 @@ class SparkWish:
     state: Path | None
     resume: bool
     fresh: bool
+    begin_from: Path | None
+    until_committed: bool
     may_resume: bool = False
 
 
-_OF_PROCESSES = {
-    *("scale_script", "policy_dry_run", "transport", "warm", "seed"),
-    *("until_committed", "begin_from"),
-}
+_OF_PROCESSES = {"scale_script", "policy_dry_run", "transport", "warm", "seed"}
 
 
 def refuse_others(context: click.Context) -> None:
@@ -87,7 +86,7 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         )
     out = sys.stderr if wish.as_json or planned.stdout_sink else sys.stdout
     try:
-        streams = wish.state is not None or wish.duration_s is not None
+        streams = wish.state is not None or wish.duration_s is not None  # so until_committed
         mode = mode_of(pipeline, {}, wish.mode, streams)
         check(pipeline, {}, bounded=mode == "batch")
         if wish.report is not None:
@@ -97,7 +96,13 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         _prepare_state(wish)
         with session_for(wish.master) as spark, kept_apart():
             outcome = run(
-                pipeline, spark, mode=mode, state=wish.state, duration_s=wish.duration_s
+                pipeline,
+                spark,
+                mode=mode,
+                state=wish.state,
+                duration_s=wish.duration_s,
+                begin_from=wish.begin_from,
+                until_committed=wish.until_committed,
             ).report
     except JobFailed as failed:
         outcome = failed.report
@@ -131,7 +136,10 @@ def _prepare_state(wish: SparkWish) -> None:
 
 def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: TextIO) -> bool:
     """Whether the report is where it was to go."""
-    say("\n".join(outcome.lines(dead_letters)), out)
+    lines = [*outcome.lines(dead_letters)]
+    if wish.until_committed and outcome.ok and wish.state is not None:
+        lines.append(f"savepoint: {wish.state / 'savepoint'}; a run goes on with --from that")
+    say("\n".join(lines), out)
     if wish.as_json:
         say(outcome.to_json(), nl=False)
     if wish.report is None:

@@ -182,9 +182,20 @@ def command(
 
         refuse_others(context)
         wish = SparkWish(
-            master_of(engine), mode, duration, report, as_json, dead_max, state, resume, fresh
+            master=master_of(engine),
+            mode=mode,
+            duration_s=duration,
+            report=report,
+            as_json=as_json,
+            dead_max=dead_max,
+            state=state,
+            resume=resume,
+            fresh=fresh,
+            begin_from=begin_from,
+            until_committed=until_committed,
+            may_resume=resume_or_begin,
         )
-        context.exit(carry_out(target, settings, replace(wish, may_resume=resume_or_begin)))
+        context.exit(carry_out(target, settings, wish))
     if mode != "auto":
         raise WrongUsage("--as is for a pipeline on Spark: --on spark")
     wishes = {

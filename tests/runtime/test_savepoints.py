@@ -36,10 +36,9 @@ from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Head, SavepointError, read
 from anabranch.runtime.savepoint.kept import row_of_watermark, rows_of_devices
-from anabranch.setting import apply_settings
 from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S
-from tests.spark_engine.bench import Bench
+from tests.spark_engine.phases import Phases, let_have
 
 pytest.importorskip("pyarrow")
 
@@ -58,44 +57,6 @@ IN_ORDER = {"sessions"}
 """What several instances retract, where they meet tuples in another order, is not the same."""
 
 
-class Phases(Bench):
-    """A construct whose input comes in parts; each run finds one more of them."""
-
-    def __init__(self, name: str, folder: Path, parts: int) -> None:
-        super().__init__(name, folder)
-        self._parts = parts
-        self._part = 0
-        (folder / "run").mkdir()
-
-    def next_run(self, *, groups: int, instances: int) -> ab.Pipeline:
-        for source, lines in self.construct.inputs.items():
-            here = self.folder / source
-            here.mkdir(exist_ok=True)
-            size = -(-len(lines) // self._parts)
-            some = lines[self._part * size : (self._part + 1) * size]
-            (here / f"{self._part}.txt").write_text("".join(f"{line}\n" for line in some))
-        self._part += 1
-        out = self.folder / "run"
-        pipeline = ab.Pipeline("construct", dead_letters=out / "dead.jsonl", groups=groups)
-        pipeline.dead_max = 1.0
-        streams = {
-            name: pipeline.source(name, ab.files(self.folder / name))
-            for name in self.construct.inputs
-        }
-        self.construct.build(streams, {n: ab.jsonl(out / f"{n}.jsonl") for n in self.sinks})
-        _let_have(pipeline, instances)
-        return pipeline
-
-
-def _let_have(pipeline: ab.Pipeline, instances: int) -> None:
-    for operator in [*pipeline.operators.values()]:
-        if operator.keyed is not None and operator.sink is None:
-            bounds = [
-                f"{operator.name}.scale.{end}_instances={instances}" for end in ("max", "min")
-            ]
-            apply_settings(pipeline, bounds)
-
-
 @pytest.mark.parametrize("name", KEEPING)
 def test_runs_from_one_savepoint_to_the_next_give_what_one_run_gives(
     name: str, tmp_path: Path
@@ -110,10 +71,7 @@ def test_runs_from_one_savepoint_to_the_next_give_what_one_run_gives(
     _run(second, begin_from=one / "savepoint", state=two, until_committed=True)
     _run(bench.next_run(groups=7, instances=1 + 2 * many), begin_from=two)
     (tmp_path / "testing").rename(tmp_path / "tested")
-    found, wanted = bench.found("run"), bench.in_testing()
-    assert found.sinks == wanted.sinks
-    assert found.dead == wanted.dead
-    assert found.late == wanted.late or not bench.construct.buries
+    bench.check()
 
 
 # -- what is refused -----------------------------------------------------------------------------
@@ -315,7 +273,7 @@ def test_first_instances_begin_with_the_least_time_and_the_latest_of_each_device
 ) -> None:
     """Of two instances that read event time, and two that have heard of it."""
     pipeline = _endless(tmp_path, _and_die(tmp_path), groups=8)
-    _let_have(pipeline, 2)
+    let_have(pipeline, 2)
     rows = [
         *(row_of_watermark("same", "", at, reads_time=True) for at in (5.0, 3.0)),
         *(row_of_watermark("sum", "", at, reads_time=False) for at in (2.5, 4.5)),
@@ -463,7 +421,7 @@ def _many(path: Path, add: Any, instances: int) -> ab.Pipeline:
     numbers = pipeline.source("lines", ab.files(path / "in")).map("number", int)
     sums = numbers.key_by(lambda n: n % MANY).fold("sum", 0, add)
     sums.map("value", lambda one: one[1]).sink("out", ab.jsonl(path / "out.jsonl"))
-    _let_have(pipeline, instances)
+    let_have(pipeline, instances)
     return pipeline
 
 

@@ -166,7 +166,7 @@ def test_a_state_that_cannot_be_gone_on_with_is_refused(
     change: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     folder = StateFolder(tmp_path)
-    folder.begin(JobRecord(1, "p", ["lines", "count", "out"], 256, 2, 0.0, "tag"), {})
+    folder.begin(JobRecord(1, "p", ["lines", "count", "out"], 256, 2, 0.0, "tag"), {}, {}, {})
     check_same(folder.job(), folder.job(), tmp_path)
     with pytest.raises(ab.PipelineError, match=said):
         check_same(folder.job(), replace(folder.job(), **change), tmp_path)
@@ -174,7 +174,7 @@ def test_a_state_that_cannot_be_gone_on_with_is_refused(
 
 def test_the_last_commit_is_the_one_that_counts(tmp_path: Path) -> None:
     folder = StateFolder(tmp_path)
-    folder.begin(JobRecord(1, "p", ["lines"], 256, 2, 0.0, "tag"), {"lines": [{"n": 1}]})
+    folder.begin(JobRecord(1, "p", ["lines"], 256, 2, 0.0, "tag"), {"lines": [{"n": 1}]}, {}, {})
     assert folder.last() == Commit()
     for batch in range(12):
         Path(folder.kept(batch)).mkdir(parents=True)

@@ -98,6 +98,15 @@ def test_a_batch_that_was_committed_is_not_done_again(
     assert bench.found("stream") == wanted
 
 
+def test_a_stream_that_appends_leaves_what_is_there(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "out.jsonl").write_text("1\n")
+    pipeline = ab.Pipeline("appends")
+    numbers = pipeline.source("numbers", ab.items([2, 3]))
+    numbers.sink("out", ab.jsonl(tmp_path / "out.jsonl", append=True))
+    ab.spark.run(pipeline, spark, mode="stream", partitions=1)
+    assert sorted((tmp_path / "out.jsonl").read_text().split()) == ["1", "2", "3"]
+
+
 def test_files_of_a_batch_that_is_done_again_are_there_once(tmp_path: Path) -> None:
     pipeline = ab.Pipeline("files", dead_letters=tmp_path / "dead.jsonl")
     numbers = pipeline.source("numbers", ab.items([1]))

@@ -195,7 +195,8 @@ class Kept:
 
 
 def _entries(entries: list[tuple[Any, ...]]) -> bytes:
-    keys, states, event, processing = ([*column] for column in zip(*entries, strict=True))
+    keys, states, *timers = ([*column] for column in zip(*entries, strict=True))
+    event, processing = (rows if any(rows) else None for rows in timers)
     return pickled([("entries", keys, states, event, processing)])
 
 

@@ -24,12 +24,15 @@ from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.agent import launch
+from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.savepoints import lay_bases
+from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.state_dir import FORMAT, StateError
 from anabranch.runtime.live.commit.recovery import read_base, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
 from anabranch.runtime.live.journal.journal import remove_journal
+from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
@@ -252,6 +255,22 @@ def test_a_run_that_was_killed_before_it_had_begun_from_a_savepoint_does_not_beg
         launch.start(_small(tmp_path), Options(state=state, resume=True))
     report = _run(_small(tmp_path), state=state, resume_or_begin=True, begin_from=saved)
     assert report.ledger.tuples_in == 100_000
+
+
+def test_an_instance_that_reads_its_part_of_a_savepoint_may_take_longer_to_be_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, longer = Starter.start, dict[str, float]()
+
+    async def start(self: Starter, member: Member, assign: Assign, more_s: float) -> None:
+        longer[member.text] = more_s
+        await real(self, member, assign, more_s)
+
+    monkeypatch.setattr(Starter, "start", start)
+    _run(_small(tmp_path), begin_from=_saved(tmp_path))
+    assert longer.pop("sum.0") > 0
+    assert set(longer) == {"lines.0", "number.0", "out.0"}
+    assert not any(longer.values())
 
 
 def test_a_base_counts_until_the_first_segment_of_a_journal_is_gone(tmp_path: Path) -> None:

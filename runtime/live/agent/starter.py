@@ -100,15 +100,16 @@ class Starter:
         except ForkError as error:
             raise StartError(f"{what}: {error}") from None
 
-    async def start(self, member: Member, assign: Assign) -> None:
-        """Return when `member` is ready, with its address set. Raises `StartError`."""
+    async def start(self, member: Member, assign: Assign, more_s: float = 0.0) -> None:
+        """Return when `member` is ready, with its address set. `more_s`: how much longer than
+        others it may take. Raises `StartError`."""
         process = await self.take(member.text)
         member.process = process
         process.name = member.text
         ready = self.expect(member.text)
         self._adopt(member, process)
         process.send(assign)
-        member.address = await self.wait(member.text, process, ready)
+        member.address = await self.wait(member.text, process, ready, more_s)
 
     def expect(self, key: str) -> asyncio.Future[str]:
         """`key`: nobody else has it."""
@@ -116,14 +117,17 @@ class Starter:
         self._awaited[key] = ready
         return ready
 
-    async def wait(self, key: str, process: Process, ready: asyncio.Future[str]) -> str:
+    async def wait(
+        self, key: str, process: Process, ready: asyncio.Future[str], more_s: float = 0.0
+    ) -> str:
         """The address of a process that was expected; kills it after the deadline."""
+        deadline_s = self._deadline_s + more_s
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with asyncio.timeout(deadline_s):
                 return await ready
         except TimeoutError:
             self._forker.kill(process)
-            told = f"{process.name} was not ready within {self._deadline_s:g} s"
+            told = f"{process.name} was not ready within {deadline_s:g} s"
             raise StartError(told) from None
         finally:
             del self._awaited[key]

@@ -147,6 +147,14 @@ def read_base(path: Path) -> dict[str, list[bytes]]:
     return base
 
 
+def base_bytes(path: Path) -> int:
+    """How long it is; 0 if there is none."""
+    try:
+        return base_of(path).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
 def read_past(path: Path, *, power: bool, owner: str, incarnation: int) -> Past | None:
     """None if no earlier incarnation has committed anything there. Raises `JournalError` if one
     must have, and it is gone, or the journal is somebody else's."""

@@ -20,7 +20,7 @@ from anabranch import testing
 from anabranch.commands.failing import INTERRUPTED, WRONG_USAGE
 from anabranch.commands.run import command
 from anabranch.protocol.limits import DEFAULT_LIMITS
-from anabranch.runtime.live.agent import deaths, supervisor, watchdog
+from anabranch.runtime.live.agent import deaths, starter, watchdog
 from anabranch.runtime.live.instance import poison_guard
 from anabranch.runtime.pipeline.graph import DELIVERIES
 from anabranch.runtime.reporting.report import Report
@@ -242,7 +242,7 @@ def test_bounds_that_are_told_are_those_of_the_code() -> None:
     first_s, last_s = DEFAULT_LIMITS.reconnect_first_s, DEFAULT_LIMITS.reconnect_max_s
     assert f"dies {deaths.RESUMES_MAX + 1} times within {deaths.RESUMES_WINDOW_S:g} s" in told
     assert f"More than {poison_guard.IN_A_ROW_MAX} in a row fail the run" in told
-    assert f"a resumption is tried for {supervisor.START_TRIES_S:g} s" in told
+    assert f"a resumption is tried for {starter.START_TRIES_S:g} s" in told
     assert f"told after {watchdog.HANG_S:g} s" in told
     assert f"dialled again, {first_s:g} to {last_s:g} s later" in told
 

@@ -10,7 +10,7 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.agent.agent import Agent, Outcome
+from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -177,8 +177,8 @@ def test_a_failure_of_the_agent_itself_ends_the_run_and_is_shown_whole(
 
 def test_of_two_failures_at_once_the_first_is_told() -> None:
     def fail_twice(agent: Agent) -> None:
-        agent.fail(Failure("the cause"))
-        agent.fail(Failure("a consequence"))
+        agent.course.fail(Failure("the cause"))
+        agent.course.fail(Failure("a consequence"))
 
     run = start(three_operators(Endless()))
     run._tell(fail_twice)
@@ -188,7 +188,7 @@ def test_of_two_failures_at_once_the_first_is_told() -> None:
 def test_what_fails_because_the_run_is_stopped_is_no_failure() -> None:
     def stop_and_fail(agent: Agent) -> None:
         agent.stop()
-        agent.fail(Failure("a consequence"))
+        agent.course.fail(Failure("a consequence"))
 
     run = start(three_operators(Endless()))
     run._tell(stop_and_fail)
@@ -198,13 +198,14 @@ def test_what_fails_because_the_run_is_stopped_is_no_failure() -> None:
 def test_the_loss_of_the_parent_is_no_failure_when_nobody_needs_it_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    end, ends = Agent._end, []
+    check, ends = Agent._check_complete, []
 
-    def end_and_lose(agent: Agent, outcome: Outcome) -> None:
-        end(agent, outcome)
-        ends.append(outcome.ended)
-        agent._parent_lost("gone")
+    def check_and_lose(agent: Agent) -> None:
+        check(agent)
+        if agent.course.is_over:
+            ends.append(agent.course.outcome.ended)
+            agent._parent_lost("gone")
 
-    monkeypatch.setattr(Agent, "_end", end_and_lose)
+    monkeypatch.setattr(Agent, "_check_complete", check_and_lose)
     assert finish(start(three_operators(Numbers(1)))).ok
     assert ends == ["completed"]

@@ -188,7 +188,7 @@ async def test_whoever_waits_for_a_process_has_the_deadline_anew_with_another_pa
 ) -> None:
     async with made(module) as one:
         pool = WarmPool(one.forker.fork, 0, Tasks(lambda *_crashed: None))
-        starter = Starter(pool, one.forker, 3.0, lambda *_adopted: None)
+        starter = Starter(pool, one.forker, 3.0)
         one.rewrite(f"import time\ntime.sleep(5)\n{MODULE}")
         await eventually(lambda: one.forker.standby_pid is not None)
         os.kill(one.forker.parent_pid, signal.SIGSTOP)  # so that it does not fork any more

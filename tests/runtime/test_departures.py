@@ -13,7 +13,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.live.agent.recovery import rebuild, told_of
+from anabranch.runtime.live.agent.recovery import Recorded, rebuild, told_of
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.run_journal import Record
 from anabranch.runtime.live.link import messages as msg
@@ -72,10 +72,9 @@ def rosters_of(records: list[Record]) -> list[Roster]:
         if shortened:
             records = [r for member in found[0].living() for r in told_of(member)]
         roster = Roster(three_operators(min_instances=2), lambda record: None)
-        agent: Any = SimpleNamespace(
-            roster=roster, recorder=SimpleNamespace(joins=Counter(), last_s=0.0)
-        )
-        rebuild(agent, records)
+        recorder: Any = SimpleNamespace(joins=Counter(), last_s=0.0)
+        no_boards: Any = None
+        rebuild(Recorded(roster, recorder, no_boards, {}), records)
         found.append(roster)
     return found
 

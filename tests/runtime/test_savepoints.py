@@ -3,6 +3,7 @@ results together are those of a run that was not interrupted."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import os
@@ -13,7 +14,6 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +24,7 @@ from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.live.agent import launch
-from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.savepoints import lay_bases
 from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.state_dir import FORMAT, StateError
@@ -32,7 +32,7 @@ from anabranch.runtime.live.commit.recovery import read_base, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
 from anabranch.runtime.live.journal.journal import remove_journal
-from anabranch.runtime.live.link.messages import Assign
+from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
@@ -246,7 +246,11 @@ def test_a_run_that_was_killed_before_it_had_begun_from_a_savepoint_does_not_beg
     agent = run._agent
     assert agent is not None
     passed_s = read(saved, state_format=FORMAT).head.passed_s
-    assert agent._orders.started_s == agent.started_s - passed_s < agent.started_s
+    assert (
+        agent._assignments.orders.started_s
+        == agent.clock.started_s - passed_s
+        < agent.clock.started_s
+    )
     run.stop()
     (state / "agent.journal").unlink()
     for folder_of in ("extents", "journals"):
@@ -260,13 +264,15 @@ def test_a_run_that_was_killed_before_it_had_begun_from_a_savepoint_does_not_beg
 def test_an_instance_that_reads_its_part_of_a_savepoint_may_take_longer_to_be_ready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, longer = Starter.start, dict[str, float]()
+    real, longer = Starter.wait, dict[str, float]()
 
-    async def start(self: Starter, member: Member, assign: Assign, more_s: float) -> None:
-        longer[member.text] = more_s
-        await real(self, member, assign, more_s)
+    async def wait(
+        self: Starter, key: str, process: Process, ready: asyncio.Future[str], more_s: float
+    ) -> str:
+        longer[key] = more_s
+        return await real(self, key, process, ready, more_s)
 
-    monkeypatch.setattr(Starter, "start", start)
+    monkeypatch.setattr(Starter, "wait", wait)
     _run(_small(tmp_path), begin_from=_saved(tmp_path))
     assert longer.pop("sum.0") > 0
     assert set(longer) == {"lines.0", "number.0", "out.0"}
@@ -310,22 +316,17 @@ def test_first_instances_begin_with_the_least_time_and_the_latest_of_each_device
         written_at="",
     )
     folder.write(tmp_path / "saved", head, rows)
-    journals = {
-        name: tmp_path / name for name in ("same.0", "sum.0", "sum.1", "total.0", "total.1")
-    }
-    agent: Any = SimpleNamespace(
-        pipeline=pipeline,
-        journal_writer=SimpleNamespace(journal_of=lambda name, n: journals[f"{name}.{n}"]),
-    )
-    lay_bases(agent, read(tmp_path / "saved", state_format=FORMAT))
-    for name, watermark in (("sum.0", 2.5), ("sum.1", 2.5), ("total.1", -math.inf)):
+    files = RunFiles(tmp_path / "state", pipeline.operators, keep_finished=False)
+    files.make()
+    lay_bases(pipeline, files, read(tmp_path / "saved", state_format=FORMAT))
+    for name, number, watermark in (("sum", 0, 2.5), ("sum", 1, 2.5), ("total", 1, -math.inf)):
         held = Holdings("sum", 8)
-        restore(held, read_base(journals[name])[KEYED])
+        restore(held, read_base(files.journal_of(name, number))[KEYED])
         assert held.watermark == watermark
     timing = pipeline.operators[OperatorName("same")].timing
     assert timing is not None
     stamper = Stamper(replace(timing, disorder_s=100.0))
-    stamper.restore(read_base(journals["same.0"])[STAMPS])
+    stamper.restore(read_base(files.journal_of("same", 0))[STAMPS])
     assert stamper.latest == {"a": 9.0, "b": 4.0}
     assert stamper.watermark(0.0) == 3.0
 

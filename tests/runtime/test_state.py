@@ -13,14 +13,17 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
+from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.journal_writer import CannotWrite, RunJournalWriter
 from anabranch.runtime.live.agent.run_journal import Passed, RunJournal, read_records
 from anabranch.runtime.live.agent.state_dir import StateError, open_state
+from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.ends import Split
-from anabranch.runtime.reporting.failure import Failure, RunFailed
+from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.storage.extent import ExtentFile
 from anabranch.runtime.values.checks import PipelineError
@@ -476,23 +479,15 @@ def test_what_cannot_be_recorded_does_not_happen() -> None:
     assert told == []
 
 
-def test_whoever_records_in_vain_is_told_and_the_run_fails(
+async def test_whoever_records_in_vain_is_told_and_the_run_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failures: list[str] = []
-
-    class Agent:
-        pipeline = three_operators()
-        now_s = 1.0
-
-        def fail(self, failure: Failure) -> None:
-            failures.append(failure.message)
-
-    state = open_state(Agent.pipeline, Options(state=tmp_path))
-    journal_writer = RunJournalWriter(Agent(), state)  # type: ignore[arg-type]
+    course = Course()
+    state = open_state(three_operators(), Options(state=tmp_path))
+    tasks = Tasks(course.crash)
+    journal_writer = RunJournalWriter(state, RunClock(None), tasks, course, lambda *_: None)
     journal_writer.log(Passed(seconds=1.0))
-    monkeypatch.setattr(RunJournal, "replace", lambda *_: None)
-    journal_writer.go_on()
+    journal_writer.open(list, power=False)
 
     def forbidden(*_: object) -> None:
         raise OSError(1, "Operation not permitted")
@@ -500,7 +495,8 @@ def test_whoever_records_in_vain_is_told_and_the_run_fails(
     monkeypatch.setattr(RunJournal, "append", forbidden)
     with pytest.raises(CannotWrite):
         journal_writer.log(Passed(seconds=2.0))
-    assert "not permitted" in failures[0]
+    assert course.outcome.failure is not None
+    assert "not permitted" in course.outcome.failure.message
     journal_writer.close(completed=False)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.agent import deaths, startup, supervisor, watchdog
+from anabranch.runtime.live.agent import deaths, starter, startup, watchdog
 from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.policies.script import parse_script
@@ -235,7 +235,7 @@ def test_an_instance_of_which_no_next_incarnation_gets_ready_fails_the_run_in_th
             pause(TIMEOUT_S)
 
     fake.BEFORE_READY["work"] = never_ready
-    monkeypatch.setattr(supervisor, "START_TRIES_S", 1.0)
+    monkeypatch.setattr(starter, "START_TRIES_S", 1.0)
     run = start(three_operators(Endless()))
     assert run._agent is not None
     run._agent.starter._deadline_s = 0.6

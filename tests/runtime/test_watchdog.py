@@ -9,6 +9,8 @@ import re
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -187,6 +189,12 @@ def test_the_stopped_parent_is_told_to_go_on() -> None:
     assert finish(run).ok
 
 
+def watching_over(roster: Any) -> watchdog.Watchdog:
+    forker: Any = SimpleNamespace(parent_pid=os.getpid())
+    news: Any = None
+    return watchdog.Watchdog(roster, forker, news, lambda _line: None, None)
+
+
 def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:
     class Roster:
         def __init__(self) -> None:
@@ -195,15 +203,12 @@ def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:
         def living(self) -> list[Roster]:
             return [self]
 
-    class Agent:
-        roster = Roster()
-
-    agent = Agent()
-    watching = watchdog.Watchdog(agent)  # type: ignore[arg-type]
+    roster = Roster()
+    watching = watching_over(roster)
     watching._forgive(0.05)
-    assert agent.roster.heard_s == 10.0
+    assert roster.heard_s == 10.0
     watching._forgive(3.0)
-    assert agent.roster.heard_s == 13.0
+    assert roster.heard_s == 13.0
 
 
 async def test_an_agent_that_was_stopped_itself_does_not_count_that_time() -> None:
@@ -218,14 +223,8 @@ async def test_an_agent_that_was_stopped_itself_does_not_count_that_time() -> No
         def living(self) -> list[Someone]:
             return [someone]
 
-    class Forker:
-        parent_pid = os.getpid()
-
-    class Agent:
-        roster, forker = Roster(), Forker()
-
     someone = Someone()
-    watching = asyncio.create_task(watchdog.Watchdog(Agent()).watch())  # type: ignore[arg-type]
+    watching = asyncio.create_task(watching_over(Roster()).watch())
     await asyncio.sleep(0)
     began_s = time.monotonic()
     while time.monotonic() < began_s + 1.0:

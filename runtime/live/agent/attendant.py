@@ -15,24 +15,24 @@ import asyncio
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from anabranch.runtime.live.agent import supervisor
+from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.deaths import Deaths
-from anabranch.runtime.live.agent.starter import Orders, StartError
+from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.starter import Orders, Starter, StartError, Tries
+from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_process
 from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.plan.ends import Service, Split
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.status import FinalCount
 from anabranch.runtime.values.kinds import Cause, EventKind
 from anabranch.runtime.values.texts import carried
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
 
 _decode = msgspec.msgpack.Decoder(msg.FromProcess).decode
 
@@ -54,8 +54,20 @@ class Incarnation:
 
 
 class Attendant:
+    """`index`: of `service` among those of the pipeline."""
+
     def __init__(
-        self, agent: Agent, service: Service, operators: tuple[str, ...], index: int
+        self,
+        service: Service,
+        operators: tuple[str, ...],
+        index: int,
+        *,
+        starter: Starter,
+        forker: Forker,
+        tasks: Tasks,
+        boards: Boards,
+        news: News,
+        course: Course,
     ) -> None:
         self.service = service
         self.operators = operators
@@ -67,7 +79,12 @@ class Attendant:
         """Done when the first incarnation to get so far has said its address."""
         self.over = _future()
         """No process of it runs, and none is to come."""
-        self._agent = agent
+        self._starter = starter
+        self._forker = forker
+        self._tasks = tasks
+        self._boards = boards
+        self._news = news
+        self._course = course
         self._index = index
         self._number = 0
         """How many incarnations it has had, the present one included."""
@@ -81,7 +98,7 @@ class Attendant:
         self._given_up = False
 
     def start(self, orders: Orders) -> None:
-        self._agent.tasks.start(f"incarnations of {self.name}", self._lead(orders))
+        self._tasks.start(f"incarnations of {self.name}", self._lead(orders))
 
     def close(self) -> None:
         """The instances have ended: it may, too."""
@@ -97,42 +114,40 @@ class Attendant:
 
     async def _lead(self, orders: Orders) -> None:
         failure = None
-        began_s, pause_s = time.monotonic(), supervisor.PAUSE_FIRST_S
+        tries = Tries()
         while failure is None and not self._said_goodbye and not self._given_up:
             try:
-                incarnation = await self._begin_incarnation(orders, began_s)
+                incarnation = await self._begin_incarnation(orders, tries)
             except StartError as error:
-                failure = await self._why_not_again(str(error), began_s)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, supervisor.PAUSE_MAX_S)
+                failure = await self._why_not_again(str(error), tries)
+                await tries.pause()
             else:
                 await incarnation.ended
                 failure = self._why_hopeless(incarnation)
-                began_s, pause_s = time.monotonic(), supervisor.PAUSE_FIRST_S
+                tries = Tries()
         self._conclude(failure)
 
     @property
     def _said_goodbye(self) -> bool:
         return self._incarnation is not None and self._incarnation.goodbye.done()
 
-    async def _begin_incarnation(self, orders: Orders, began_s: float) -> Incarnation:
+    async def _begin_incarnation(self, orders: Orders, tries: Tries) -> Incarnation:
         """Return when it is ready. Raises `StartError`."""
-        starter = self._agent.starter
         self._incarnation = None
-        process = await starter.take(self.name)
+        process = await self._starter.take(self.name)
         process.name = self.name
         self._number += 1
         incarnation = self._incarnation = Incarnation(process, time.monotonic())
-        ready = starter.expect(self._key)
+        ready = self._starter.expect(self._key)
         process.on_frame = lambda body: self._receive(incarnation, body)
-        self._agent.tasks.start(f"watch {self.name}", self._watch(incarnation))
+        self._tasks.start(f"watch {self.name}", self._watch(incarnation))
         process.send(self._assignment(orders))
         if self._closing:
             process.send(msg.Close())
-        self.address = await starter.wait(self._key, process, ready)
+        self.address = await self._starter.wait(self._key, process, ready)
         if self._number > 1:
-            passed_ms = 1000 * (time.monotonic() - began_s)
-            self._write(EventKind.RESUMED, f"incarnation {self._number} after {passed_ms:.0f} ms")
+            told = f"incarnation {self._number} after {1000 * tries.passed_s:.0f} ms"
+            self._write(EventKind.RESUMED, told)
         if not self.ready.done():
             self.ready.set_result(None)
         return incarnation
@@ -153,14 +168,14 @@ class Attendant:
         """One incarnation to its end. What it printed last is still shown, but nobody waits for
         it."""
         process = incarnation.process
-        await watch_process(process, incarnation.goodbye, self._agent.forker)
+        await watch_process(process, incarnation.goodbye, self._forker)
         process.link.close()
         if not (incarnation.goodbye.done() or incarnation.failed or self._given_up):
             self._note_death(incarnation)
         if self._is_hopeless(incarnation):
             await process.last_words()  # they may be the reason why the run fails
         told = str(describe_end(self.name, process, incarnation.failed))
-        self._agent.starter.note_ended(self._key, told)
+        self._starter.note_ended(self._key, told)
         incarnation.ended.set_result(None)
         await process.last_words()
         process.close()
@@ -186,7 +201,7 @@ class Attendant:
             return Failure(self._deaths.told(self.name), failure.detail)
         return None
 
-    async def _why_not_again(self, why: str, began_s: float) -> Failure | None:
+    async def _why_not_again(self, why: str, tries: Tries) -> Failure | None:
         """What did not get ready: why that is the end of it; None if it is tried again."""
         incarnation, may_again = self._incarnation, self.ready.done()
         if incarnation is None:
@@ -203,18 +218,18 @@ class Attendant:
                 return None if may_again else early
         if may_again and not died:
             self._write(EventKind.START_FAILED, why)
-        in_time = time.monotonic() - began_s <= supervisor.START_TRIES_S
-        return None if in_time and (died or may_again) else Failure(why)
+        may_again = may_again or died
+        return None if may_again and not tries.are_enough else Failure(why)
 
     def _conclude(self, failure: Failure | None) -> None:
         self.over.set_result(None)
-        waiting = [o for o in self.operators if self._agent.boards.is_served(o)]
+        waiting = [o for o in self.operators if self._boards.is_served(o)]
         if failure is None and waiting and not self._closing:
             failure = Failure(f"{self.name} returned before it ended {', '.join(waiting)}")
         if failure is None or self._given_up:
             return
         if self.ready.done():
-            self._agent.fail(failure)
+            self._course.fail(failure)
         else:
             self.ready.set_exception(StartError(str(failure)))
 
@@ -224,26 +239,25 @@ class Attendant:
         match _decode(body):
             case msg.Ready(address=address):
                 incarnation.is_ready = True
-                self._agent.starter.note_ready(self._key, address)
+                self._starter.note_ready(self._key, address)
             case msg.Publish(operator=operator, splits=splits):
                 self._publish(operator, splits)
             case msg.Ended(operator=operator):
-                self._agent.boards.end_service(operator)
+                self._boards.end_service(operator)
             case msg.Failed() as failed:
                 incarnation.failed = failed
                 if self.ready.done():
                     # At once, not when it exits: instances will complain of its end in a moment.
-                    self._agent.fail(describe_end(self.name, incarnation.process, failed))
+                    self._course.fail(describe_end(self.name, incarnation.process, failed))
             case FinalCount():
                 incarnation.goodbye.set_result(None)
             case other:
                 raise ValueError(f"a service cannot say {type(other).__name__}")
 
     def _publish(self, operator: str, splits: list[Split]) -> None:
-        boards = self._agent.boards
         new = self._new_ones(operator, splits)
-        if self._number == 1 or boards.is_served(operator):
-            boards.publish(operator, new)
+        if self._number == 1 or self._boards.is_served(operator):
+            self._boards.publish(operator, new)
 
     def _new_ones(self, operator: str, splits: Iterable[Split]) -> list[Split]:
         """Those that no earlier incarnation has published."""
@@ -255,5 +269,4 @@ class Attendant:
 
     def _write(self, kind: EventKind, detail: str, cause: Cause | None = None) -> None:
         """An event of the report."""
-        news = self._agent.news
-        news.note(self.operators[0], kind, detail, instance=self.name, cause=cause)
+        self._news.note(self.operators[0], kind, detail, instance=self.name, cause=cause)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from anabranch.runtime.live.agent.attendant import Attendant
 from anabranch.runtime.live.agent.starter import Orders
 from anabranch.runtime.live.process.service import services_of
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Service
 
 LINGER_GRACE_S = 1.0
 
 
 class Attendants:
-    """One for each service."""
+    """One for each service; `make` gets what is its own: see `Attendant`."""
 
-    def __init__(self, agent: Agent) -> None:
-        found = enumerate(services_of(agent.pipeline))
-        self._all = [Attendant(agent, service, names, i) for i, (service, names) in found]
+    def __init__(
+        self, pipeline: Pipeline, make: Callable[[Service, tuple[str, ...], int], Attendant]
+    ) -> None:
+        found = enumerate(services_of(pipeline))
+        self._all = [make(service, names, i) for i, (service, names) in found]
 
     def address_for(self, operator: str) -> str:
         return next((a.address for a in self._all if operator in a.operators), "")

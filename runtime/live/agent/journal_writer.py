@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
-import msgspec
-
-from anabranch.runtime.live.agent.recovery import rebuild, snapshot
+from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.run_journal import (
     Founded,
     Happened,
@@ -24,33 +20,13 @@ from anabranch.runtime.live.agent.run_journal import (
     Record,
     RunJournal,
     Sampled,
-    read_records,
 )
-from anabranch.runtime.live.agent.state_dir import (
-    ENDS,
-    FORMAT,
-    JOURNAL,
-    JOURNALS,
-    RunFile,
-    StateDir,
-    durability,
-    gone_inputs,
-    operators_in_words,
-    outlives_power,
-    version,
-)
-from anabranch.runtime.live.journal.journal import remove_journal
+from anabranch.runtime.live.agent.state_dir import StateDir
+from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.reporting.failure import Failure
-from anabranch.runtime.storage.patience import Patience
+from anabranch.runtime.storage.patience import Note, Patience
 from anabranch.runtime.storage.record_log import CannotSync
-from anabranch.runtime.values.kinds import EventKind
-from anabranch.runtime.values.texts import carried, original
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
-    from anabranch.runtime.live.agent.roster import Member
-    from anabranch.runtime.live.agent.starter import Orders
 
 TIME_PERIOD_S = 1.0
 BEHIND_MAX = 1_000
@@ -62,14 +38,19 @@ class CannotWrite(Exception):
 
 
 class RunJournalWriter:
-    """Silent until `begin` or `go_on`. `path`: where journals of instances and ends lie, too."""
+    """Silent until `open`. `note`: for the report; `on_caught_up` is called when it is not behind
+    any more."""
 
-    def __init__(self, agent: Agent, state: StateDir | None) -> None:
-        self._agent = agent
+    def __init__(
+        self, state: StateDir | None, clock: RunClock, tasks: Tasks, course: Course, note: Note
+    ) -> None:
         self._state = state
+        self._clock = clock
+        self._tasks = tasks
+        self._course = course
+        self.on_caught_up: Callable[[], None] = lambda: None
         self._journal: RunJournal | None = None
-        self.path: Path = agent.run_dir.path / "state" if state is None else state.path
-        self.resumed: RunFile | None = None if state is None else state.resumed
+        self._snapshot: Callable[[], Iterable[Record]] = tuple
         self._behind: deque[Record] = deque()
         """What could not be written yet."""
         self._caught_up = asyncio.Event()
@@ -77,93 +58,18 @@ class RunJournalWriter:
         self._is_to_shorten = False
         self._lacks_news = False
         """Whether something for the report was left out while the disk had no room."""
-        self._patience = Patience("the agent", self._note)
-        self._founded = self.resumed is not None
+        self._patience = Patience("the agent", note)
+        self._founded = state is not None and state.resumed is not None
         """Whether the folder holds a run that is worth keeping."""
 
-    @property
-    def ends(self) -> Path:
-        """For sources and sinks."""
-        return self.path / ENDS
-
-    @property
-    def is_there(self) -> bool:
-        """Whether nobody has removed the folders."""
-        return all((self.path / name).is_dir() for name in (JOURNALS, ENDS))
-
-    def journal_of(self, operator: str, number: int) -> Path:
-        """By the operator's place: its name may be too long for a file together with the rest."""
-        place = list(map(str, self._agent.pipeline.operators)).index(operator)
-        return self.path / JOURNALS / f"{place}.{number}.journal"
-
-    async def forget(self, member: Member) -> None:
-        """Remove the files of an instance that has ended, once that itself is written."""
-        await self.caught_up()
-        self._remove_files(member)
-
-    def _remove_files(self, member: Member) -> None:
-        kind, _, place = member.address.partition(":")
-        with suppress(OSError):  # they go with the folders
-            if not (self._agent.options.until_committed and member.finished):
-                remove_journal(self.journal_of(member.id.operator, member.id.number))
-            if kind == "unix":  # one that has ended by itself has removed it
-                Path(original(place)).unlink(missing_ok=True)
-
-    def begin(self, orders: Orders) -> None:
-        """A new run."""
-        if self._state is None:
-            for folder in (self.path, self.path / JOURNALS, self.path / ENDS):
-                folder.mkdir(mode=0o700)
-            return
-        self._state.begin(
-            RunFile(
-                format=FORMAT,
-                version=version(),
-                pipeline=self._agent.pipeline.name,
-                operators=operators_in_words(self._agent.pipeline),
-                groups=self._agent.pipeline.groups,
-                delivery=orders.delivery,
-                durable=durability(self._agent.pipeline),
-                token=orders.token,
-                limits=asdict(orders.limits),
-                seed=orders.seed,
-                started_at=self._agent.started_at.isoformat(),
-                run_dir=carried(orders.run_dir),
-                transport=orders.transport,
-                host=orders.host,
-                gone=gone_inputs(self._agent.pipeline),
-                until_committed=self._agent.options.until_committed,
-                begun_from=self._agent.begun_from,
-                earlier_s=self._agent.earlier_s,
-            )
-        )
-        self._open()
-
-    def read(self) -> float:
-        """Put the agent where the last one was, and return how long the run had lasted.
-
-        Raises `InputChanged`, `SplitsError`.
-        """
-        power = outlives_power(self._agent.pipeline)
-        passed_s = rebuild(self._agent, read_records(self.path / JOURNAL, power=power))
-        self._note_that_it_stops()
-        return passed_s
-
-    def _note_that_it_stops(self) -> None:
-        """A run that was begun without `until_committed` ends with a savepoint all the same, if the
-        end of an input has not had effects yet."""
-        run, state = self.resumed, self._state
-        if run is None or state is None or run.until_committed:
-            return
-        if self._agent.options.until_committed:
-            self._agent.boards.refuse_if_ended()
-            self.resumed = msgspec.structs.replace(run, until_committed=True)
-            state.rewrite(self.resumed)
-
-    def go_on(self) -> None:
-        """With the run that was read."""
-        self._open()
-        self._shorten()
+    def open(self, snapshot: Callable[[], Iterable[Record]], *, power: bool) -> None:
+        """`snapshot`: records that say what all so far have said. `power`: what is written
+        outlives a loss of power."""
+        assert self._state is not None
+        self._snapshot = snapshot
+        self._journal = self._state.journal(power=power)
+        if self._founded:
+            self._shorten()
 
     def founded(self) -> None:
         """From here on the run can be resumed."""
@@ -186,7 +92,7 @@ class RunJournalWriter:
                 raise CannotWrite from error
             self._behind.append(record)
             self._caught_up.clear()
-            self._agent.tasks.start("journal_writer", self._catch_up(error))
+            self._tasks.start("journal_writer", self._catch_up(error))
 
     def _postpone(self, record: Record) -> None:
         """What only the report needs may be too much: then the next snapshot has it."""
@@ -210,7 +116,7 @@ class RunJournalWriter:
             self._journal.append(record)
         except OSError as error:
             what = f"cannot write the state of the run: {error.strerror}"
-            raise OSError(error.errno, what, str(self.path / JOURNAL)) from error
+            raise OSError(error.errno, what, str(self._journal.path)) from error
         too_long = self._journal.is_long or (self._lacks_news and not self._behind)
         if too_long and self._founded and not self._is_to_shorten:
             # What a record stands for may happen only behind it, and a snapshot must show it.
@@ -229,19 +135,17 @@ class RunJournalWriter:
             self._fail(met)
         else:
             self._caught_up.set()
-            self._agent.say_held_back()
+            self.on_caught_up()
 
     def _fail(self, error: Exception) -> None:
-        where, why = str(self.path / JOURNAL), error.__cause__ or error
-        self._agent.fail(Failure(f"the state of the run cannot be kept in {where!r}: {why}"))
-
-    def _note(self, kind: EventKind, detail: str) -> None:
-        self._agent.news.note("agent", kind, detail)
+        assert self._journal is not None
+        where, why = str(self._journal.path), error.__cause__ or error
+        self._course.fail(Failure(f"the state of the run cannot be kept in {where!r}: {why}"))
 
     async def keep_time(self) -> None:
         """For as long as the run lasts."""
         while self._journal is not None:
-            self.log(Passed(seconds=self._passed_s()))
+            self.log(Passed(seconds=self._clock.now_s))
             await asyncio.sleep(TIME_PERIOD_S)
 
     def close(self, *, completed: bool) -> None:
@@ -251,10 +155,6 @@ class RunJournalWriter:
             if completed or not self._founded:
                 self._state.clear()
             self._state.close()
-
-    def _open(self) -> None:
-        assert self._state is not None
-        self._journal = self._state.journal(power=outlives_power(self._agent.pipeline))
 
     def _shorten_now(self) -> None:
         self._is_to_shorten = False
@@ -267,8 +167,5 @@ class RunJournalWriter:
 
     def _shorten(self) -> None:
         assert self._journal is not None
-        self._journal.replace(snapshot(self._agent, self._passed_s()))
+        self._journal.replace(self._snapshot())
         self._lacks_news = False
-
-    def _passed_s(self) -> float:
-        return self._agent.now_s

@@ -13,7 +13,8 @@ from types import TracebackType
 
 import msgspec
 
-from anabranch.runtime.live.agent.agent import Agent, Outcome
+from anabranch.runtime.live.agent.agent import Agent
+from anabranch.runtime.live.agent.course import Outcome
 from anabranch.runtime.live.agent.savepoints import check_stop, open_savepoint
 from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
 from anabranch.runtime.live.agent.views import report_of, snapshot_of
@@ -192,7 +193,7 @@ class Run:
             agent.stop()
         self._look(snapshot_of(agent))
         agent.tasks.start("view", _show_again(self._look, agent, 0.25))
-        agent.started.add_done_callback(self._agent_started)
+        agent.course.started.add_done_callback(self._agent_started)
 
     def _agent_started(self, started: asyncio.Future[None]) -> None:
         if not started.cancelled() and self._agent is not None:
@@ -404,7 +405,7 @@ def _take_signals(agent: Agent) -> None:
     def interrupted() -> None:
         nonlocal interrupts
         interrupts += 1
-        if interrupts == 1 and agent.started.done():
+        if interrupts == 1 and agent.course.started.done():
             agent.end_input(by=CTRL_C)
         else:
             agent.stop()

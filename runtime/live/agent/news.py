@@ -5,16 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
-from anabranch.runtime.live.agent.run_journal import Happened
+from anabranch.runtime.live.agent.recorder import Recorder
+from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.live.agent.run_journal import Happened, Record
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.values.kinds import Cause, EventKind
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
-    from anabranch.runtime.live.agent.roster import Member
 
 URGENT = frozenset(
     {
@@ -65,10 +63,20 @@ def line_of(event: Event) -> str:
 
 
 class News:
-    """`say`: see `Alerts`."""
+    """`log`: into the journal; `say`: see `Alerts`."""
 
-    def __init__(self, agent: Agent, say: Callable[[str], None]) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        roster: Roster,
+        recorder: Recorder,
+        clock: RunClock,
+        log: Callable[[Record], None],
+        say: Callable[[str], None],
+    ) -> None:
+        self._roster = roster
+        self._recorder = recorder
+        self._clock = clock
+        self._log = log
         self._alerts = Alerts(say)
 
     def note(
@@ -83,22 +91,20 @@ class News:
         t: float | None = None,
     ) -> None:
         """`t`: on the clock of the host; now if not given."""
-        agent = self._agent
-        known = operator in agent.pipeline.operators
         event = Event(
-            t=agent.now_s if t is None else round(t - agent.started_s, 4),
+            t=self._clock.now_s if t is None else round(t - self._clock.started_s, 4),
             operator=operator,
             kind=kind,
-            instances=len(agent.roster.active(operator)) if known else 0,
+            instances=len(self._roster.active(operator)),
             instance=instance,
             detail=detail,
             label=label,
             cause=cause,
         )
-        agent.recorder.note(event)
+        self._recorder.note(event)
         self._alerts.hear(event)
         with suppress(CannotWrite):  # then the run has failed
-            agent.log(Happened(event=event))
+            self._log(Happened(event=event))
 
     def of(
         self,

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, assert_never
+from dataclasses import dataclass
+from typing import Any, assert_never
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.live.agent import run_journal as log
+from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.recorder import Recorder
-from anabranch.runtime.live.agent.roster import Member, Phase
+from anabranch.runtime.live.agent.roster import Member, Phase, Roster
 from anabranch.runtime.reporting.status import FinalCount, WireId, id_from_wire, id_to_wire
 
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """All that the journal of the agent speaks of. `left`: see `Controllers`."""
+
+    roster: Roster
+    recorder: Recorder
+    boards: Boards
+    left: dict[str, dict[str, float]]
 
 
-def rebuild(agent: Agent, records: Iterable[Any]) -> float:
+def rebuild(run: Recorded, records: Iterable[Any]) -> float:
     """Returns how long the run had lasted. Raises `InputChanged`, `SplitsError`."""
     passed_s = 0.0
     for record in records:
@@ -23,26 +32,26 @@ def rebuild(agent: Agent, records: Iterable[Any]) -> float:
             case log.Passed(seconds=seconds):
                 passed_s = seconds
             case log.Happened() | log.Sampled() | log.Reported():
-                _to_recorder(agent.recorder, record)
+                _to_recorder(run.recorder, record)
             case log.Claimed() | log.Released() | log.EndedEarly() | log.BoardSnapshot():
-                _to_boards(agent, record)
+                _to_boards(run.boards, record)
             case log.Final(count=count):
-                agent.recorder.note_final(count)
-                _end(agent, count)
+                run.recorder.note_final(count)
+                _end(run.roster, count)
             case log.FinalSum(summed=summed):
-                agent.recorder.restore(summed)
+                run.recorder.restore(summed)
             case log.Counters():
-                _counters(agent, record)
+                _counters(run, record)
             case log.Planned(controller=controller, left=left):
-                agent.controllers.left[controller] = left
+                run.left[controller] = left
             case log.Founded():
                 pass
             case _:
-                _to_roster(agent, record)
-    for member in agent.roster.living():
+                _to_roster(run, record)
+    for member in run.roster.living():
         if member.phase is Phase.STARTING:  # nobody has heard of it
-            agent.roster.end(member, Phase.DISCARDED)
-    return max(passed_s, agent.recorder.last_s)
+            run.roster.end(member, Phase.DISCARDED)
+    return max(passed_s, run.recorder.last_s)
 
 
 def _to_recorder(recorder: Recorder, record: log.Happened | log.Sampled | log.Reported) -> None:
@@ -59,26 +68,26 @@ def _to_recorder(recorder: Recorder, record: log.Happened | log.Sampled | log.Re
             assert_never(record)
 
 
-def _end(agent: Agent, count: FinalCount) -> None:
+def _end(roster: Roster, count: FinalCount) -> None:
     """Who has given its account has ended, whether that was written behind it or not."""
-    for member in agent.roster.living(count.operator):
+    for member in roster.living(count.operator):
         if member.text == count.id:
-            agent.roster.end(member, Phase.GONE)
+            roster.end(member, Phase.GONE)
             break
 
 
-def snapshot(agent: Agent, passed_s: float) -> Iterator[log.Record]:
+def snapshot(run: Recorded, passed_s: float) -> Iterator[log.Record]:
     """Records that say what all so far have said."""
     yield log.Founded()
     yield log.Passed(seconds=passed_s)
-    for summed in agent.recorder.finals.summed.values():
+    for summed in run.recorder.finals.summed.values():
         yield log.FinalSum(summed=summed)
-    for count in agent.recorder.finals.latest:
+    for count in run.recorder.finals.latest:
         yield log.Final(count=count)
-    for member in agent.roster.living():
+    for member in run.roster.living():
         yield from told_of(member)
-    for operator in agent.pipeline.operators:
-        roster, recorder = agent.roster, agent.recorder
+    roster, recorder = run.roster, run.recorder
+    for operator in roster.next_number:
         yield log.Counters(
             operator=operator,
             next_number=roster.next_number[operator],
@@ -87,10 +96,10 @@ def snapshot(agent: Agent, passed_s: float) -> Iterator[log.Record]:
             joins=recorder.joins[operator],
             deaths=recorder.deaths[operator],
         )
-    for controller, left in agent.controllers.left.items():
+    for controller, left in run.left.items():
         yield log.Planned(controller=controller, left=left)
-    yield from agent.boards.snapshots()
-    yield from _of_report(agent.recorder)
+    yield from run.boards.snapshots()
+    yield from _of_report(run.recorder)
 
 
 def _of_report(recorder: Recorder) -> Iterator[log.Record]:
@@ -123,31 +132,31 @@ def told_of(member: Member) -> Iterator[log.Record]:
 
 
 def _to_boards(
-    agent: Agent, record: log.Claimed | log.Released | log.EndedEarly | log.BoardSnapshot
+    boards: Boards, record: log.Claimed | log.Released | log.EndedEarly | log.BoardSnapshot
 ) -> None:
     match record:
         case log.Claimed(id=holder, split=split, number=number):
-            agent.boards.claim_again(id_from_wire(holder), split, number)
+            boards.claim_again(id_from_wire(holder), split, number)
         case log.Released(id=holder, remainder=remainder, progress=progress, number=number):
-            agent.boards.release(id_from_wire(holder), remainder, progress, number)
+            boards.release(id_from_wire(holder), remainder, progress, number)
         case log.EndedEarly(operator=operator, by=by):
-            agent.boards.end_input(operator, by)
+            boards.end_input(operator, by)
         case log.BoardSnapshot():
-            agent.boards.restore(record)
+            boards.restore(record)
         case _:
             assert_never(record)
 
 
-def _to_roster(agent: Agent, record: Any) -> None:
+def _to_roster(run: Recorded, record: Any) -> None:
     wire: WireId = record.id
     if isinstance(record, log.Made):
-        made = agent.roster.restore(id_from_wire(wire), record.founder)
+        made = run.roster.restore(id_from_wire(wire), record.founder)
         made.heritage = record.heritage
         return
     instance = id_from_wire(wire)
-    if agent.roster.has_ended(instance):
+    if run.roster.has_ended(instance):
         return
-    member = agent.roster.get(instance)
+    member = run.roster.get(instance)
     assert member is not None, f"{wire} was never made"
     match record:
         case log.Begun(incarnation=incarnation, bootstrap=bootstrap):
@@ -155,25 +164,25 @@ def _to_roster(agent: Agent, record: Any) -> None:
         case log.Listens(address=address):
             member.address = address
         case log.Told():
-            agent.roster.listen(member)
+            run.roster.listen(member)
         case log.Active():
-            if agent.roster.activate(member) and not member.founder:
-                agent.recorder.joins[member.id.operator] += 1
+            if run.roster.activate(member) and not member.founder:
+                run.recorder.joins[member.id.operator] += 1
         case log.Over(discarded=discarded):
-            agent.roster.end(member, Phase.DISCARDED if discarded else Phase.GONE)
+            run.roster.end(member, Phase.DISCARDED if discarded else Phase.GONE)
         case log.Keeper(keeper=keeper):
             member.keeper = keeper
         case log.LetGo(leaving=leaving):
             member.leaving = leaving
         case log.Died():
-            agent.recorder.deaths[member.id.operator] += 1
+            run.recorder.deaths[member.id.operator] += 1
         case other:
             raise AssertionError(f"unknown record {other}")
 
 
-def _counters(agent: Agent, record: log.Counters) -> None:
+def _counters(run: Recorded, record: log.Counters) -> None:
     operator = OperatorName(record.operator)
-    roster, recorder = agent.roster, agent.recorder
+    roster, recorder = run.roster, run.recorder
     roster.next_number[operator] = record.next_number
     roster.peaks[operator] = record.peak
     roster.ever[operator] = record.ever

@@ -169,7 +169,8 @@ class Roster:
         return [member for name in names for member in self._living[name]]
 
     def active(self, operator: str) -> list[Member]:
-        return [m for m in self._living[operator] if m.phase is Phase.ACTIVE]
+        """None of what is no operator."""
+        return [m for m in self._living.get(operator, ()) if m.phase is Phase.ACTIVE]
 
     def unaccounted(self) -> list[Member]:
         """Those that took part, or could have, and have not said what became of their tuples."""

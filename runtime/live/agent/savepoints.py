@@ -12,12 +12,10 @@ A run that begins from a savepoint puts the part of each founder beside its jour
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -27,7 +25,12 @@ from anabranch.protocol.states import Gone
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
 from anabranch.runtime.keyed.watermarks import Stamper
-from anabranch.runtime.live.agent.run_journal import BoardSnapshot
+from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.finals import Finals
+from anabranch.runtime.live.agent.recorder import Recorder
+from anabranch.runtime.live.agent.run_files import RunFiles
+from anabranch.runtime.live.agent.run_journal import BoardSnapshot, Record
 from anabranch.runtime.live.agent.state_dir import FORMAT, JOURNALS, version
 from anabranch.runtime.live.commit.recovery import Past, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
@@ -46,9 +49,6 @@ from anabranch.runtime.savepoint.kept import (
     rows_of_keys,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
 
 SAVEPOINT = "savepoint"
 INPUT_ADVICE = "put it back as it was when the savepoint was written"
@@ -115,7 +115,7 @@ def _changes(head: Head, pipeline: Pipeline) -> Iterator[str]:
 # -- at the beginning ----------------------------------------------------------------------------
 
 
-def restore_sources(agent: Agent, savepoint: Savepoint) -> None:
+def restore_sources(boards: Boards, savepoint: Savepoint, log: Callable[[Record], None]) -> None:
     """The boards go on behind what was read. Raises `InputChanged`, `SplitsError`."""
     returned: dict[str, list[tuple[int, bytes]]] = {}
     for row in savepoint.each("splits"):
@@ -132,13 +132,13 @@ def restore_sources(agent: Agent, savepoint: Savepoint) -> None:
             progress=row["progress"],
             ended_early=False,
         )
-        agent.boards.restore(snapshot, advice=INPUT_ADVICE)
-        agent.log(snapshot)
+        boards.restore(snapshot, advice=INPUT_ADVICE)
+        log(snapshot)
 
 
-def lay_bases(agent: Agent, savepoint: Savepoint) -> None:
+def lay_bases(pipeline: Pipeline, files: RunFiles, savepoint: Savepoint) -> None:
     """What each founder begins with."""
-    pipeline, kept = agent.pipeline, Kept(savepoint)
+    kept = Kept(savepoint)
     owners = {str(o.name): _owners(pipeline, o) for o in pipeline.operators.values() if o.edges}
     bases: dict[tuple[str, int], dict[str, list[bytes]]] = {}
     for operator, owner, change in kept.keyed(pipeline.groups, lambda o, group: owners[o][group]):
@@ -151,7 +151,7 @@ def lay_bases(agent: Agent, savepoint: Savepoint) -> None:
         for number in range(pipeline.operators[OperatorName(operator)].instances_at_start):
             bases.setdefault((operator, number), {})[STAMPS] = [stamps]
     for (operator, number), base in bases.items():
-        write_base(agent.journal_writer.journal_of(operator, number), base)
+        write_base(files.journal_of(operator, number), base)
 
 
 def _owners(pipeline: Pipeline, operator: Operator) -> dict[int, int]:
@@ -176,11 +176,13 @@ class Stopped:
     at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
 
 
-def stopped(agent: Agent) -> Stopped:
+def stopped(
+    pipeline: Pipeline, files: RunFiles, boards: Boards, recorder: Recorder, clock: RunClock
+) -> Stopped:
     """To be called in the thread of the agent."""
-    passed_s = agent.earlier_s + time.monotonic() - agent.started_s
-    journals = agent.journal_writer.path / JOURNALS
-    return Stopped(agent.pipeline, journals, [*agent.boards.snapshots()], _ledger(agent), passed_s)
+    passed_s, journals = clock.earlier_s + clock.now_s, files.path / JOURNALS
+    ledger = _ledger(map(str, pipeline.operators), recorder.finals)
+    return Stopped(pipeline, journals, [*boards.snapshots()], ledger, passed_s)
 
 
 def write(run: Stopped, path: Path) -> None:
@@ -270,9 +272,9 @@ def _past_of(run: Stopped, journal: Path, operator: Operator) -> Past | None:
     return past if finished else None
 
 
-def _ledger(agent: Agent) -> Columns:
-    names = [*map(str, agent.pipeline.operators)]
-    rows = [agent.recorder.finals.rows(name) for name in names]
+def _ledger(operators: Iterable[str], finals_of: Finals) -> Columns:
+    names = [*operators]
+    rows = [finals_of.rows(name) for name in names]
     return {
         "operator": names,
         "tuples_in": [sum(f.tuples_in for f in finals) for finals in rows],

@@ -4,36 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.link.messages import Decide
-from anabranch.runtime.pipeline.order import bound
-from anabranch.runtime.policies.script import Script, Scripted
+from anabranch.runtime.policies.script import Scripted
 from anabranch.runtime.values.kinds import EventKind
 
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
 
-
-async def follow(script: Script, agent: Agent, rng: random.Random) -> None:
-    """Return after the last decision. Late decisions are made at once, in their order; not those
-    from before a run was resumed, which had their time."""
-    operators = agent.pipeline.operators
-    scalable = [o.name for o in operators.values() if o.can_scale]
-    begins_s = 0.0 if agent.journal_writer.resumed is None else time.monotonic() - agent.started_s
-    for decision in script.decisions(scalable, bound(operators)):
-        if decision.at_s < begins_s:
-            continue
-        await asyncio.sleep(agent.started_s + decision.at_s - time.monotonic())
-        member = choose(decision, agent.roster.active(decision.operator), rng)
+async def follow(
+    decisions: Iterable[Scripted],
+    clock: RunClock,
+    roster: Roster,
+    messenger: Messenger,
+    news: News,
+    rng: random.Random,
+) -> None:
+    """Return after the last decision. Late decisions are made at once, in their order."""
+    for decision in decisions:
+        await asyncio.sleep(decision.at_s - clock.now_s)
+        member = choose(decision, roster.active(decision.operator), rng)
         if member is None:
             skipped = f"nobody can {decision.action}"
-            agent.news.note(decision.operator, EventKind.SKIPPED, skipped)
+            news.note(decision.operator, EventKind.SKIPPED, skipped)
             continue
         member.told_to_leave |= decision.action == "leave"
-        agent.send(member.id, Decide(action=decision.action, n=decision.n))
+        messenger.send(member.id, Decide(action=decision.action, n=decision.n))
 
 
 def choose(decision: Scripted, active: list[Member], rng: random.Random) -> Member | None:

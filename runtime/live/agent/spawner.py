@@ -3,48 +3,59 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.roster import LIVING, Member, Phase
+from anabranch.runtime.live.agent.incarnations import Incarnations
+from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.roster import LIVING, Member, Phase, Roster
 from anabranch.runtime.live.agent.starter import StartError
+from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link.messages import Spawn, Spawned
 from anabranch.runtime.reporting.status import id_to_wire
 from anabranch.runtime.values.kinds import EventKind
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
 
 CHILDREN_MAX = 64
 """Of one request."""
 
 
 class Spawner:
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    def __init__(
+        self,
+        roster: Roster,
+        incarnations: Incarnations,
+        tasks: Tasks,
+        messenger: Messenger,
+        news: News,
+    ) -> None:
+        self._roster = roster
+        self._incarnations = incarnations
+        self._tasks = tasks
+        self._messenger = messenger
+        self._news = news
 
     def begin(self, creator: Member, request: Spawn) -> None:
         """Places are taken at once, so that siblings which ask together do not exceed the limit."""
         n = max(0, min(request.n, CHILDREN_MAX))
-        children, reason = self._agent.roster.reserve(creator.id, n, request.heritage)
+        children, reason = self._roster.reserve(creator.id, n, request.heritage)
         if children and reason:
             told = f"{reason}: {len(children)} of {n} are started"
-            self._agent.news.of(creator, EventKind.LIMITED, told)
+            self._news.of(creator, EventKind.LIMITED, told)
         work = self._bring_up(creator, request.request, children, reason)
-        self._agent.tasks.start(f"spawn for {creator.text}", work)
+        self._tasks.start(f"spawn for {creator.text}", work)
 
     def discard(self, child: InstanceId) -> None:
         """A child that nobody will ever start."""
-        if self._agent.roster.has_ended(child):
+        if self._roster.has_ended(child):
             return  # an earlier incarnation of its creator has said so before
-        member = self._agent.roster.get(child)
+        member = self._roster.get(child)
         if member is None or member.phase is not Phase.LISTENING:
             raise ValueError(f"{child} cannot be discarded")
         self.end_unused(member)
 
     def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
         """A later incarnation of `creator` knows of these; nobody will ever start the others."""
-        for child in self._agent.roster.listening_children(creator.id):
+        for child in self._roster.listening_children(creator.id):
             if child.id not in children:
                 self.end_unused(child)
 
@@ -52,10 +63,9 @@ class Spawner:
         self, member: Member, why: EventKind = EventKind.DISCARDED, detail: str = ""
     ) -> None:
         """End a process that has taken no part: it holds nothing, and nobody waits for it."""
-        if self._agent.roster.end(member, Phase.DISCARDED):
-            self._agent.news.of(member, why, detail)
-            if member.process is not None:
-                self._agent.forker.kill(member.process)
+        if self._roster.end(member, Phase.DISCARDED):
+            self._news.of(member, why, detail)
+            self._incarnations.kill(member)
 
     async def _bring_up(
         self, creator: Member, request: int, children: list[Member], reason: str
@@ -69,18 +79,18 @@ class Spawner:
                 self.end_unused(child)
             return
         for child in ready:
-            self._agent.roster.listen(child)
+            self._roster.listen(child)
         reason = next((error for error in errors if error is not None), reason)
         if not ready:
-            self._agent.news.of(creator, EventKind.REFUSED, reason)
+            self._news.of(creator, EventKind.REFUSED, reason)
         wire = [(id_to_wire(c.id), c.address) for c in ready]
         answer = Spawned(request=request, children=wire, reason=reason)
-        self._agent.send(creator.id, answer)
+        self._messenger.send(creator.id, answer)
 
     async def _try(self, child: Member) -> str | None:
         """None when the child is ready, otherwise why it is not."""
         try:
-            await self._agent.start_member(child)
+            await self._incarnations.begin(child)
         except StartError as error:
             self.end_unused(child, EventKind.START_FAILED, str(error))
             return str(error)

@@ -1,9 +1,9 @@
-"""Brings members up: an idle process, its assignment, and the word that it is ready."""
+"""Brings instances and services up: an idle process, and the word that it is ready."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -16,9 +16,34 @@ from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.reporting.status import id_to_wire
 from anabranch.runtime.values.texts import carried
 
+PAUSE_FIRST_S = 0.05
+PAUSE_MAX_S = 2.0
+START_TRIES_S = 60.0
+"""How long a next incarnation is tried if no process can be made or none gets ready."""
+
 
 class StartError(Exception):
     """An instance or a service did not get ready. The message says which and why."""
+
+
+class Tries:
+    """To bring up the next incarnation, with longer and longer pauses between them."""
+
+    def __init__(self) -> None:
+        self._began_s = time.monotonic()
+        self._pause_s = PAUSE_FIRST_S
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+
+    @property
+    def passed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    @property
+    def are_enough(self) -> bool:
+        return self.passed_s > START_TRIES_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +91,10 @@ class Orders:
 
 
 class Starter:
-    """`adopt(member, process)` is called before a process gets its assignment, so that whatever
-    it says or suffers afterwards finds its ear."""
-
-    def __init__(
-        self,
-        pool: WarmPool,
-        forker: Forker,
-        deadline_s: float,
-        adopt: Callable[[Member, Process], None],
-    ) -> None:
+    def __init__(self, pool: WarmPool, forker: Forker, deadline_s: float) -> None:
         self._pool = pool
         self._forker = forker
         self._deadline_s = deadline_s
-        self._adopt = adopt
         self._awaited: dict[str, asyncio.Future[str]] = {}
 
     async def take(self, what: str) -> Process:
@@ -100,17 +115,6 @@ class Starter:
         except ForkError as error:
             raise StartError(f"{what}: {error}") from None
 
-    async def start(self, member: Member, assign: Assign, more_s: float = 0.0) -> None:
-        """Return when `member` is ready, with its address set. `more_s`: how much longer than
-        others it may take. Raises `StartError`."""
-        process = await self.take(member.text)
-        member.process = process
-        process.name = member.text
-        ready = self.expect(member.text)
-        self._adopt(member, process)
-        process.send(assign)
-        member.address = await self.wait(member.text, process, ready, more_s)
-
     def expect(self, key: str) -> asyncio.Future[str]:
         """`key`: nobody else has it."""
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -120,7 +124,8 @@ class Starter:
     async def wait(
         self, key: str, process: Process, ready: asyncio.Future[str], more_s: float = 0.0
     ) -> str:
-        """The address of a process that was expected; kills it after the deadline."""
+        """The address of a process that was expected; kills it after the deadline. `more_s`: how
+        much longer than others it may take."""
         deadline_s = self._deadline_s + more_s
         try:
             async with asyncio.timeout(deadline_s):

@@ -25,7 +25,8 @@ from anabranch.runtime.reporting.snapshot import InstanceSnapshot, OperatorSnaps
 from anabranch.runtime.reporting.status import FinalCount, Status
 
 if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent, Outcome
+    from anabranch.runtime.live.agent.agent import Agent
+    from anabranch.runtime.live.agent.course import Outcome
 
 SNAPSHOT_EVENTS_MAX = 20
 
@@ -33,13 +34,13 @@ SNAPSHOT_EVENTS_MAX = 20
 def snapshot_of(agent: Agent) -> RunSnapshot:
     return RunSnapshot(
         pipeline=agent.pipeline.name,
-        phase=agent.phase,
-        seconds=time.monotonic() - agent.started_s,
+        phase=agent.course.phase,
+        seconds=agent.clock.now_s,
         operators=tuple(_operator_snapshot(agent, o) for o in agent.pipeline.operators.values()),
         idle=len(agent.pool.idle),
         pids=agent.forker.pids,
         events=tuple(agent.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
-        host_busy=agent.host_use.share,
+        host_busy=agent.sampler.host_use.share,
     )
 
 
@@ -50,12 +51,12 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
     unaccounted = {m.text: recorder.statuses.get(m.text) for m in agent.roster.unaccounted()}
     return Report(
         pipeline=pipeline.name,
-        seconds=round(time.monotonic() - agent.started_s, 3),
+        seconds=round(agent.clock.now_s, 3),
         ended=ENDED_EARLY if cut_by and outcome.ended == COMPLETED else outcome.ended,
         ended_by=cut_by if outcome.ended == COMPLETED else "",
         failure=None if outcome.failure is None else outcome.failure.message,
         failure_detail="" if outcome.failure is None else outcome.failure.detail,
-        started_at=agent.started_at.isoformat(timespec="milliseconds"),
+        started_at=agent.clock.started_at.isoformat(timespec="milliseconds"),
         ledger=settle(
             recorder.finals.latest,
             edges(pipeline.operators.values()),
@@ -63,7 +64,7 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
             unaccounted,
             summed=recorder.finals.summed,
             excused=pipeline.delivery != "effectively-once"
-            and (agent.journal_writer.resumed is not None or any(recorder.deaths.values())),
+            and (agent.resumed is not None or any(recorder.deaths.values())),
         ),
         operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
         events=recorder.events,
@@ -125,7 +126,7 @@ def _sent_to(rows: list[FinalCount | Status]) -> dict[str, int]:
 
 
 def _host_report(agent: Agent) -> HostReport:
-    host, used_s = agent.host_use, agent.host_use.used_s
+    host, used_s = agent.sampler.host_use, agent.sampler.host_use.used_s
     return HostReport(
         processors=PROCESSORS,
         cpu_s=None if used_s is None else round(used_s, 2),
@@ -180,7 +181,7 @@ def _policy_name(agent: Agent, operator: Operator) -> str:
 
 def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
     status = agent.recorder.statuses.get(member.text)
-    heard = agent.started_s if status is None else status.t
+    heard = agent.clock.started_s if status is None else status.t
     state = member.phase.name.lower() if status is None else status.state
     return InstanceSnapshot(
         id=member.text,

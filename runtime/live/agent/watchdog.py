@@ -19,19 +19,17 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.roster import KNOWN, Member
+from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
+from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED, look_at
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.values.kinds import Cause, Ending, EventKind
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
 
 LOOK_PERIOD_S = 0.5
 SUSPECT_S = 5.0
@@ -57,27 +55,40 @@ class _Silence:
 
 
 class Watchdog:
-    def __init__(self, agent: Agent) -> None:
-        self._agent = agent
+    """`hang_s`: see `Options.hang_s`; `say` gets what the user should see at once."""
+
+    def __init__(
+        self,
+        roster: Roster,
+        forker: Forker,
+        news: News,
+        say: Callable[[str], None],
+        hang_s: float | None,
+    ) -> None:
+        self._roster = roster
+        self._forker = forker
+        self._news = news
+        self._say = say
+        self._hang_s = hang_s
         self._silences: dict[InstanceId, _Silence] = {}
         self._suspected: dict[InstanceId, float] = {}
-        self._news = asyncio.Event()
+        self._doubted = asyncio.Event()
         self._parent_goes_s = time.monotonic()
         """When the parent was last seen not to be stopped."""
 
     def hear(self, peer: InstanceId) -> None:
         """A neighbour has not heard of `peer` for some time."""
         self._suspected[peer] = time.monotonic()
-        self._news.set()
+        self._doubted.set()
 
     async def watch(self) -> None:
         """For as long as the run lasts."""
         while True:
-            self._news.clear()
+            self._doubted.clear()
             due_s = time.monotonic() + LOOK_PERIOD_S
             try:
                 async with asyncio.timeout(LOOK_PERIOD_S):
-                    await self._news.wait()
+                    await self._doubted.wait()
             except TimeoutError:
                 self._forgive(time.monotonic() - due_s)
             try:
@@ -90,7 +101,7 @@ class Watchdog:
     def _forgive(self, lag_s: float) -> None:
         """The agent was stopped itself, or the host was busy: that is not the members' silence."""
         if lag_s > LAG_S:
-            for member in self._agent.roster.living():
+            for member in self._roster.living():
                 member.heard_s += lag_s
 
     def _look_at_all(self, now: float) -> None:
@@ -101,17 +112,17 @@ class Watchdog:
             self._look(member, now)
 
     def _look_at_parent(self, now: float) -> None:
-        pid = self._agent.forker.parent_pid
+        pid = self._forker.parent_pid
         look = look_at(pid)
         if look is None or look.state != STOPPED:
             self._parent_goes_s = now
         elif now - self._parent_goes_s > SUSPECT_S:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-            self._agent.say("agent", f"process {pid} was stopped, and is told to go on")
+            self._say(f"process {pid} was stopped, and is told to go on")
 
     def _silent(self, now: float) -> Iterator[Member]:
-        for member in self._agent.roster.living():
+        for member in self._roster.living():
             if member.phase in KNOWN and not member.resuming and not member.doubt:
                 bound_s = WITNESS_S if member.id in self._suspected else SUSPECT_S
                 if now - member.heard_s > bound_s:
@@ -154,18 +165,17 @@ class Watchdog:
             silence.told_hang = True
             how = _how_to_see(member.process.pid)
             self._write(member, EventKind.HANGS, f"{idle}; to see where it waits: {how}")
-        hang_s = self._agent.options.hang_s
-        if hang_s is not None and idle_s > hang_s:
+        if self._hang_s is not None and idle_s > self._hang_s:
             self._end(member, Ending(Cause.HANG, f"hung for {idle_s:.0f} s"), idle)
 
     def _end(self, member: Member, why: Ending, seen: str) -> None:
         assert member.process is not None
         member.doubt = why
         self._write(member, EventKind.ENDED_BY_FORCE, f"{seen}; it {why.how}")
-        self._agent.forker.kill(member.process)
+        self._forker.kill(member.process)
 
     def _write(self, member: Member, kind: EventKind, detail: str) -> None:
-        self._agent.news.of(member, kind, detail)
+        self._news.of(member, kind, detail)
 
 
 def _how_to_see(pid: int) -> str:

@@ -1,0 +1,62 @@
+"""What a member is told when an incarnation of it begins, and what is recorded of that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.runtime.live.agent.attendants import Attendants
+from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
+from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.run_files import RunFiles
+from anabranch.runtime.live.agent.run_journal import Begun, Listens
+from anabranch.runtime.live.agent.starter import Orders
+from anabranch.runtime.live.commit.recovery import base_bytes
+from anabranch.runtime.live.link.messages import Assign, EndInput
+from anabranch.runtime.reporting.status import id_to_wire
+
+BASE_BYTES_PER_S = 2**20
+"""An instance that begins from a savepoint may take longer for what it has to read; on an idle core
+it reads ten times as much."""
+
+
+class Assignments:
+    """`orders` are there when the clock of the run begins."""
+
+    def __init__(
+        self,
+        services: Attendants,
+        files: RunFiles,
+        journal: RunJournalWriter,
+        boards: Boards,
+        messenger: Messenger,
+    ) -> None:
+        self.orders: Orders
+        self._services = services
+        self._files = files
+        self._journal = journal
+        self._boards = boards
+        self._messenger = messenger
+
+    async def next(self, member: Member) -> Assign:
+        """For its present incarnation, once it is written that there is one."""
+        wire = id_to_wire(member.id)
+        address = self._services.address_for(member.id.operator)
+        begun = Begun(id=wire, incarnation=member.incarnation, bootstrap=member.bootstrap)
+        self._journal.log(begun)
+        await self._journal.caught_up()
+        return self.orders.assign(member, address, self._journal_of(member))
+
+    def more_s(self, member: Member) -> float:
+        """How much longer than others it may take to be ready."""
+        return base_bytes(self._journal_of(member)) / BASE_BYTES_PER_S
+
+    def _journal_of(self, member: Member) -> Path:
+        return self._files.journal_of(member.id.operator, member.id.number)
+
+    def accepted(self, member: Member) -> None:
+        """It is ready."""
+        self._journal.log(Listens(id=id_to_wire(member.id), address=member.address))
+        if self._boards.has_ended_early(member.id.operator):
+            self._messenger.send(member.id, EndInput())

@@ -1,0 +1,85 @@
+"""Processes of members: each gets its assignment, says that it is ready, and is watched to its
+end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.agent.assignments import Assignments
+from anabranch.runtime.live.agent.death_register import DeathRegister
+from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.starter import Starter
+from anabranch.runtime.live.agent.tasks import Tasks
+from anabranch.runtime.live.agent.watch import describe_end, watch_process
+from anabranch.runtime.live.process.forker import Forker
+from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.reporting.failure import Failure
+
+
+class Incarnations:
+    """`receive` gets every frame that a member sends; `on_begun` is called for each process that
+    has become a member."""
+
+    def __init__(
+        self,
+        starter: Starter,
+        forker: Forker,
+        tasks: Tasks,
+        assignments: Assignments,
+        deaths: DeathRegister,
+        receive: Callable[[Member, bytes], None],
+    ) -> None:
+        self._starter = starter
+        self._forker = forker
+        self._tasks = tasks
+        self._assignments = assignments
+        self._deaths = deaths
+        self._receive = receive
+        self.on_begun: Callable[[Member], None] = lambda member: None
+        self.ended: dict[InstanceId, asyncio.Future[Failure]] = {}
+        """By member: how its present process ended."""
+
+    async def begin(self, member: Member) -> None:
+        """Give it a process, and return when that is ready. Raises `StartError`."""
+        assignment = await self._assignments.next(member)
+        process = await self._starter.take(member.text)
+        process.name = member.text
+        ready = self._starter.expect(member.text)
+        # Before it gets its assignment, so that whatever it says or suffers then is heard of.
+        self._adopt(member, process)
+        process.send(assignment)
+        more_s = self._assignments.more_s(member)
+        member.address = await self._starter.wait(member.text, process, ready, more_s)
+        self._assignments.accepted(member)
+
+    def kill(self, member: Member) -> None:
+        if member.process is not None:
+            self._forker.kill(member.process)
+
+    def _adopt(self, member: Member, process: Process) -> None:
+        process.on_frame = lambda body: self._receive(member, body)
+        member.process = process
+        member.begun_s = member.heard_s = time.monotonic()
+        member.doubt = None
+        self.ended[member.id] = asyncio.get_running_loop().create_future()
+        self._tasks.start(f"watch {member.text}", self._watch(member, process))
+        self.on_begun(member)
+
+    async def _watch(self, member: Member, process: Process) -> None:
+        """One incarnation to its end. What it printed last is still shown, but nobody waits for
+        it."""
+        ended = self.ended[member.id]
+        await watch_process(process, member.goodbye, self._forker)
+        process.link.close()
+        if not self._deaths.is_to_resume(member) or member.deaths.next_is_last:
+            await process.last_words()  # they may be the reason why the run fails
+        failure = describe_end(member.who, process, member.failed)
+        if self._deaths.is_to_resume(member):
+            self._deaths.note(member, process, failure)
+        self._starter.note_ended(member.text, str(failure))
+        ended.set_result(failure)
+        await process.last_words()
+        process.close()

@@ -1,0 +1,86 @@
+"""The files of a run that outlive its processes: journals of instances, and what its ends keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.starter import Orders
+from anabranch.runtime.live.agent.state_dir import (
+    ENDS,
+    FORMAT,
+    JOURNALS,
+    RunFile,
+    durability,
+    gone_inputs,
+    operators_in_words,
+    version,
+)
+from anabranch.runtime.live.journal.journal import remove_journal
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.values.texts import carried, original
+
+
+class RunFiles:
+    """`path`: the folder of all of them. `keep_finished`: journals of instances that have finished
+    stay, for a savepoint."""
+
+    def __init__(self, path: Path, operators: Iterable[str], *, keep_finished: bool) -> None:
+        self.path = path
+        self._keep_finished = keep_finished
+        self._places = {name: place for place, name in enumerate(operators)}
+
+    @property
+    def ends(self) -> Path:
+        """For sources and sinks."""
+        return self.path / ENDS
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has removed the folders."""
+        return all((self.path / name).is_dir() for name in (JOURNALS, ENDS))
+
+    def make(self) -> None:
+        for folder in (self.path, self.path / JOURNALS, self.path / ENDS):
+            folder.mkdir(mode=0o700)
+
+    def journal_of(self, operator: str, number: int) -> Path:
+        """By the operator's place: its name may be too long for a file together with the rest."""
+        return self.path / JOURNALS / f"{self._places[operator]}.{number}.journal"
+
+    def remove(self, member: Member) -> None:
+        """Those of an instance that has ended."""
+        kind, _, place = member.address.partition(":")
+        with suppress(OSError):  # they go with the folders
+            if not (self._keep_finished and member.finished):
+                remove_journal(self.journal_of(member.id.operator, member.id.number))
+            if kind == "unix":  # one that has ended by itself has removed it
+                Path(original(place)).unlink(missing_ok=True)
+
+
+def run_file_of(pipeline: Pipeline, orders: Orders, clock: RunClock, begun_from: str) -> RunFile:
+    """What another agent must know to go on with this run."""
+    return RunFile(
+        format=FORMAT,
+        version=version(),
+        pipeline=pipeline.name,
+        operators=operators_in_words(pipeline),
+        groups=pipeline.groups,
+        delivery=orders.delivery,
+        durable=durability(pipeline),
+        token=orders.token,
+        limits=asdict(orders.limits),
+        seed=orders.seed,
+        started_at=clock.started_at.isoformat(),
+        run_dir=carried(orders.run_dir),
+        transport=orders.transport,
+        host=orders.host,
+        gone=gone_inputs(pipeline),
+        until_committed=orders.stays_open,
+        begun_from=begun_from,
+        earlier_s=clock.earlier_s,
+    )

@@ -63,6 +63,24 @@ def test_one_command_begins_a_run_and_goes_on_with_it_after_each_stop(tmp_path: 
     assert list((tmp_path / "kept").iterdir()) == []
 
 
+def test_ctrl_c_leaves_a_savepoint_from_which_another_run_goes_on(tmp_path: Path) -> None:
+    path = write(tmp_path, ENDLESS)
+    with start(path, "--state", "kept", "--until-committed") as process:
+        read_until(process, " read")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0, said
+    assert said.endswith("savepoint: kept/savepoint; a run goes on with --from that folder\n")
+    last = run(path, "--from", "kept/savepoint", "--duration", "0.1")
+    assert last.returncode == 0, last.stdout + last.stderr
+    numbers = [int(line.strip('"')) for line in (tmp_path / "numbers.jsonl").read_text().split()]
+    assert numbers == list(range(len(numbers)))
+    refused = run(path, "--from", "nowhere")
+    assert (refused.returncode, "there is none" in refused.stderr) == (2, True)
+    for wrong in (("--until-committed",), ("--state", "k", "--resume", "--from", "kept")):
+        assert run(path, *wrong).returncode == 2
+
+
 def test_no_name_of_a_folder_keeps_a_run_from_being_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

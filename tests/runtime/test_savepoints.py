@@ -12,6 +12,7 @@ import shutil
 import signal
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,13 @@ from anabranch.runtime.live.instance.pumps import STAMPS
 from anabranch.runtime.live.journal.journal import remove_journal
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Head, SavepointError, read
 from anabranch.runtime.savepoint.kept import row_of_watermark, rows_of_devices
+from anabranch.setting import apply_settings
 from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S
 from tests.spark_engine.phases import Phases, let_have
@@ -207,9 +210,9 @@ def test_a_run_that_was_stopped_at_once_leaves_a_savepoint_when_it_is_resumed_fo
     run = launch.start(_endless(tmp_path, add), Options(state=tmp_path / "one"))
     until(lambda: (tmp_path / "totals.jsonl").read_bytes().count(b"\n") >= 2000)
     assert run.stop().ended == "stopped"
-    again = {"state": tmp_path / "one", "resume": True, "until_committed": True}
+    again: dict[str, Any] = {"state": tmp_path / "one", "resume": True, "until_committed": True}
     first = _stopped(_endless(tmp_path, add), tmp_path / "totals.jsonl", 4000, **again)
-    begun = {"begin_from": tmp_path / "one"}
+    begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
     second = _stopped(_endless(tmp_path, add), tmp_path / "totals.jsonl", 8000, **begun)
     _check_endless(tmp_path, first.ledger.tuples_in + second.ledger.tuples_in)
 
@@ -373,10 +376,19 @@ def _endless(path: Path, add: Any, **settings: Any) -> ab.Pipeline:
     return pipeline
 
 
-def _stopped(pipeline: ab.Pipeline, file: Path, lines: int, **options: Any) -> Report:
-    """Its input ends when there are so many lines in the file."""
+def _stopped(
+    pipeline: ab.Pipeline,
+    file: Path,
+    lines: int,
+    grown: Mapping[str, int] | None = None,
+    **options: Any,
+) -> Report:
+    """Its input ends when there are so many lines in the file, and so many instances of these
+    operators have joined."""
     run = launch.start(pipeline, Options(**options))
     until(lambda: file.read_bytes().count(b"\n") >= lines)
+    wanted = {} if grown is None else grown
+    until(lambda: all(run.snapshot().operator(o).joins >= n for o, n in wanted.items()))
     run.end_input()
     report = run.wait(PATIENCE_S)
     assert report.ok, report.failure
@@ -403,16 +415,66 @@ def test_a_run_stops_in_the_middle_of_a_split_and_instances_die_in_both_runs(
     tmp_path: Path,
 ) -> None:
     add, file = _and_die(tmp_path, 900, 5000, 8000), tmp_path / "totals.jsonl"
-    state = {"state": tmp_path / "one", "until_committed": True}
+    state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _stopped(_endless(tmp_path, add), file, 4000, **state)
     split = next(read(tmp_path / "one", state_format=FORMAT).each("splits"))
     assert "'next': " in split["split_text"]
-    begun = {"begin_from": tmp_path / "one"}
+    begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
     second = _stopped(_endless(tmp_path, add, groups=9), file, 12_000, **begun)
     assert {path.name for path in tmp_path.glob("died-at-*")} >= {"died-at-900", "died-at-8000"}
     total = first.ledger.tuples_in + second.ledger.tuples_in
     assert min(first.ledger.tuples_in, second.ledger.tuples_in) > 3000
     _check_endless(tmp_path, total)
+
+
+def _plus(total: int, n: int) -> int:
+    return total + n
+
+
+GRAPH_CHANGES = """
+    0.1 sum duplicate 2
+    every 0.2 from 0.3 to 600: sum move
+    every 0.5 from 0.4 to 600: sum leave
+    every 0.5 from 0.6 to 600: sum duplicate
+    0.2 total duplicate
+"""
+
+
+def test_instances_that_join_leave_and_give_groups_away_leave_one_state(tmp_path: Path) -> None:
+    first = _endless(tmp_path, _plus)
+    second = _endless(tmp_path, _plus, groups=100)
+    for pipeline in (first, second):
+        for name in ("sum", "total"):
+            bounds = [f"{name}.scale.max_instances=4", f"{name}.scale.min_instances=1"]
+            apply_settings(pipeline, bounds)
+    script = parse_script(GRAPH_CHANGES)
+    state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
+    grown = {"sum": 2, "total": 1}
+    one = _stopped(first, tmp_path / "totals.jsonl", 6000, grown, script=script, **state)
+    saved = read(tmp_path / "one", state_format=FORMAT)
+    assert {row["instance"] for row in saved.each("watermarks")} > {"total.0", "total.1"}
+    begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
+    two = _stopped(second, tmp_path / "totals.jsonl", 12_000, grown, script=script, **begun)
+    _check_endless(tmp_path, one.ledger.tuples_in + two.ledger.tuples_in)
+
+
+def test_a_run_that_delivers_at_least_once_leaves_all_that_it_has_counted(tmp_path: Path) -> None:
+    def pipeline() -> ab.Pipeline:
+        made = ab.Pipeline("least", delivery="at-least-once")
+        numbers = made.source("numbers", ab.generate(_number, rate=4000.0))
+        totals = numbers.key_by(_key).fold("total", 0, _plus)
+        totals.sink("out", ab.jsonl(tmp_path / "out.jsonl"))
+        return made
+
+    state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
+    first = _stopped(pipeline(), tmp_path / "out.jsonl", 2000, **state)
+    second = _stopped(pipeline(), tmp_path / "out.jsonl", 4000, begin_from=tmp_path / "one")
+    running, wanted = Counter[int](), list[list[int]]()
+    for n in range(first.ledger.tuples_in + second.ledger.tuples_in):
+        running[_key(n)] += n
+        wanted.append([_key(n), running[_key(n)]])
+    found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted(found) == sorted(wanted)
 
 
 MANY = 100_000
@@ -424,7 +486,7 @@ def test_100_000_keys_are_all_there_whoever_dies_before_they_are_in_a_journal(
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0").write_text("".join(f"{n}\n" for n in range(MANY)))
     add = _and_die(tmp_path, MANY, 2 * MANY - 1)
-    state = {"state": tmp_path / "one", "until_committed": True}
+    state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _run(_many(tmp_path, _and_die(tmp_path), 1), **state)
     assert read(tmp_path / "one", state_format=FORMAT).head.files["keys"].rows == MANY
     (tmp_path / "in/1").write_text("".join(f"{n}\n" for n in range(MANY, 2 * MANY)))

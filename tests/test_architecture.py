@@ -266,7 +266,7 @@ def test_of_the_room_of_the_agent_only_what_begins_runs_imports_the_agent() -> N
         for found in s.imports
         if found.module == agent or found.module.startswith(f"{agent}.")
     }
-    assert importers == {f"{FACE}.runtime.live.agent.{name}" for name in ("launch", "views")}
+    assert importers == {f"{FACE}.runtime.live.agent.launch"}
 
 
 def test_every_module_of_runtime_is_in_a_room() -> None:

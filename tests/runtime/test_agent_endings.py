@@ -12,6 +12,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.reporting.failure import Failure, RunFailed
@@ -198,14 +199,14 @@ def test_what_fails_because_the_run_is_stopped_is_no_failure() -> None:
 def test_the_loss_of_the_parent_is_no_failure_when_nobody_needs_it_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    check, ends = Agent._check_complete, []
+    ended, ends = Agent._member_ended, []
 
-    def check_and_lose(agent: Agent) -> None:
-        check(agent)
+    async def end_and_lose(agent: Agent, member: Member) -> None:
+        await ended(agent, member)
         if agent.course.is_over:
             ends.append(agent.course.outcome.ended)
             agent._parent_lost("gone")
 
-    monkeypatch.setattr(Agent, "_check_complete", check_and_lose)
+    monkeypatch.setattr(Agent, "_member_ended", end_and_lose)
     assert finish(start(three_operators(Numbers(1)))).ok
     assert ends == ["completed"]

@@ -36,12 +36,14 @@ from anabranch.runtime.live.agent.attendant import Attendant
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.completion import Completion
 from anabranch.runtime.live.agent.controllers import Controllers, Looks
 from anabranch.runtime.live.agent.course import Course, Outcome
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.dispatcher import Dispatcher, SplitDesk
 from anabranch.runtime.live.agent.folder_check import FolderCheck
 from anabranch.runtime.live.agent.incarnations import Incarnations
+from anabranch.runtime.live.agent.inputs import Inputs
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.member_reports import MemberReports
 from anabranch.runtime.live.agent.messenger import Messenger
@@ -65,9 +67,9 @@ from anabranch.runtime.live.agent.state_dir import (
 )
 from anabranch.runtime.live.agent.supervisor import Supervisor
 from anabranch.runtime.live.agent.tasks import Tasks
+from anabranch.runtime.live.agent.views import Observed, report_of, snapshot_of
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.agent.watchdog import Watchdog
-from anabranch.runtime.live.link.messages import EndInput
 from anabranch.runtime.live.process.forker import Forker, ForkError, no_other
 from anabranch.runtime.live.process.run_dir import RunDir
 from anabranch.runtime.live.process.template_process import TemplateProcess
@@ -76,22 +78,21 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.policies.script import Script
 from anabranch.runtime.reporting.failure import Failure
-from anabranch.runtime.reporting.report import COMPLETED, DURATION
+from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
+from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
-from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.texts import carried, original
 
 SEED_BITS = 32
 TOKEN_BYTES = 32
-UNUSED_AFTER_S = 2.0
 
 
 class Agent:
     """To be made and used inside one running event loop. `parent` and `state` belong to it from
     then on. `another_parent`: see `Forker`.
 
-    It is the one place that knows all parts of a run, so it has an attribute for each; they know
-    each other only as far as they are given here.
+    It is the one place that knows all parts of a run: it has an attribute for each, and half of it
+    makes them. They know each other only as far as they are given here.
     """
 
     def __init__(
@@ -198,6 +199,10 @@ class Agent:
         """What hears instances, looks after them and tells them."""
         roster, news, messenger, log = self.roster, self.news, self.messenger, self.journal.log
         self._spawner = Spawner(roster, self._incarnations, self.tasks, messenger, news)
+        self._completion: Completion = Completion(
+            roster, self._supervisor, self._spawner, self.course
+        )
+        self._inputs = Inputs(self.pipeline, self.boards, roster, messenger, self.course)
         self._watchdog = Watchdog(
             roster, self.forker, news, partial(self.say, "agent"), self.options.hang_s
         )
@@ -211,6 +216,17 @@ class Agent:
             SplitDesk(self.boards, messenger, self.course),
             MemberReports(roster, self.recorder, self.boards, news, self.course, log),
             self._watchdog,
+        )
+
+        self._observed = Observed(
+            self.pipeline,
+            self.options.decides,
+            self.clock,
+            roster,
+            self.recorder,
+            self.boards,
+            self.services,
+            self.sampler.host_use,
         )
 
     # -- from outside, in the agent's thread -----------------------------------------------
@@ -241,25 +257,20 @@ class Agent:
             told = f"the savepoint could not be written: {error}; resume the run to try again"
             self.course.fail(Failure(told, traceback.format_exc()))
 
-    def end_input(self, operator: str | None = None, by: str = "") -> None:
-        """Let the sources, or one, act as if their input had ended. Raises `PipelineError`.
-
-        `by`: see `Boards.end_input`."""
-        sources = [o.name for o in self.pipeline.operators.values() if o.source is not None]
-        if operator is not None and operator not in sources:
-            raise PipelineError(f"{operator!r} is no source; known: {', '.join(sources)}")
-        for name in sources if operator is None else [operator]:
-            self.boards.end_input(name, by)
-            for member in self.roster.living(name):
-                # Those that are not ready yet are told when they are.
-                if member.phase is not Phase.STARTING:
-                    self.messenger.send(member.id, EndInput())
-        started = self.course.started.done()
-        if all(self.boards.has_ended_early(name) for name in sources) and started:
-            self.course.phase = "ending"
+    def end_input(self, source: str | None = None, by: str = "") -> None:
+        """Let the sources, or one, act as if their input had ended. `by`: see `Boards`."""
+        self._inputs.end(source, by)
 
     def stop(self) -> None:
         self.course.stop()
+
+    def snapshot(self) -> RunSnapshot:
+        idle = len(self.pool.idle)
+        return snapshot_of(self._observed, self.course.phase, idle, self.forker.pids)
+
+    def report(self, outcome: Outcome) -> Report:
+        """To be called after the run has ended."""
+        return report_of(self._observed, outcome, self.seed, resumed=self.resumed is not None)
 
     # -- the way of a run ------------------------------------------------------------------
 
@@ -280,7 +291,7 @@ class Agent:
             if not self.course.is_over:
                 self.course.start()
                 self._start_tasks()
-                self._check_complete()
+                self._completion.check()
 
     def _could_not_start(self, why: str) -> None:
         self.course.fail(Failure(f"pipeline {self.pipeline.name!r} did not start: {why}"))
@@ -380,24 +391,10 @@ class Agent:
         await follow(decisions, self.clock, self.roster, self.messenger, self.news, rng)
 
     async def _member_ended(self, member: Member) -> None:
-        self._check_complete()
+        self._completion.check()
         if member.phase in (Phase.GONE, Phase.DISCARDED):
             await self.journal.caught_up()  # that it has ended is written first
             self.files.remove(member)
-
-    def _check_complete(self) -> None:
-        living = self.roster.living()
-        if living and all(m.phase is Phase.LISTENING for m in living):
-            # Nobody is left who could start them, unless the word that they have been started is
-            # still on its way over another link than the one that told of their creator's end.
-            asyncio.get_running_loop().call_later(UNUSED_AFTER_S, self._end_unused, living)
-        if self.course.started.done() and self._supervisor.all_ended and not living:
-            self.course.complete()
-
-    def _end_unused(self, before: list[Member]) -> None:
-        if all(m.phase is Phase.LISTENING for m in self.roster.living()):
-            for member in before:
-                self._spawner.end_unused(member)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
         """Do `work`, but give it up when told to stop."""

@@ -53,6 +53,38 @@ class Incarnation:
     failed: msg.Failed | None = None
 
 
+class Publications:
+    """Splits that a service publishes, each once: later incarnations may say them again."""
+
+    def __init__(self, boards: Boards, operators: tuple[str, ...]) -> None:
+        self._boards = boards
+        self._operators = operators
+        self._last: dict[str, int] = {}
+        """By operator, the highest number of a split that was published."""
+        self.count = 0
+
+    @property
+    def waiting(self) -> list[str]:
+        """Operators for which something may still be published."""
+        return [o for o in self._operators if self._boards.is_served(o)]
+
+    def publish(self, operator: str, splits: Iterable[Split], *, is_first: bool) -> None:
+        """`is_first`: by the first incarnation."""
+        new = self._new_ones(operator, splits)
+        if is_first or self._boards.is_served(operator):
+            self._boards.publish(operator, new)
+
+    def end(self, operator: str) -> None:
+        self._boards.end_service(operator)
+
+    def _new_ones(self, operator: str, splits: Iterable[Split]) -> list[Split]:
+        last = self._last.get(operator, -1)
+        new = [s for s in splits if s.get("number", last + 1) > last]
+        self._last[operator] = max([last, *(s["number"] for s in new if "number" in s)])
+        self.count += len(new)
+        return new
+
+
 class Attendant:
     """`index`: of `service` among those of the pipeline."""
 
@@ -82,7 +114,6 @@ class Attendant:
         self._starter = starter
         self._forker = forker
         self._tasks = tasks
-        self._boards = boards
         self._news = news
         self._course = course
         self._index = index
@@ -91,9 +122,7 @@ class Attendant:
         self._incarnation: Incarnation | None = None
         """None: there is no process yet."""
         self._deaths = Deaths()
-        self._last_split: dict[str, int] = {}
-        """By operator, the highest number of a split that was published."""
-        self._published = 0
+        self._publications = Publications(boards, operators)
         self._closing = False
         self._given_up = False
 
@@ -184,7 +213,7 @@ class Attendant:
         end = how_ended(incarnation.process)
         self._write(EventKind.DIED, end.how, end.cause)
         lived_s = time.monotonic() - incarnation.begun_s
-        self._deaths.note(end, self._published, lived_s, busy=not incarnation.is_ready)
+        self._deaths.note(end, self._publications.count, lived_s, busy=not incarnation.is_ready)
         if (often := self._deaths.often) is not None:
             self._write(EventKind.DIES_OFTEN, often, end.cause)
 
@@ -207,9 +236,8 @@ class Attendant:
         if incarnation is None:
             died = False
         else:
-            died = (
-                incarnation.process.exit_code is not None
-            )  # otherwise it was too slow, and is killed
+            # Otherwise it was too slow, and is killed.
+            died = incarnation.process.exit_code is not None
             await incarnation.ended
             if self._is_hopeless(incarnation):
                 return self._why_hopeless(incarnation)
@@ -223,7 +251,7 @@ class Attendant:
 
     def _conclude(self, failure: Failure | None) -> None:
         self.over.set_result(None)
-        waiting = [o for o in self.operators if self._boards.is_served(o)]
+        waiting = self._publications.waiting
         if failure is None and waiting and not self._closing:
             failure = Failure(f"{self.name} returned before it ended {', '.join(waiting)}")
         if failure is None or self._given_up:
@@ -241,9 +269,9 @@ class Attendant:
                 incarnation.is_ready = True
                 self._starter.note_ready(self._key, address)
             case msg.Publish(operator=operator, splits=splits):
-                self._publish(operator, splits)
+                self._publications.publish(operator, splits, is_first=self._number == 1)
             case msg.Ended(operator=operator):
-                self._boards.end_service(operator)
+                self._publications.end(operator)
             case msg.Failed() as failed:
                 incarnation.failed = failed
                 if self.ready.done():
@@ -253,19 +281,6 @@ class Attendant:
                 incarnation.goodbye.set_result(None)
             case other:
                 raise ValueError(f"a service cannot say {type(other).__name__}")
-
-    def _publish(self, operator: str, splits: list[Split]) -> None:
-        new = self._new_ones(operator, splits)
-        if self._number == 1 or self._boards.is_served(operator):
-            self._boards.publish(operator, new)
-
-    def _new_ones(self, operator: str, splits: Iterable[Split]) -> list[Split]:
-        """Those that no earlier incarnation has published."""
-        last = self._last_split.get(operator, -1)
-        new = [s for s in splits if s.get("number", last + 1) > last]
-        self._last_split[operator] = max([last, *(s["number"] for s in new if "number" in s)])
-        self._published += len(new)
-        return new
 
     def _write(self, kind: EventKind, detail: str, cause: Cause | None = None) -> None:
         """An event of the report."""

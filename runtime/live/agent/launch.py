@@ -17,7 +17,6 @@ from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.course import Outcome
 from anabranch.runtime.live.agent.savepoints import check_stop, open_savepoint
 from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
-from anabranch.runtime.live.agent.views import report_of, snapshot_of
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
 from anabranch.runtime.live.process.template_process import (
     TemplateProcess,
@@ -191,13 +190,13 @@ class Run:
         self._loop = asyncio.get_running_loop()
         if self._stop_wanted:
             agent.stop()
-        self._look(snapshot_of(agent))
+        self._look(agent.snapshot())
         agent.tasks.start("view", _show_again(self._look, agent, 0.25))
         agent.course.started.add_done_callback(self._agent_started)
 
     def _agent_started(self, started: asyncio.Future[None]) -> None:
         if not started.cancelled() and self._agent is not None:
-            self._look(snapshot_of(self._agent))
+            self._look(self._agent.snapshot())
             self._began.set()
 
     def _look(self, snapshot: RunSnapshot) -> None:
@@ -352,12 +351,12 @@ async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: V
     agent = prepared.agent()
     began(agent)
     outcome = await agent.run()
-    view(snapshot_of(agent))
+    view(agent.snapshot())
     return _finish(agent, outcome)
 
 
 def _finish(agent: Agent, outcome: Outcome) -> Report:
-    report = report_of(agent, outcome)
+    report = agent.report(outcome)
     failure = outcome.failure or _failure_by_deaths(agent.pipeline, report)
     if failure is not None and report.failure is None:
         report = msgspec.structs.replace(report, ended="failed", failure=failure.message)
@@ -390,7 +389,7 @@ def _failure_by_deaths(pipeline: Pipeline, report: Report) -> Failure | None:
 
 async def _show_again(view: View, agent: Agent, period_s: float) -> None:
     while True:
-        view(snapshot_of(agent))
+        view(agent.snapshot())
         await asyncio.sleep(period_s)
 
 

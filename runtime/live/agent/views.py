@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
-from anabranch.runtime.live.agent.recorder import sent_to
-from anabranch.runtime.live.agent.roster import Member
-from anabranch.runtime.measuring.cpu import PROCESSORS
+from anabranch.runtime.live.agent.attendants import Attendants
+from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.live.agent.clock import RunClock
+from anabranch.runtime.live.agent.course import Outcome
+from anabranch.runtime.live.agent.recorder import Recorder, sent_to
+from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.measuring.cpu import PROCESSORS, HostUse
 from anabranch.runtime.measuring.latency import merged, percentile
-from anabranch.runtime.pipeline.graph import edges
+from anabranch.runtime.pipeline.graph import Pipeline, edges
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.reporting.ledger import settle
 from anabranch.runtime.reporting.report import (
@@ -24,39 +28,49 @@ from anabranch.runtime.reporting.report import (
 from anabranch.runtime.reporting.snapshot import InstanceSnapshot, OperatorSnapshot, RunSnapshot
 from anabranch.runtime.reporting.status import FinalCount, Status
 
-if TYPE_CHECKING:
-    from anabranch.runtime.live.agent.agent import Agent
-    from anabranch.runtime.live.agent.course import Outcome
-
 SNAPSHOT_EVENTS_MAX = 20
 
 
-def snapshot_of(agent: Agent) -> RunSnapshot:
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is looked at. `decides`: instances or controllers decide how many there are."""
+
+    pipeline: Pipeline
+    decides: bool
+    clock: RunClock
+    roster: Roster
+    recorder: Recorder
+    boards: Boards
+    services: Attendants
+    host_use: HostUse
+
+
+def snapshot_of(run: Observed, phase: str, idle: int, pids: tuple[int, ...]) -> RunSnapshot:
     return RunSnapshot(
-        pipeline=agent.pipeline.name,
-        phase=agent.course.phase,
-        seconds=agent.clock.now_s,
-        operators=tuple(_operator_snapshot(agent, o) for o in agent.pipeline.operators.values()),
-        idle=len(agent.pool.idle),
-        pids=agent.forker.pids,
-        events=tuple(agent.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
-        host_busy=agent.sampler.host_use.share,
+        pipeline=run.pipeline.name,
+        phase=phase,
+        seconds=run.clock.now_s,
+        operators=tuple(_operator_snapshot(run, o) for o in run.pipeline.operators.values()),
+        idle=idle,
+        pids=pids,
+        events=tuple(run.recorder.last_events(SNAPSHOT_EVENTS_MAX)),
+        host_busy=run.host_use.share,
     )
 
 
-def report_of(agent: Agent, outcome: Outcome) -> Report:
-    """To be called after the run has ended."""
-    pipeline, recorder, cut_by = agent.pipeline, agent.recorder, agent.boards.cut_by
+def report_of(run: Observed, outcome: Outcome, seed: int, *, resumed: bool) -> Report:
+    """To be called after the run has ended. `resumed`: all its processes were gone before."""
+    pipeline, recorder, cut_by = run.pipeline, run.recorder, run.boards.cut_by
     finals = recorder.finals.rows()
-    unaccounted = {m.text: recorder.statuses.get(m.text) for m in agent.roster.unaccounted()}
+    unaccounted = {m.text: recorder.statuses.get(m.text) for m in run.roster.unaccounted()}
     return Report(
         pipeline=pipeline.name,
-        seconds=round(agent.clock.now_s, 3),
+        seconds=round(run.clock.now_s, 3),
         ended=ENDED_EARLY if cut_by and outcome.ended == COMPLETED else outcome.ended,
         ended_by=cut_by if outcome.ended == COMPLETED else "",
         failure=None if outcome.failure is None else outcome.failure.message,
         failure_detail="" if outcome.failure is None else outcome.failure.detail,
-        started_at=agent.clock.started_at.isoformat(timespec="milliseconds"),
+        started_at=run.clock.started_at.isoformat(timespec="milliseconds"),
         ledger=settle(
             recorder.finals.latest,
             edges(pipeline.operators.values()),
@@ -64,23 +78,23 @@ def report_of(agent: Agent, outcome: Outcome) -> Report:
             unaccounted,
             summed=recorder.finals.summed,
             excused=pipeline.delivery != "effectively-once"
-            and (agent.resumed is not None or any(recorder.deaths.values())),
+            and (resumed or any(recorder.deaths.values())),
         ),
-        operators=[_operator_report(agent, o) for o in pipeline.operators.values()],
+        operators=[_operator_report(run, o) for o in pipeline.operators.values()],
         events=recorder.events,
         events_dropped=recorder.events_dropped,
         resumed=recorder.resumed,
         latency_ms=percentiles(merged(f.latency for f in finals)),
         dead_reasons=dict(sum((Counter(f.dead_reasons) for f in finals), Counter())),
         sample_period_s=recorder.period_s,
-        seed=agent.seed,
+        seed=seed,
         delivery=pipeline.delivery,
-        hosts=[_host_report(agent)],
+        hosts=[_host_report(run)],
     )
 
 
-def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
-    recorder, name = agent.recorder, operator.name
+def _operator_report(run: Observed, operator: Operator) -> OperatorReport:
+    recorder, name = run.recorder, operator.name
     finals = recorder.finals.rows(name)
     rows: list[FinalCount | Status] = [*finals]
     rows += [s for s in recorder.statuses.values() if s.operator == name]
@@ -90,11 +104,11 @@ def _operator_report(agent: Agent, operator: Operator) -> OperatorReport:
         tuples_in=sum(r.tuples_in for r in rows),
         tuples_out=sum(r.tuples_out for r in rows),
         dead=sum(r.dead for r in rows) + sum(f.dead_upstream for f in finals),
-        instances_peak=agent.roster.peaks[name],
-        instances_ever=agent.roster.ever[name],
+        instances_peak=run.roster.peaks[name],
+        instances_ever=run.roster.ever[name],
         joins=recorder.joins[name],
         leaves=recorder.leaves[name],
-        policy=_policy(agent, operator),
+        policy=_policy(run, operator),
         deaths=recorder.deaths[name],
         messages=sum(r.messages for r in rows),
         late=dict(sum((Counter(f.late) for f in finals), Counter())),
@@ -125,8 +139,8 @@ def _sent_to(rows: list[FinalCount | Status]) -> dict[str, int]:
     return dict(counts)
 
 
-def _host_report(agent: Agent) -> HostReport:
-    host, used_s = agent.sampler.host_use, agent.sampler.host_use.used_s
+def _host_report(run: Observed) -> HostReport:
+    host, used_s = run.host_use, run.host_use.used_s
     return HostReport(
         processors=PROCESSORS,
         cpu_s=None if used_s is None else round(used_s, 2),
@@ -135,20 +149,20 @@ def _host_report(agent: Agent) -> HostReport:
     )
 
 
-def _policy(agent: Agent, operator: Operator) -> str | None:
-    decides = operator.scale is not None and operator.can_scale and agent.options.decides
+def _policy(run: Observed, operator: Operator) -> str | None:
+    decides = operator.scale is not None and operator.can_scale and run.decides
     return operator.scale.policy.text if operator.scale is not None and decides else None
 
 
-def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
-    recorder, name = agent.recorder, operator.name
+def _operator_snapshot(run: Observed, operator: Operator) -> OperatorSnapshot:
+    recorder, name = run.recorder, operator.name
     row = recorder.latest(name)
     rate_in, rate_out = recorder.recent_rates(name)
     latency = recorder.recent_latency(name).counts
     return OperatorSnapshot(
         name=name,
         kind=_kind(operator),
-        instances=len(agent.roster.active(name)),
+        instances=len(run.roster.active(name)),
         rate_in=rate_in,
         rate_out=rate_out,
         load=row.load,
@@ -162,10 +176,10 @@ def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
         deaths=recorder.deaths[name],
         latency_p50_ms=percentile(latency, 0.5),
         latency_p99_ms=percentile(latency, 0.99),
-        progress=agent.boards.progress(name),
-        service_address=agent.services.address_for(name),
-        members=tuple(_instance_snapshot(agent, m) for m in agent.roster.living(name)),
-        policy=_policy_name(agent, operator),
+        progress=run.boards.progress(name),
+        service_address=run.services.address_for(name),
+        members=tuple(_instance_snapshot(run, m) for m in run.roster.living(name)),
+        policy=_policy_name(run, operator),
         rate_to=recorder.recent_rates_to(name),
         offered=row.offered,
         waiting=sum(s.waiting for s in recorder.statuses.values() if s.operator == name),
@@ -173,15 +187,15 @@ def _operator_snapshot(agent: Agent, operator: Operator) -> OperatorSnapshot:
     )
 
 
-def _policy_name(agent: Agent, operator: Operator) -> str:
-    if _policy(agent, operator) is None or operator.scale is None:
+def _policy_name(run: Observed, operator: Operator) -> str:
+    if _policy(run, operator) is None or operator.scale is None:
         return ""
     return operator.scale.policy.name
 
 
-def _instance_snapshot(agent: Agent, member: Member) -> InstanceSnapshot:
-    status = agent.recorder.statuses.get(member.text)
-    heard = agent.clock.started_s if status is None else status.t
+def _instance_snapshot(run: Observed, member: Member) -> InstanceSnapshot:
+    status = run.recorder.statuses.get(member.text)
+    heard = run.clock.started_s if status is None else status.t
     state = member.phase.name.lower() if status is None else status.state
     return InstanceSnapshot(
         id=member.text,

@@ -12,7 +12,6 @@ import time
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,15 @@ from anabranch.runtime.live.agent.state_dir import FORMAT, version
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.savepoint import folder
-from anabranch.runtime.savepoint.folder import Columns, Head, Savepoint, SavepointError
+from anabranch.runtime.savepoint.folder import Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.kept import (
     Kept,
-    in_words,
+    head_of,
     row_of_watermark,
     rows_of_devices,
     rows_of_keys,
-    text_of,
+    rows_of_source,
+    splits_left,
 )
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.job import Job
@@ -108,15 +108,9 @@ def positions_of(savepoint: Savepoint | None) -> dict[str, Position]:
     """By source; none without a savepoint."""
     if savepoint is None:
         return {}
-    returned: dict[str, list[tuple[int, bytes]]] = {}
-    for row in savepoint.each("splits"):
-        returned.setdefault(row["operator"], []).append((row["place"], row["split"]))
+    left = splits_left(savepoint)
     return {
-        row["operator"]: Position(
-            row["pulled"],
-            row["digest"],
-            [msgspec.msgpack.decode(s) for _, s in sorted(returned.get(row["operator"], []))],
-        )
+        row["operator"]: Position(row["pulled"], row["digest"], left.get(row["operator"], []))
         for row in savepoint.each("sources")
     }
 
@@ -172,42 +166,15 @@ def write(
     counts: Mapping[str, Mapping[str, int]],
 ) -> None:
     """`kept`: the rows of the last batch. Raises `SavepointError`, `OSError`."""
-    head = Head(
-        format=folder.FORMAT,
-        state_format=FORMAT,
-        version=version(),
-        pipeline=pipeline.name,
-        operators={str(o.name): in_words(o) for o in pipeline.operators.values()},
-        groups=pipeline.groups,
-        passed_s=max(0.0, time.time() - job.started_s),
-        written_at=datetime.now().astimezone().isoformat(),
-    )
+    passed_s = max(0.0, time.time() - job.started_s)
+    head = head_of(pipeline, FORMAT, version(), passed_s)
     rows = chain(_of_sources(positions), _of_stations(job, kept), [_ledger(pipeline, counts)])
     folder.write(path, head, rows)
 
 
 def _of_sources(positions: Mapping[str, Position]) -> Iterator[tuple[str, Columns]]:
-    for name, position in positions.items():
-        splits = position.returned
-        yield (
-            "sources",
-            {
-                "operator": [name],
-                "pulled": [position.pulled],
-                "digest": [position.digest],
-                "claims": [0],
-                "progress": [0.0],
-            },
-        )
-        yield (
-            "splits",
-            {
-                "operator": [name] * len(splits),
-                "place": [*range(len(splits))],
-                "split": [*map(msgspec.msgpack.encode, splits)],
-                "split_text": [*map(text_of, splits)],
-            },
-        )
+    for name, at in positions.items():
+        yield from rows_of_source(name, at.returned, pulled=at.pulled, digest=at.digest)
 
 
 def _of_stations(job: Job, kept: Iterable[Row]) -> Iterator[tuple[str, Columns]]:

@@ -8,16 +8,28 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.parts import in_pieces
 from anabranch.runtime.keyed.pickling import pickled
 from anabranch.runtime.keyed.timers import Names
 from anabranch.runtime.keyed.watermarks import Stamper
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.savepoint.folder import ROWS_AT_ONCE, Columns, Savepoint, SavepointError
+from anabranch.runtime.savepoint.folder import (
+    FORMAT,
+    ROWS_AT_ONCE,
+    Columns,
+    Head,
+    Savepoint,
+    SavepointError,
+)
 from anabranch.runtime.values.foreign import describe
 
 KEYS_AT_ONCE = 512
@@ -48,7 +60,62 @@ def text_of(value: Any) -> str:
         return f"(no text: {describe(error)})"
 
 
+def head_of(pipeline: Pipeline, state_format: int, version: str, passed_s: float) -> Head:
+    return Head(
+        format=FORMAT,
+        state_format=state_format,
+        version=version,
+        pipeline=pipeline.name,
+        operators={str(o.name): in_words(o) for o in pipeline.operators.values()},
+        groups=pipeline.groups,
+        passed_s=passed_s,
+        written_at=datetime.now().astimezone().isoformat(),
+    )
+
+
 # -- as rows -------------------------------------------------------------------------------------
+
+
+def rows_of_source(
+    operator: str,
+    splits: Sequence[Split],
+    *,
+    pulled: int,
+    digest: int,
+    claims: int = 0,
+    progress: float = 0.0,
+) -> Iterator[tuple[str, Columns]]:
+    """`splits`: what is left of the first `pulled` ones."""
+    yield (
+        "sources",
+        {
+            "operator": [operator],
+            "pulled": [pulled],
+            "digest": [digest],
+            "claims": [claims],
+            "progress": [progress],
+        },
+    )
+    yield (
+        "splits",
+        {
+            "operator": [operator] * len(splits),
+            "place": [*range(len(splits))],
+            "split": [*map(msgspec.msgpack.encode, splits)],
+            "split_text": [*map(text_of, splits)],
+        },
+    )
+
+
+def splits_left(savepoint: Savepoint) -> dict[str, list[Split]]:
+    """By source, in their order."""
+    found: dict[str, list[tuple[int, bytes]]] = {}
+    for row in savepoint.each("splits"):
+        found.setdefault(row["operator"], []).append((row["place"], row["split"]))
+    return {
+        operator: [msgspec.msgpack.decode(split) for _, split in sorted(splits)]
+        for operator, splits in found.items()
+    }
 
 
 def rows_of_keys(operator: str, held: Holdings) -> Iterator[tuple[str, Columns]]:

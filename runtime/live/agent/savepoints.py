@@ -13,11 +13,8 @@ A run that begins from a savepoint puts the part of each founder beside its jour
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
-
-import msgspec
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import founding
@@ -43,11 +40,13 @@ from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, Head, Savepoint, SavepointError
 from anabranch.runtime.savepoint.kept import (
     Kept,
+    head_of,
     in_words,
     row_of_watermark,
     rows_of_devices,
     rows_of_keys,
-    text_of,
+    rows_of_source,
+    splits_left,
 )
 
 SAVEPOINT = "savepoint"
@@ -117,16 +116,13 @@ def _changes(head: Head, pipeline: Pipeline) -> Iterator[str]:
 
 def restore_sources(boards: Boards, savepoint: Savepoint, log: Callable[[Record], None]) -> None:
     """The boards go on behind what was read. Raises `InputChanged`, `SplitsError`."""
-    returned: dict[str, list[tuple[int, bytes]]] = {}
-    for row in savepoint.each("splits"):
-        returned.setdefault(row["operator"], []).append((row["place"], row["split"]))
+    returned = splits_left(savepoint)
     for row in savepoint.each("sources"):
-        splits = sorted(returned.get(row["operator"], []))
         snapshot = BoardSnapshot(
             operator=row["operator"],
             pulled=row["pulled"],
             digest=row["digest"],
-            returned=[msgspec.msgpack.decode(split) for _, split in splits],
+            returned=returned.get(row["operator"], []),
             held=[],
             claims=row["claims"],
             progress=row["progress"],
@@ -173,7 +169,6 @@ class Stopped:
     boards: list[BoardSnapshot]
     ledger: Columns
     passed_s: float
-    at: str = field(default_factory=lambda: datetime.now().astimezone().isoformat())
 
 
 def stopped(
@@ -187,51 +182,24 @@ def stopped(
 
 def write(run: Stopped, path: Path) -> None:
     """Raises `SavepointError`, `JournalError`, `OSError`."""
-    pipeline = run.pipeline
-    head = Head(
-        format=folder.FORMAT,
-        state_format=FORMAT,
-        version=version(),
-        pipeline=pipeline.name,
-        operators={str(o.name): in_words(o) for o in pipeline.operators.values()},
-        groups=pipeline.groups,
-        passed_s=run.passed_s,
-        written_at=run.at,
-    )
+    head = head_of(run.pipeline, FORMAT, version(), run.passed_s)
     folder.write(path, head, _rows(run))
 
 
 def _rows(run: Stopped) -> Iterator[tuple[str, Columns]]:
     for board in run.boards:
-        yield from _of_board(board)
+        yield from rows_of_source(
+            board.operator,
+            [*board.unread, *board.returned],
+            pulled=board.pulled,
+            digest=board.digest,
+            claims=board.claims,
+            progress=board.progress,
+        )
     yield "ledger", run.ledger
     for place, operator in enumerate(run.pipeline.operators.values()):
         if operator.edges or operator.timing is not None:
             yield from _of_operator(run, place, operator)
-
-
-def _of_board(board: BoardSnapshot) -> Iterator[tuple[str, Columns]]:
-    splits = [*board.unread, *board.returned]
-    name = board.operator
-    yield (
-        "sources",
-        {
-            "operator": [name],
-            "pulled": [board.pulled],
-            "digest": [board.digest],
-            "claims": [board.claims],
-            "progress": [board.progress],
-        },
-    )
-    yield (
-        "splits",
-        {
-            "operator": [name] * len(splits),
-            "place": [*range(len(splits))],
-            "split": [*map(msgspec.msgpack.encode, splits)],
-            "split_text": [*map(text_of, splits)],
-        },
-    )
 
 
 def _of_operator(run: Stopped, place: int, operator: Operator) -> Iterator[tuple[str, Columns]]:

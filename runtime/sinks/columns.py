@@ -4,7 +4,7 @@ works without pyarrow, which is imported where it is used: it takes a second, an
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -125,9 +125,10 @@ def _rows(
     tuples: list[Any], schema: Any
 ) -> tuple[list[Mapping[str, Any]], list[Any], list[DeadLetter]]:
     """Tuples by column, what they were, and those that have no such form."""
-    if set(map(type, tuples)) == {dict}:  # the usual case, without a look at single ones
+    # The usual case, without a look at single ones. Keys of other types compare as they like.
+    if set(map(type, tuples)) == {dict} and _are_texts(chain.from_iterable(tuples)):
         names = set(chain.from_iterable(tuples))
-        if names <= set(schema.names) if schema else names and all(map(_is_plain_name, names)):
+        if names <= set(schema.names) if schema else names and all(map(_is_name, names)):
             return tuples, tuples, []
     rows: list[Mapping[str, Any]] = []
     sources: list[Any] = []
@@ -150,8 +151,8 @@ def _rows(
     return rows, sources, dead
 
 
-def _is_plain_name(name: Any) -> bool:
-    return type(name) is str and _is_name(name)
+def _are_texts(names: Iterable[Any]) -> bool:
+    return {str}.issuperset(map(type, names))
 
 
 def _is_name(name: str) -> bool:
@@ -172,11 +173,11 @@ def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
             if not all(map(_is_name, one)):
                 name = next(name for name in one if not _is_name(name))
                 return None, f"column {name!r}: {NO_NAME}"
-            return {str.__str__(name): value for name, value in one.items()}, ""
-        if not one.keys() <= set(schema.names):
+        elif not one.keys() <= set(schema.names):
             extra = next(name for name in one if name not in schema.names)
             return None, f"there is no column {extra!r}"
-        return one, ""
+        # As a dict: what it does when it is asked for a value is the user's, too.
+        return {str.__str__(name): value for name, value in one.items()}, ""
     if isinstance(one, (tuple, list)):
         names = getattr(one, "_fields", None) if schema is None else schema.names
         if names is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from typing import Any
@@ -206,3 +207,38 @@ def test_rows_may_be_of_types_of_their_own() -> None:
         {"a": 1, "b": None, "good": None},
         {"a": None, "b": None, "good": 1},
     ]
+
+
+class Refusing(Mapping[str, Any]):
+    """A row that gives no value when it is asked."""
+
+    def __getitem__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(["v"])
+
+    def __len__(self) -> int:
+        return 1
+
+
+class Unlike(str):
+    """Text that does not let itself be compared."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize("schema", [None, {"v": int}], ids=["found", "given"])
+@pytest.mark.parametrize("make", [Refusing, lambda: {Unlike("w"): 2}], ids=["values", "names"])
+def test_a_row_that_cannot_be_looked_at_is_a_dead_letter_or_what_it_shows(
+    make: Callable[[], Any], schema: Any
+) -> None:
+    rows = [{"v": 1}, make(), make(), {"v": 3}]
+    table, dead = table_of(rows, schema and arrow_schema(schema))
+    assert [row["v"] for row in table.to_pylist() if row["v"]] == [1, 3]
+    shown = schema is None and make is not Refusing
+    assert len(dead) == (0 if shown else 2)

@@ -217,7 +217,6 @@ class Agent:
             MemberReports(roster, self.recorder, self.boards, news, self.course, log),
             self._watchdog,
         )
-
         self._observed = Observed(
             self.pipeline,
             self.options.decides,

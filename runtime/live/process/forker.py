@@ -64,7 +64,10 @@ class Forker:
 
     If the parent ends without having been told to, one of these is called: `on_parent_lost`,
     once, if that is the end, and `on_taken_over`, as often as a standby or another parent has taken
-    its place."""
+    its place.
+
+    It is long because a change of the parent touches all of it at once: requests on their way,
+    processes that die with the parent, those that wait, and the next standby."""
 
     def __init__(
         self,

@@ -168,7 +168,7 @@ def test_leaving_the_block_by_an_exception_stops_the_run(tmp_path: Path) -> None
             with run:
                 raise KeyError("mine")
         except KeyError:
-            print(launch.snapshot_of and run.snapshot().phase, flush=True)
+            print(run.snapshot().phase, flush=True)
     """
     with program(tmp_path, endless(then=then)) as (popen, pids):
         output, errors = popen.communicate(timeout=PATIENCE_S)

@@ -76,6 +76,11 @@ class Meter:
         self.period_s = period_s
         self.given_capacity = capacity
         self.is_source = is_source
+        self._here = here or Level(now_s)
+        self.begin(now_s, instances)
+
+    def begin(self, now_s: float, instances: int) -> None:
+        """As if nothing had been measured before."""
         self._instances = instances
         self._changed_s = now_s
         self._folded_s = now_s
@@ -92,9 +97,8 @@ class Meter:
         self._capacity_busy_s = 0.0
         self._sums = Sums()
         self._new = Sums()
-        self._here = here or Level(now_s)
         self._here_before_s = self._here.total(now_s)
-        self._slots = SlotMeter(period_s, now_s, self._here_before_s)
+        self._slots = SlotMeter(self.period_s, now_s, self._here_before_s)
         self._received_total = 0.0
         self._processed_total = 0.0
         self._busy_total_s = 0.0

@@ -46,7 +46,7 @@ def watch_stages(mark: str) -> None:
     live = Instance.run
 
     async def watched(instance: Instance) -> str:
-        await instance.began.wait()
+        await instance.lifetime.began.wait()
         watch.begin()
         reason = await live(instance)
         print(mark + json.dumps(watch.seconds()), file=sys.stderr, flush=True)

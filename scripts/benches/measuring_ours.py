@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from anabranch.runtime.live.channel import neighbourhood
-from anabranch.runtime.live.instance import intake, scaling
+from anabranch.runtime.live.instance import intake, monitor
 from anabranch.runtime.measuring import cpu, meter
 from anabranch.runtime.measuring.level import Level
 from anabranch.runtime.measuring.slot_meter import SlotMeter
@@ -46,7 +46,7 @@ def measure_nothing() -> None:
         (intake.Intake, "worked_off", nothing),
         (cpu.HostUse, "look", nothing),
         (neighbourhood.Neighbourhood, "streams", ({}, {})),
-        (scaling.Scaling, "_note_spent", nothing),
+        (monitor.Monitor, "note_spent", nothing),
         (concerted.Concerted, "exchange", unchanged),
     ]
     for owner, name, instead in places:

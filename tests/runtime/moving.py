@@ -31,13 +31,13 @@ def pump_of(instance: Instance) -> KeyedPump:
 
 def delayed_transfer(pump: KeyedPump) -> asyncio.Event:
     """State that takes long to send: until this is set."""
-    may_go, real = asyncio.Event(), pump._transfer
+    may_go, real = asyncio.Event(), pump.groups._transfer
 
     async def transfer(to: InstanceId, groups: frozenset[int]) -> None:
         await may_go.wait()
         await real(to, groups)
 
-    pump._transfer = transfer  # type: ignore[method-assign]
+    pump.groups._transfer = transfer  # type: ignore[method-assign]
     return may_go
 
 

@@ -22,7 +22,6 @@ from anabranch.protocol.messages import Ids
 from anabranch.protocol.states import Active, Gone, Idle
 from anabranch.runtime.live.channel.connection import Connection
 from anabranch.runtime.live.instance.agent_client import AgentClient
-from anabranch.runtime.live.instance.final_count import final_count
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.link.messages import (
     Claim,
@@ -179,8 +178,8 @@ class Network:
             ):  # it has died since, and knows nothing of them
                 self._drop(child)
             return
-        parent.learn({c: self._addresses[c] for c in children})
-        parent.children_ready(frozenset(children))
+        parent.neighbourhood.learn({c: self._addresses[c] for c in children})
+        parent.orders.children_ready(frozenset(children))
 
     async def _make(self, operator: OperatorName, creator: int) -> InstanceId:
         me = InstanceId(operator, self._numbers[operator], creator)
@@ -227,8 +226,8 @@ class Network:
         self.running.pop(me).cancel()
         for task in [*instance.lifetime._tasks, *instance.neighbourhood._tasks]:
             task.cancel()
-        if instance.letter_writer._task is not None:
-            instance.letter_writer._task.cancel()
+        if instance.path.letter_writer._task is not None:
+            instance.path.letter_writer._task.cancel()
         instance.lifetime.ended.cancel()
         instance.pump.stop = instance.pump.send = _dead  # type: ignore[method-assign]
         assert instance.commits is not None
@@ -245,14 +244,14 @@ class Network:
             channel._wire = None
             if channel._state_timer is not None:
                 channel._state_timer.cancel()
-        instance.watermarks.close()
+        instance.path.watermarks.close()
         neighbourhood.channel_of_dialer = _deaf  # type: ignore
         neighbourhood.connection_opened = _hang_up  # type: ignore[method-assign]
         self.deaths += 1
 
     async def revive(self, me: InstanceId) -> None:
         if me in self.instances:  # and not discarded meanwhile
-            await self._begin(me, incarnation=self.instances[me].context.incarnation + 1)
+            await self._begin(me, incarnation=self.instances[me].profile.context.incarnation + 1)
 
     async def die_and_go_on(self, many: list[InstanceId]) -> None:
         """All of them die before the first one is revived."""
@@ -293,7 +292,7 @@ class Network:
     async def _live(self, instance: Instance) -> str:
         reason = await instance.run()
         self._give_back(instance.me)
-        self.final.append(final_count(instance))
+        self.final.append(instance.final_count())
         return reason
 
     def _give_back(self, me: InstanceId) -> None:
@@ -316,8 +315,8 @@ class Network:
 
     def _found(self, me: InstanceId) -> None:
         succs, preds, ids = self._bootstrap[me]
-        self.instances[me].learn(self._addresses)
-        self.instances[me].found(succs, preds, ids, keeper=me.number == 0)
+        self.instances[me].neighbourhood.learn(self._addresses)
+        self.instances[me].orders.found(succs, preds, ids, keeper=me.number == 0)
 
     def of(self, operator: str) -> list[Instance]:
         """Instances of an operator which have not gone."""
@@ -329,9 +328,9 @@ class Network:
 
     def decide(self, operator: str, action: str, n: int = 1) -> None:
         """Let a random instance of an operator be told to duplicate, leave or hand over."""
-        candidates = [i for i in self.of(operator) if i.began.is_set()]
+        candidates = [i for i in self.of(operator) if i.lifetime.began.is_set()]
         if candidates:
-            self.rng.choice(candidates).decide(action, n)
+            self.rng.choice(candidates).orders.decide(action, n)
 
     async def until(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
         """Let the run go on until the condition holds. Raises what makes an instance fail."""
@@ -369,7 +368,8 @@ class Network:
         """Who has not ended, in which state, waiting for what."""
         return [
             f"{me}: {type(i.core.state).__name__} {getattr(i.core.state, 'own', '')}, "
-            f"{i.intake.tuples} queued, {i.outbox.held} held, pump drained: {i.pump.drained}, "
+            f"{i.path.intake.tuples} queued, {i.path.outbox.held} held, "
+            f"pump drained: {i.pump.drained}, "
             f"unsettled: {[str(c.peer) for c in i.neighbourhood.channels if not c.session.settled]}"
             for me, i in self.instances.items()
             if not self.running[me].done()

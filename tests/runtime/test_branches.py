@@ -96,7 +96,7 @@ async def test_what_cannot_be_sent_at_all_dies_once_for_each_operator(tmp_path: 
 
 def has_buried(network: Network, least: int) -> bool:
     (same,) = network.of("same")
-    return same.counts.dead_beside >= least
+    return same.path.counts.dead_beside >= least
 
 
 def settled(network: Network, pipeline: ab.Pipeline) -> Any:

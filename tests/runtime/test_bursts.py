@@ -10,6 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.live.instance.instance import Instance
+from tests.runtime.moving import pump_of
 from tests.runtime.network import Kept, Network
 from tests.runtime.test_keyed_watermarks import Spoken
 
@@ -53,7 +54,7 @@ def keys_of(kept: Kept) -> Counter[Any]:
 
 
 def is_in_the_middle(worker: Instance, kept: Kept, told: int) -> bool:
-    return worker.groups.processor.lags and len(kept.tuples) >= told
+    return pump_of(worker).processor.lags and len(kept.tuples) >= told
 
 
 async def begun(tmp_path: Path, kept: Kept) -> Network:
@@ -69,7 +70,7 @@ async def test_what_is_due_together_waits_for_room(tmp_path: Path) -> None:
 
     def all_told() -> bool:
         nonlocal most
-        most = max(most, worker.outbox.held)
+        most = max(most, worker.path.outbox.held)
         return len(kept.tuples) >= KEYS
 
     await network.until(all_told)
@@ -103,16 +104,16 @@ async def test_groups_that_are_to_go_in_the_middle_are_told_of_first(
     network = Network(burst(kept, source), tmp_path, journals=True, **LIMITS)
     await network.start()
     if action == "move":
-        network.of("ended")[0].decide("duplicate", 1)
+        network.of("ended")[0].orders.decide("duplicate", 1)
         await network.until(lambda: len(network.of("ended")) == 2 and network.at_rest())
     workers = network.of("ended")
     source.say(*EVENTS)
     await network.until(lambda: any(is_in_the_middle(w, kept, 50) for w in workers))
-    owned = workers[0].owned()
-    workers[0].decide(action, 1)
+    owned = workers[0].membership.owned()
+    workers[0].orders.decide(action, 1)
     for worker in workers:
-        worker.watermarks.pass_on()  # as when groups that come are in
-    processors = [worker.groups.processor for worker in workers]
+        worker.path.watermarks.pass_on()  # as when groups that come are in
+    processors = [pump_of(worker).processor for worker in workers]
     frozen_early = list[bool]()
 
     def told() -> bool:
@@ -120,7 +121,7 @@ async def test_groups_that_are_to_go_in_the_middle_are_told_of_first(
         return not any(p.lags for p in processors)
 
     await network.until(told)
-    await network.until(lambda: network.at_rest() and workers[0].owned() < owned)
+    await network.until(lambda: network.at_rest() and workers[0].membership.owned() < owned)
     source.end()
     await network.finish()
     assert not any(frozen_early)
@@ -132,4 +133,4 @@ async def test_groups_that_are_to_go_in_the_middle_are_told_of_first(
 def late_results(network: Network) -> int:
     """Of windows, where windows are made of them: the watermark went before them."""
     behind = [i for i in network.instances.values() if i.me.operator == "all"]
-    return sum(i.groups.processor.late.total() for i in behind)
+    return sum(pump_of(i).processor.late.total() for i in behind)

@@ -22,7 +22,6 @@ from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.connection import HANDSHAKE_BYTES_MAX
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
-from anabranch.runtime.live.channel.totals import Totals
 from tests.runtime.processes import eventually
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
@@ -80,7 +79,7 @@ class Listener:
     def message_again(self, channel: Channel, message: Message) -> None:
         raise AssertionError("nobody has an earlier incarnation here")
 
-    def channel_closed(self, channel: Channel, totals: Totals) -> None: ...
+    def channel_closed(self) -> None: ...
 
     def note_settled(self) -> None: ...
 

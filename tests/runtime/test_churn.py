@@ -87,7 +87,7 @@ async def test_an_instance_that_stays_keeps_nothing_of_neighbours_that_have_gone
     after = those_that_stay(network)
     assert [sizes(instance)["ExpectedState._tokens"] for instance in network.of("work")] == [0, 0]
     for instance in network.of("numbers"):
-        instance.end_input()
+        instance.pump.end_input()
     await network.finish(60)
     assert {name: grown(before[name], after[name]) for name in before} == {"numbers": {}, "out": {}}
     found = settle(network.final, [("numbers", "work"), ("work", "out")], [*pipeline.operators])
@@ -109,7 +109,7 @@ async def test_a_incarnation_that_goes_on_knows_the_sums_of_the_one_before(tmp_p
     await churn(network, 30)
     ends = [network.of(name)[0] for name in ("numbers", "out")]
     assert all(len(i.neighbourhood.book) < 10 for i in ends)
-    ends[0].end_input()
+    ends[0].pump.end_input()
     await network.finish(60)
     found = settle(network.final, [("numbers", "work"), ("work", "out")], [*pipeline.operators])
     assert found.balanced, found.faults

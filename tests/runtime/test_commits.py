@@ -7,6 +7,7 @@ import errno
 import itertools
 import os
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,14 @@ class Kept:
 
     def __init__(self, path: Path, *, power: bool = False) -> None:
         self.value = 0
+        self.snapshots: Callable[[], Iterator[tuple[str, bytes]]] = self._pieces
+        self.ending: Callable[[], None] = lambda: None
         self.journal = Journal(path, power=power)
         self.commits = Commits(
             self.journal,
             self._fail,
             patience=Patience("me", lambda *_: None),
             keeps_batches=True,
-            standing=lambda: (),
-            snapshots=lambda: iter([("keys", b"piece")] * 5),
-            ending=lambda: None,
         )
         self.commits.part("core", lambda: self.value)
         self.commits.part("ahead", lambda: self.value)
@@ -48,8 +48,17 @@ class Kept:
     def _fail(self, error: Exception) -> None:
         raise error
 
+    @staticmethod
+    def _pieces() -> Iterator[tuple[str, bytes]]:
+        return iter([("keys", b"piece")] * 5)
+
+    def begin_now(self) -> None:
+        self.commits.begin(
+            standing=lambda: (), snapshots=lambda: self.snapshots(), ending=lambda: self.ending()
+        )
+
     async def begin(self) -> None:
-        self.commits.begin()
+        self.begin_now()
         await self.commits.committed()
 
     @property
@@ -89,7 +98,7 @@ async def test_a_part_is_written_ahead_of_its_commit_and_the_commit_has_the_last
 
 async def test_before_the_first_snapshot_it_waits_for_that(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "a.journal")
-    kept.commits.begin()
+    kept.begin_now()
     kept.value = 1
     await kept.commits.write_down("ahead")
     assert kept.written == {"core": 1, "ahead": 1}
@@ -140,7 +149,7 @@ async def test_what_is_told_at_the_end_of_a_commit_is_part_of_it_and_asks_for_no
 ) -> None:
     while kept.commits._snapshot is not None:
         await kept.commits.committed()
-    monkeypatch.setattr(kept.commits, "_ending", lambda: kept.commits.change("keys", b"news"))
+    monkeypatch.setattr(kept, "ending", lambda: kept.commits.change("keys", b"news"))
     appended: list[Any] = []
     monkeypatch.setattr(kept.commits, "_append", appended.append)
     await kept.commits.committed()

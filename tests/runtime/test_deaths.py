@@ -66,18 +66,18 @@ async def test_how_far_all_had_come_when_a_message_came_outlives_a_death(
     network = Network(pipeline, tmp_path, journals=True, credit_tuples=500)
     await network.start()
     (out,) = network.of("out")
-    await network.until(lambda: out.intake.tuples > 0)
+    await network.until(lambda: out.path.intake.tuples > 0)
     network.decide("double", "duplicate")
-    await network.until(lambda: bool(out.replay_order.snapshot()))
+    await network.until(lambda: bool(out.path.replay_order.snapshot()))
     assert out.commits is not None
     await out.commits.committed()
-    marks = out.replay_order.snapshot()
+    marks = out.path.replay_order.snapshot()
     assert marks
     network.kill(out.me)
     await network.revive(out.me)
     (later,) = network.of("out")
     assert later is not out
-    assert later.replay_order.snapshot()[0] == marks[0]
+    assert later.path.replay_order.snapshot()[0] == marks[0]
     may_write.set()
     await network.finish()
     assert Counter(kept.tuples) == Counter(range(0, 8_000, 2))

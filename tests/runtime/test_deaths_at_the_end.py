@@ -46,7 +46,7 @@ async def test_windows_wait_for_what_comes_again_behind_the_end_of_the_stream(
     network = Network(pipeline, tmp_path, journals=True, slice_s=0.001)
     await network.start()
     (counter,) = network.of("count")
-    await network.until(lambda: counter.awaits_drained and counter.intake.tuples > 0)
+    await network.until(lambda: counter.path.awaits_drained and counter.path.intake.tuples > 0)
     network.kill(counter.me)
     await network.revive(counter.me)
     await network.finish(60)

@@ -29,9 +29,11 @@ async def test_a_source_that_leaves_and_dies_sends_what_it_held(tmp_path: Path) 
     network = Network(pipeline, tmp_path, journals=True, credit_tuples=64)
     await network.start(instances=2)
     leaver = network.of("numbers")[1]
-    await network.until(lambda: leaver.outbox.full)
-    leaver.decide("leave", 1)
-    await network.until(lambda: isinstance(leaver.core.state, Draining) and not leaver.outbox.empty)
+    await network.until(lambda: leaver.path.outbox.full)
+    leaver.orders.decide("leave", 1)
+    await network.until(
+        lambda: isinstance(leaver.core.state, Draining) and not leaver.path.outbox.empty
+    )
     assert leaver.commits is not None
     await leaver.commits.committed()
     network.kill(leaver.me)
@@ -55,13 +57,13 @@ async def test_a_newcomer_that_dies_and_hears_of_the_end_before_it_begins_ends(
     child = await network._make(creator.me.operator, creator.me.number)
     network.kill(child)
     await network.revive(child)
-    network.instances[child].end_input()
+    network.instances[child].pump.end_input()
     creator.agent_client.ask_for_children = lambda n, heritage: None  # type: ignore[method-assign]
-    creator.feed(events.DuplicateDecided(1))
-    creator.learn({child: network._addresses[child]})
-    creator.children_ready(frozenset({child}))
+    creator.membership.feed(events.DuplicateDecided(1))
+    creator.neighbourhood.learn({child: network._addresses[child]})
+    creator.orders.children_ready(frozenset({child}))
     await network.finish()
-    assert network.instances[child].context.incarnation == 2
+    assert network.instances[child].profile.context.incarnation == 2
 
 
 async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbours(
@@ -119,8 +121,8 @@ async def test_what_a_dead_letter_was_made_of_comes_again_if_the_letter_was_not_
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
     (some,), (source,) = network.of("some"), network.of("numbers")
-    some.dead_letters.put_next = full  # type: ignore[method-assign]
-    (out,) = some.outbox.branches[0].channels
+    some.path.letter_writer._letters.put_next = full  # type: ignore[method-assign]
+    (out,) = some.path.outbox.branches[0].channels
     await network.until(lambda: len(sink.tuples) == 9 and out.session.settled)
     comes_from = some.neighbourhood.channel_from(source.me)
     assert comes_from is not None
@@ -178,7 +180,7 @@ async def test_a_source_that_has_tidied_up_and_dies_does_not_open_its_input_agai
     (source,) = network.of("numbers")
     assert source.commits is not None
     await numbers.deleted.wait()
-    assert not source.outbox.empty
+    assert not source.path.outbox.empty
     if recorded:
         await source.commits.committed()
     network.kill(source.me)
@@ -219,7 +221,9 @@ async def die_with_open_calls(network: Network, sink: Kept) -> None:
     await network.until(lambda: isinstance(source.core.state, Finished))
     await network.until(lambda: bool(pump._processor.open) and len(sink.tuples) >= 7)
     await instance.commits.committed()
-    assert instance.watermarks._stated[0] < 7, f"incarnation {instance.context.incarnation}"
+    assert instance.path.watermarks._stated[0] < 7, (
+        f"incarnation {instance.profile.context.incarnation}"
+    )
     network.kill(instance.me)
     await network.revive(instance.me)
 

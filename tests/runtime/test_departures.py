@@ -36,11 +36,11 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
     await network.until(lambda: len(sink.tuples) > 100)
     keeper, refused, leaver = network.of("same")
 
-    refused.departure.decide()
-    refused.departure.decide()
-    refused.departure.answered(msg.LeaveAnswer(granted=False, reason="at least 2"))
-    keeper.departure.decide()
-    keeper.departure.answered(msg.LeaveAnswer(granted=True))
+    refused.orders.departure.decide()
+    refused.orders.departure.decide()
+    refused.orders.departure.answered(msg.LeaveAnswer(granted=False, reason="at least 2"))
+    keeper.orders.departure.decide()
+    keeper.orders.departure.answered(msg.LeaveAnswer(granted=True))
     assert network.notes[EventKind.VETO] == 2
     assert [type(said) for said in network.others] == [msg.MayLeave] * 2
     assert keeper.commits is not None
@@ -51,8 +51,8 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
     mortals = [*(x.me for x in network.of("numbers")), refused.me, leaver.me]
     for me in mortals[:-2]:
         network.kill(me)  # so that its predecessors cannot answer
-    leaver.departure.decide()
-    leaver.departure.answered(msg.LeaveAnswer(granted=True))
+    leaver.orders.departure.decide()
+    leaver.orders.departure.answered(msg.LeaveAnswer(granted=True))
     assert leaver.commits is not None
     await leaver.commits.committed()
     for me in mortals[-2:]:

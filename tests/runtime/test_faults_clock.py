@@ -92,14 +92,14 @@ async def alarm(folder: Path, seconds: float) -> tuple[Network, Kept]:
     network = Network(pipeline, folder, journals=True)
     await network.start()
     (waiting,) = network.of("alarm")
-    await network.until(lambda: waiting.counts.processed == 1)
+    await network.until(lambda: waiting.path.counts.processed == 1)
     await asyncio.sleep(0.1)
     return network, kept
 
 
 async def end(network: Network) -> None:
     (source,) = network.of("seconds")
-    source.end_input()
+    source.pump.end_input()
     await network.finish()
 
 
@@ -142,7 +142,7 @@ async def test_event_time_loses_nothing_by_a_clock_that_is_set(
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
     (stamping,) = network.of("time")
-    await network.until(lambda: stamping.counts.processed > 1_000)
+    await network.until(lambda: stamping.path.counts.processed > 1_000)
     clock.off_s = jump_s
     await network.finish(timeout_s=60)
     counted = sum(result.value for result in kept.tuples if not result.revision)

@@ -75,7 +75,11 @@ class Full:
         self.network = Network(self.pipeline, folder, journals=True, credit_tuples=500)
 
     def read(self) -> int:
-        return sum(i.counts.processed for i in self.network.instances.values() if i.operator.source)
+        return sum(
+            i.path.counts.processed
+            for i in self.network.instances.values()
+            if i.profile.operator.source
+        )
 
     async def begins(self) -> None:
         await self.network.start()
@@ -247,15 +251,15 @@ async def test_an_input_that_ends_while_the_end_of_a_part_waits_for_room_is_ende
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
     (source,) = network.of("numbers")
-    await network.until(lambda: source.counts.processed > 1_000)
+    await network.until(lambda: source.path.counts.processed > 1_000)
     refusing.refuse(errno.ENOSPC, "numbers.0.journal")
     await network.until(lambda: refusing.refused > 3)
     for _ in range(2):  # as the agent and a decision may both want it
-        source.end_input()
+        source.pump.end_input()
         await asyncio.sleep(0.01)
     refusing.refuse(0)
     await network.finish()
-    assert found(out) == Counter(range(source.counts.processed))
+    assert found(out) == Counter(range(source.path.counts.processed))
     assert network.unbalanced() == []
 
 
@@ -289,9 +293,9 @@ async def test_a_disk_that_syncs_slowly_slows_the_stream_and_neither_the_loop_no
     assert not any(by_the_loop)
     is_slow = False
     (source,) = network.of("numbers")
-    source.end_input()
+    source.pump.end_input()
     await network.finish(timeout_s=60)
-    assert found(out) == Counter(range(0, 2 * source.counts.processed, 2))
+    assert found(out) == Counter(range(0, 2 * source.path.counts.processed, 2))
     assert network.unbalanced() == []
     assert syncs > 10
     assert any(number > 1 for me in network.instances for number, _ in segments_of(tmp_path, me))

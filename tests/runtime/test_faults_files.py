@@ -244,10 +244,10 @@ async def test_results_that_may_not_be_opened_any_more_are_named_by_a_next_incar
         network = Network(pipeline, folder, journals=True)
         await network.start()
         (sink,) = network.of("out")
-        await network.until(lambda: sink.counts.tuples_out > 0)
+        await network.until(lambda: sink.path.counts.tuples_out > 0)
         out.chmod(0)
-        before = sink.counts.tuples_out
-        await network.until(lambda: sink.counts.tuples_out > before)
+        before = sink.path.counts.tuples_out
+        await network.until(lambda: sink.path.counts.tuples_out > before)
         network.kill(sink.me)
         with pytest.raises(PermissionError, match="cannot write results: Permission denied") as met:
             await network.revive(sink.me)

@@ -477,7 +477,7 @@ async def killed(tmp_path: Path) -> AsyncIterator[tuple[Network, InstanceId]]:
     network = Network(chain(tmp_path / "out.jsonl"), tmp_path, journals=True)
     await network.start()
     (double,) = network.mortals("double")
-    await network.until(lambda: network.instances[double].counts.processed > 0)
+    await network.until(lambda: network.instances[double].path.counts.processed > 0)
     network.kill(double)
     yield network, double
     await network.abandon()
@@ -565,7 +565,7 @@ async def test_a_journal_that_is_removed_while_it_is_written_fails_its_instance(
     network = Network(chain(tmp_path / "out.jsonl"), tmp_path, journals=True)
     await network.start()
     (double,) = network.mortals("double")
-    await network.until(lambda: network.instances[double].counts.processed > 0)
+    await network.until(lambda: network.instances[double].path.counts.processed > 0)
     for _, segment in segments(tmp_path / "double.0.journal"):
         segment.unlink()
     with pytest.raises(JournalError, match="was removed while the run writes it"):

@@ -97,7 +97,7 @@ def test_an_instance_that_runs_out_of_memory_is_resumed_with_that_word(
     def decode(data: bytes, count: int) -> Any:
         nonlocal batches
         batches += 1
-        me = sys._getframe(1).f_locals["self"].instance
+        me = sys._getframe(1).f_locals["self"].profile
         forever = incarnations is None
         if me.me.operator == "same" and (
             forever or (me.context.incarnation <= incarnations and batches > 3)
@@ -203,7 +203,7 @@ async def test_who_cannot_connect_for_lack_of_files_says_so_once_and_goes_on_lat
     with files_left(0):
         until_s = time.monotonic() + 0.3
         await network.until(lambda: time.monotonic() > until_s and bool(refusals(caplog)))
-        assert not any(i.counts.processed for i in network.of("out"))
+        assert not any(i.path.counts.processed for i in network.of("out"))
     await network.finish()
     assert found(tmp_path / "out.jsonl") == Counter(range(1_000))
     told = refusals(caplog)

@@ -46,8 +46,8 @@ async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next
     (worker,) = network.of("same")
     commits = worker.commits
     assert commits is not None
-    hold = failing_once(MemoryError(), worker.outbox.hold, lambda: commits.want(now=True))
-    worker.outbox.hold = hold  # type: ignore[method-assign]
+    hold = failing_once(MemoryError(), worker.path.outbox.hold, lambda: commits.want(now=True))
+    worker.path.outbox.hold = hold  # type: ignore[method-assign]
     await asyncio.wait([network.running[worker.me]])
     assert commits.closed
     network.kill(worker.me)
@@ -67,8 +67,8 @@ async def test_a_source_that_has_failed_does_not_wait_for_what_will_not_be_recor
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
     (source,) = network.of("numbers")
-    await network.until(lambda: source.counts.tuples_in > 0)
-    source.fail(MemoryError())
+    await network.until(lambda: source.path.counts.tuples_in > 0)
+    source.lifetime.fail(MemoryError())
     await asyncio.wait([network.running[source.me]])
     (pump,) = (task for task in source.lifetime._tasks if task.get_name().endswith("pump"))
     pump.cancel()  # as when the loop is closed

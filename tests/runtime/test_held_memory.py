@@ -40,7 +40,7 @@ async def test_held_results_that_cannot_be_read_again_are_dead_letters_and_no_mo
     network = Network(pipeline, tmp_path, journals=True, credit_tuples=5, batch_tuples_max=5)
     await network.start()
     (worker,) = network.of("same")
-    await network.until(lambda: worker.outbox.held > 20)
+    await network.until(lambda: worker.path.outbox.held > 20)
     assert worker.commits is not None
     await worker.commits.committed()
     network.kill(worker.me)
@@ -67,10 +67,10 @@ async def test_held_results_that_have_no_key_any_more_are_dead_letters(tmp_path:
     network = Network(pipeline, tmp_path, journals=True, credit_tuples=5, batch_tuples_max=5)
     await network.start()
     (worker,) = network.of("same")
-    await network.until(lambda: worker.outbox.held > 20)
+    await network.until(lambda: worker.path.outbox.held > 20)
     assert worker.commits is not None
     await worker.commits.committed()
-    held = [one for line in worker.outbox.branches[0].lines() for one in line.tuples.part()]
+    held = [one for line in worker.path.outbox.branches[0].lines() for one in line.tuples.part()]
     keyless.update(held[-5:])
     network.kill(worker.me)
     await network.revive(worker.me)

@@ -120,7 +120,7 @@ async def test_when_a_storm_is_over_all_views_agree(tmp_path: Path) -> None:
             for instance in network.of(other):
                 assert preds_of(instance.core.state) == members
     for instance in network.of("numbers"):
-        instance.end_input()
+        instance.pump.end_input()
     await network.finish()
     assert len(kept.tuples) == len(set(kept.tuples))
     assert network.unbalanced() == []
@@ -158,7 +158,7 @@ async def test_a_slow_sink_stops_the_source_and_nothing_grows(tmp_path: Path) ->
     highest = 0
     while not all(t.done() for t in network.running.values()):
         await asyncio.sleep(0.005)
-        held = [i.outbox.held + i.intake.tuples for i in network.instances.values()]
+        held = [i.path.outbox.held + i.path.intake.tuples for i in network.instances.values()]
         highest = max(highest, *held)
     await network.finish()
     assert len(kept.tuples) == 3000
@@ -217,15 +217,15 @@ async def test_an_instance_with_open_calls_does_not_leave_before_they_have_ended
     network = Network(pipeline, tmp_path)
     await network.start(instances=2)
     leaver = network.of("slow")[-1]
-    await network.until(lambda: all(i.intake.tuples for i in network.of("slow")))
-    leaver.decide("leave", 1)
-    await network.until(lambda: leaver.awaits_drained)
+    await network.until(lambda: all(i.path.intake.tuples for i in network.of("slow")))
+    leaver.orders.decide("leave", 1)
+    await network.until(lambda: leaver.path.awaits_drained)
     await asyncio.sleep(0.05)
-    assert leaver.awaits_drained
+    assert leaver.path.awaits_drained
     may_end.set()
     await network.until(lambda: leaver not in network.of("slow"))
     for instance in network.of("numbers"):
-        instance.end_input()
+        instance.pump.end_input()
     await network.finish()
     assert len(kept.tuples) == len(set(kept.tuples)) > 0
     assert network.unbalanced() == []
@@ -239,16 +239,16 @@ async def test_siblings_learn_how_many_they_are_without_any_tuple(tmp_path: Path
     network = Network(pipeline, tmp_path)
     await network.start()
     (first,) = network.of("double")
-    first.decide("duplicate", 2)
+    first.orders.decide("duplicate", 2)
     await network.until(lambda: len(network.of("double")) == 3 and network.at_rest())
-    await network.until(lambda: {i.scaling.siblings for i in network.of("double")} == {3})
-    ranks = sorted((i.me, i.scaling._rank) for i in network.of("double"))
+    await network.until(lambda: {i.siblings.count for i in network.of("double")} == {3})
+    ranks = sorted((i.me, i.siblings.rank) for i in network.of("double"))
     assert [rank for _, rank in ranks] == [0, 1, 2]
-    network.of("double")[-1].decide("leave", 1)
+    network.of("double")[-1].orders.decide("leave", 1)
     await network.until(lambda: len(network.of("double")) == 2)
-    await network.until(lambda: {i.scaling.siblings for i in network.of("double")} == {2})
+    await network.until(lambda: {i.siblings.count for i in network.of("double")} == {2})
     for instance in network.of("numbers"):
-        instance.end_input()
+        instance.pump.end_input()
     await network.finish()
 
 

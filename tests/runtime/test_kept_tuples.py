@@ -44,7 +44,7 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
     giver, new_owner = network.of("last")
     await network.until(lambda: len(sink.tuples) > 300)
     may_go, done = delayed_transfer(pump_of(giver)), worked_off(pump_of(new_owner))
-    giver.move()
+    giver.orders.move()
     held = pump_of(new_owner).processor._held
     await network.until(lambda: sum(map(len, held.kept.values())) > 20)
     kept = {one.item for queue in held.kept.values() for one in queue}
@@ -74,9 +74,9 @@ async def test_results_on_their_way_when_their_key_groups_move_are_not_lost(
     giver, _ = network.of("last")
     await network.until(lambda: len(sink.tuples) > 300)
     sink.is_open.clear()
-    before = giver.counts.processed
-    await network.until(lambda: giver.counts.processed > before + 100)
-    giver.move()
+    before = giver.path.counts.processed
+    await network.until(lambda: giver.path.counts.processed > before + 100)
+    giver.orders.move()
     for _ in range(20):  # as far as it gets
         await asyncio.sleep(0.01)
     mortals = [me for me in network.mortals() if me.operator in ("last", "out")]

@@ -91,7 +91,7 @@ async def test_a_keyed_sink_is_as_busy_as_its_writing(tmp_path: Path) -> None:
     await network.start()
     (sink,) = network.of("kept")
     await network.until(lambda: len(kept.tuples) > 1000)
-    reading = sink.scaling.meter.reading(monotonic(), keeper=True)
+    reading = sink.path.meter.reading(monotonic(), keeper=True)
     assert reading.capacity is not None
     assert reading.capacity < 3000
     await network.finish()

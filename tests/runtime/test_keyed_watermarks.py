@@ -156,7 +156,9 @@ async def test_newcomers_do_not_wait_for_a_source_that_was_never_heard(tmp_path:
     await network.start()
     await left.until(network, lambda: closed(kept, 20))
     network.decide("count", "duplicate")
-    await left.until(network, lambda: [bool(i.owned()) for i in network.of("count")] == [True] * 2)
+    await left.until(
+        network, lambda: [bool(i.membership.owned()) for i in network.of("count")] == [True] * 2
+    )
     later = left.at // 10 * 10 + 20
     await left.until(network, lambda: closed(kept, later))
     left.source.end()
@@ -175,10 +177,10 @@ async def test_when_all_are_silent_time_stands_still_and_goes_on_with_the_first(
     left.say(*events(0, 25))
     right.say(*events(0, 15))
     (count,) = network.of("count")
-    await network.until(lambda: count.gate.idle)
-    assert count.gate.value < 25
+    await network.until(lambda: count.path.gate.idle)
+    assert count.path.gate.value < 25
     right.say(*events(15, 45))
-    await network.until(lambda: not count.gate.idle)
+    await network.until(lambda: not count.path.gate.idle)
     await network.until(lambda: closed(kept, 40))
     left.end()
     right.end()
@@ -200,10 +202,10 @@ async def alone(pipeline: Pipeline, operator: str, folder: Path) -> AsyncIterato
 
 def said(instance: Instance) -> tuple[float, bool]:
     """The watermark that an instance wants to state, and whether it is idle."""
-    if instance.watermarks._timer is not None:
-        instance.watermarks._timer.cancel()
-        instance.watermarks._time_is_up()
-    return instance.watermarks._wanted
+    if instance.path.watermarks._timer is not None:
+        instance.path.watermarks._timer.cancel()
+        instance.path.watermarks._time_is_up()
+    return instance.path.watermarks._wanted
 
 
 async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
@@ -211,11 +213,11 @@ async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
     async with alone(pipeline, "left", tmp_path) as left:
         left.pump.hold([("a", 1.0)], 0.0)
         left.pump.listen(IDLE_S / 3)
-        left.room.clear()
+        left.path.room.clear()
         left.pump.listen(IDLE_S)
         left.pump.listen(IDLE_S)
         assert said(left) == (1.0, False)
-        left.room.set()
+        left.path.room.set()
         left.pump.listen(IDLE_S / 3)
         assert said(left) == (1.0, False)
         left.pump.listen(IDLE_S / 2)
@@ -234,14 +236,14 @@ async def test_silence_counts_while_others_are_heard_or_nothing_is_to_be_done(
     async with alone(pipeline, "read", tmp_path) as read:
         read.pump.hold([("a", 1.0), ("b", 50.0)], 0.0)
         read.pump.listen(0.0)
-        read.intake.tuples = 1
+        read.path.intake.tuples = 1
         read.pump.listen(2 * IDLE_S)  # a tuple takes its time: nobody can be heard
         assert said(read) == (1.0, False)
         read.pump.hold([("b", 60.0)], 0.0)
         read.pump.listen(2 * IDLE_S)  # it was worked off, as others after it
         read.pump.hold([("b", 70.0)], 0.0)
         assert said(read) == (70.0, False)
-        read.intake.tuples = 0
+        read.path.intake.tuples = 0
         read.pump.listen(0.0)
         read.pump.listen(2 * IDLE_S)
         assert said(read) == (70.0, True)
@@ -251,10 +253,10 @@ async def test_nothing_is_said_while_state_is_on_its_way(tmp_path: Path) -> None
     async with alone(counting(Spoken(), Spoken(), Kept()), "left", tmp_path) as left:
         left.pump.hold([("a", 1.0)], 0.0)
         assert said(left) == (1.0, False)
-        left.gate.hold("state")
+        left.path.gate.hold("state")
         left.pump.hold([("a", 9.0)], 0.0)
         assert said(left) == (1.0, False)
-        left.gate.release("state")
+        left.path.gate.release("state")
         left.pump.listen(0.1)
         assert said(left) == (9.0, False)
 
@@ -279,15 +281,17 @@ async def test_a_new_owner_that_has_said_nothing_yet_is_as_far_as_successors_cou
     right.say(25)
     await network.until(lambda: closed(kept, 20))
     network.decide("count", "duplicate")
-    await network.until(lambda: [bool(i.owned()) for i in network.of("count")] == [True] * 2)
+    await network.until(
+        lambda: [bool(i.membership.owned()) for i in network.of("count")] == [True] * 2
+    )
     for incarnation in range(2):
         (old, new), (sink,) = network.of("count"), network.of("kept")
-        monkeypatch.setattr(new, "gate", Gate())
+        monkeypatch.setattr(new.path.watermarks, "_gate", Gate())
         channel = Heard()
         monkeypatch.setattr(new.neighbourhood, "channel_to", lambda _peer: channel)  # noqa: B023
-        new._perform(effects.SendMessage(old.me, messages.AdoptResponse(ok=True)))
-        assert channel.watermarks == [old.gate.output]
-        assert sink.gate._said[new.me] <= channel.watermarks[0]
+        new.membership.perform(effects.SendMessage(old.me, messages.AdoptResponse(ok=True)))
+        assert channel.watermarks == [old.path.gate.output]
+        assert sink.path.gate._said[new.me] <= channel.watermarks[0]
         monkeypatch.undo()
         if incarnation == 0:
             assert new.commits is not None

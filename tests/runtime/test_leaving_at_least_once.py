@@ -30,9 +30,9 @@ async def test_results_on_their_way_when_their_maker_leaves_outlive_it_and_its_s
     _, leaver = network.of("same")
     await network.until(lambda: len(sink.tuples) > 300)
     sink.is_open.clear()
-    before = leaver.counts.processed
-    await network.until(lambda: leaver.counts.processed > before + 100)
-    leaver.departure.decide()
+    before = leaver.path.counts.processed
+    await network.until(lambda: leaver.path.counts.processed > before + 100)
+    leaver.orders.departure.decide()
     assert leaver.commits is not None
     for _ in range(20):  # as far as it gets
         await leaver.commits.committed()

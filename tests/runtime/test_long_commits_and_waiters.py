@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.runtime.live.commit import commits
 from anabranch.runtime.live.commit.commits import Commits
-from anabranch.runtime.live.instance import keyed_pump
+from anabranch.runtime.live.instance import key_groups
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.policy import Scale
@@ -61,8 +61,8 @@ def counting(source: Spoken, kept: Kept) -> Pipeline:
 async def test_an_operation_on_the_graph_waits_for_no_long_commit(
     action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyed_pump, "CHUNK_BYTES", 100)
-    monkeypatch.setattr(keyed_pump, "CHUNKS_UNDER_WAY_MAX", 2)
+    monkeypatch.setattr(key_groups, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(key_groups, "CHUNKS_UNDER_WAY_MAX", 2)
     source, kept = Spoken(), Kept()
     network = Network(counting(source, kept), tmp_path, journals=True)
     await network.start(2)
@@ -70,7 +70,7 @@ async def test_an_operation_on_the_graph_waits_for_no_long_commit(
     await network.until(lambda: len(kept.tuples) == 100)
     with pytest.MonkeyPatch.context() as patch:
         be_endless(patch, *network.of("count"))
-        network.of("count")[-1].decide(action, 1)
+        network.of("count")[-1].orders.decide(action, 1)
         await network.until(lambda: network.notes[OUTCOMES[action]] > 0)
         be_usual(patch, network)
     source.say(*range(100))
@@ -149,7 +149,7 @@ async def test_a_snapshot_is_drawn_for_as_long_as_it_took_to_tell_what_has_chang
     monkeypatch.setattr(commits, "TURN_S_MAX", 0.0)
     before: list[int] = []
     kept = KeptTurns(tmp_path / "a.journal")
-    kept.commits._snapshots, kept.commits._ending = snapshots, ending
+    kept.snapshots, kept.ending = snapshots, ending
     await kept.begin()
     while kept.commits._snapshot is not None:
         await kept.commits.committed()
@@ -164,10 +164,10 @@ async def test_what_telling_takes_is_part_of_the_work(
     network = Network(counting(Spoken(), Kept()), tmp_path, journals=True)
     await network.start()
     (count,) = network.of("count")
-    pump: Any = count.groups
+    pump: Any = count.pump
     busy: list[float] = []
     monkeypatch.setattr(pump.processor, "tell", lambda: time.sleep(0.02))
-    monkeypatch.setattr(count.scaling.meter, "processed", lambda _, busy_s: busy.append(busy_s))
+    monkeypatch.setattr(count.path.meter, "processed", lambda _, busy_s: busy.append(busy_s))
     pump.tell(count.commits)
     assert busy[-1] >= 0.02
     monkeypatch.undo()

@@ -30,23 +30,25 @@ async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(
     network = Network(slow(tmp_path / "out.jsonl"), tmp_path, journals=True)
     await network.start(2)
     new_owner, giver = network.of("count")
-    await network.until(lambda: bool(new_owner.counts.processed and giver.counts.processed))
-    group = frozenset({min(giver.owned())})
+    await network.until(
+        lambda: bool(new_owner.path.counts.processed and giver.path.counts.processed)
+    )
+    group = frozenset({min(giver.membership.owned())})
     pump_of(giver).processor.freeze(group)
     chunks = list(pump_of(giver).processor.export(group, 2**16, 1))
 
     channel = new_owner.neighbourhood.channels[0]
     channel._repeated_to = channel.settled + 10**6  # as if its peer had more to repeat
     done: list[str] = []
-    pump_of(new_owner).complete(group, lambda: done.append("complete"))
-    before = new_owner.counts.processed
-    await network.until(lambda: new_owner.counts.processed > before)
+    pump_of(new_owner).groups.complete(group, lambda: done.append("complete"))
+    before = new_owner.path.counts.processed
+    await network.until(lambda: new_owner.path.counts.processed > before)
     assert done == []
     for chunk in chunks:
-        pump_of(new_owner).install(chunk, lambda: done.append("installed"))
+        pump_of(new_owner).groups.install(chunk, lambda: done.append("installed"))
     await network.until(lambda: len(done) == len(chunks))
     channel._repeated_to = 0
-    new_owner.note_settled()
+    new_owner.path.note_settled()
     await network.until(lambda: done[-1] == "complete")
     assert group <= pump_of(new_owner).processor.owned
     await network.abandon()

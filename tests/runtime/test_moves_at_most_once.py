@@ -27,13 +27,13 @@ async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_i
     giver, new_owner = network.of("last")
     await network.until(lambda: len(sink.tuples) > 300)
     delayed_transfer(pump_of(giver))
-    before = len(new_owner.owned())
+    before = len(new_owner.membership.owned())
 
     def gives() -> bool:
         state = giver.core.state
         return isinstance(state, Active) and isinstance(state.own, Transferring)
 
-    giver.move()
+    giver.orders.move()
     await network.until(gives)
     assert giver.commits is not None
     await giver.commits.committed()
@@ -43,9 +43,9 @@ async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_i
     await network.revive(giver.me)
     again = network.instances[giver.me]
     assert pump_of(again).processor.frozen == frozen
-    assert pump_of(again).processor.owned == again.owned()
+    assert pump_of(again).processor.owned == again.membership.owned()
     assert not pump_of(again).processor.states()
-    await network.until(lambda: len(new_owner.owned()) > before)
+    await network.until(lambda: len(new_owner.membership.owned()) > before)
     await network.finish()
     found = [n for _, n in sink.tuples]
     assert len(found) == len(set(found))
@@ -59,14 +59,14 @@ async def test_key_groups_that_were_given_away_are_not_there_in_the_next_incarna
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
     giver, new_owner = network.of("last")
-    await network.until(lambda: giver.counts.processed > 100)
-    before = len(new_owner.owned())
-    giver.move()
-    await network.until(lambda: len(new_owner.owned()) > before and network.at_rest())
+    await network.until(lambda: giver.path.counts.processed > 100)
+    before = len(new_owner.membership.owned())
+    giver.orders.move()
+    await network.until(lambda: len(new_owner.membership.owned()) > before and network.at_rest())
     assert giver.commits is not None
     await giver.commits.committed()
     network.kill(giver.me)
     await network.revive(giver.me)
     again = network.instances[giver.me]
-    assert pump_of(again).processor.owned == again.owned()
+    assert pump_of(again).processor.owned == again.membership.owned()
     await network.finish()

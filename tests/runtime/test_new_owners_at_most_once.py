@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live.instance import keyed_pump
+from anabranch.runtime.live.instance import key_groups
 from tests.runtime.moving import latest_by_key, pump_of
 from tests.runtime.network import Kept, Network
 
@@ -23,15 +23,15 @@ async def test_a_new_owner_that_dies_when_a_part_of_the_state_has_come_begins_wi
 ) -> None:
     """All of it comes, and the core calls the groups its own; so much is put in, and the rest
     comes again, to a later incarnation that has lost what was put in."""
-    monkeypatch.setattr(keyed_pump, "CHUNK_BYTES", 60)
+    monkeypatch.setattr(key_groups, "CHUNK_BYTES", 60)
     sink = Kept()
     pipeline = latest_by_key(sink, "at-most-once", N)
     network = Network(pipeline, tmp_path, journals=True)
     await network.start(2)
     giver, new_owner = network.of("last")
-    await network.until(lambda: giver.counts.processed > 300)
+    await network.until(lambda: giver.path.counts.processed > 300)
     pump, came = pump_of(new_owner), 0
-    install = pump.install
+    install = pump.groups.install
 
     def install_some(chunk: bytes, then: Callable[[], None]) -> None:
         nonlocal came
@@ -39,14 +39,14 @@ async def test_a_new_owner_that_dies_when_a_part_of_the_state_has_come_begins_wi
         if came <= put_in:
             install(chunk, then)
 
-    pump.install = install_some  # type: ignore[method-assign]
-    pump.complete = lambda groups, then: None  # type: ignore[method-assign]
-    before = len(new_owner.owned())
-    giver.move()
-    await network.until(lambda: len(new_owner.owned()) > before)
+    pump.groups.install = install_some  # type: ignore[method-assign]
+    pump.groups.expected._complete = lambda groups, then: None
+    before = len(new_owner.membership.owned())
+    giver.orders.move()
+    await network.until(lambda: len(new_owner.membership.owned()) > before)
     assert came > 10
-    seen = new_owner.counts.tuples_in
-    await network.until(lambda: new_owner.counts.tuples_in > seen + 100)
+    seen = new_owner.path.counts.tuples_in
+    await network.until(lambda: new_owner.path.counts.tuples_in > seen + 100)
     assert new_owner.commits is not None
     await new_owner.commits.committed()
     network.kill(new_owner.me)

@@ -17,7 +17,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
-from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+from anabranch.runtime.live.instance.key_groups import KeyGroups
 from anabranch.runtime.pipeline.graph import Delivery
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Writer
 from anabranch.runtime.reporting.ledger import settle
@@ -150,15 +150,16 @@ async def test_state_is_handed_over_only_after_what_the_intake_holds_has_been_lo
     intake = Intake(Limits(), ReplayOrder(lambda _: channel))
     begun: list[str] = []
 
-    def spawn_task(work: Coroutine[Any, Any, None], name: str) -> None:
+    def spawn(work: Coroutine[Any, Any, None], name: str) -> None:
         work.close()
         begun.append(name)
 
-    pump = KeyedPump.__new__(KeyedPump)
-    pump.instance = SimpleNamespace(intake=intake, spawn_task=spawn_task)  # type: ignore[assignment]
+    groups = KeyGroups.__new__(KeyGroups)
+    groups._path = SimpleNamespace(intake=intake)  # type: ignore[assignment]
+    groups._ports = SimpleNamespace(lifetime=SimpleNamespace(spawn=spawn))  # type: ignore[assignment]
     for _ in range(2):
         intake.put(channel, 1, 0.0, b"t")
-    pump.transfer(NEW_OWNER, frozenset({3}))
+    groups.transfer(NEW_OWNER, frozenset({3}))
     assert [isinstance(intake.pop(), Queued) for _ in range(2)] == [True, True]
     assert begun == []
     errand = intake.pop()

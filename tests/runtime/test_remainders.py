@@ -58,7 +58,7 @@ async def test_a_reader_may_give_the_same_value_again_and_change_it(
     for deaths in range(1, 4):
         (source,), (sink,) = network.of("numbers"), network.of("out")
         least = deaths * N // 5
-        await network.until(lambda: sink.counts.tuples_out > least)  # noqa: B023
+        await network.until(lambda: sink.path.counts.tuples_out > least)  # noqa: B023
         network.kill(source.me)
         network.kill(sink.me)
         await network.revive(source.me)

@@ -27,15 +27,15 @@ async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_incarn
     network = Network(pipeline, tmp_path, journals=True)
     await network.start()
     (count,), (out,), (source,) = map(network.of, ("count", "out", "numbers"))
-    await network.until(lambda: count.gate.value > 0)
-    count.gate.hold("state that is to come")
-    await network.until(lambda: count.gate.value > count.gate.output)
+    await network.until(lambda: count.path.gate.value > 0)
+    count.path.gate.hold("state that is to come")
+    await network.until(lambda: count.path.gate.value > count.path.gate.output)
     network.kill(source.me)
     await asyncio.sleep(0.05)
-    reached = count.gate.value
+    reached = count.path.gate.value
     assert count.commits is not None
     await count.commits.committed()
     network.kill(count.me)
     await network.revive(count.me)
-    await network.until(lambda: out.gate.value >= reached)
+    await network.until(lambda: out.path.gate.value >= reached)
     await network.abandon()

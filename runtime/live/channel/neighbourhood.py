@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, Topology
@@ -60,6 +60,14 @@ def _is_open(channel: Channel) -> bool:
     return not channel.session.settled or (channel.dialing and not channel.connected)
 
 
+class Recorder(Keeper, Protocol):
+    """What writes the journal, as the neighbourhood sees it: `note` takes an entry, `forget` a
+    channel that is closed."""
+
+    def note(self, *entry: Any) -> None: ...
+    def forget(self, channel: Channel) -> None: ...
+
+
 class Neighbourhood:
     """Channels by peer. `related` says whether the core still has business with a peer."""
 
@@ -75,7 +83,7 @@ class Neighbourhood:
         related: Callable[[InstanceId], bool],
         fail: Callable[[Exception], None],
         incarnation: int = 1,
-        keeper: Keeper | None = None,
+        keeper: Recorder | None = None,
         ended_dir: Path | None = None,
     ) -> None:
         self.me = me
@@ -104,6 +112,12 @@ class Neighbourhood:
         """Device and inode of the socket that it listens at."""
         self._changed = asyncio.Event()
         self._parting = False
+
+    def learn(self, addresses: Addresses) -> None:
+        """Where others listen."""
+        if addresses and self._keeper is not None:
+            self._keeper.note("book", addresses)
+        self.book.update(addresses)
 
     # -- channels --------------------------------------------------------------------------
 
@@ -192,7 +206,10 @@ class Neighbourhood:
                 self.book.pop(channel.peer, None)  # it has ended, and ids are never used again
             totals = totals_of(channel)
             self.closed.add(totals)
-            self._user.channel_closed(channel, totals)
+            self._user.channel_closed()
+            if self._keeper is not None:
+                self._keeper.note("past", totals)
+                self._keeper.forget(channel)
         channel.detach()
         self._changed.set()
 

@@ -43,9 +43,7 @@ Standing = Callable[[], Iterable[Entry]]
 
 
 class Commits:
-    """`standing`: what was `note`d and still counts, as entries. `snapshots`: gives all that is
-    told by changes, piece by piece, while it changes. `ending`: called at the end of each
-    commit."""
+    """`keeps_batches`: they are in the journal, too."""
 
     def __init__(
         self,
@@ -54,18 +52,15 @@ class Commits:
         *,
         patience: Patience,
         keeps_batches: bool,
-        standing: Standing,
-        snapshots: Snapshots,
-        ending: Callable[[], None],
     ) -> None:
         self.keeps_batches = keeps_batches
         self.path = journal.path
         self._journal = journal
         self._fail = fail
         self._patience = patience
-        self._standing = standing
-        self._snapshots = snapshots
-        self._ending = ending
+        self._standing: Standing
+        self._snapshots: Snapshots
+        self._ending: Callable[[], None]
         self._snapshot: Iterator[tuple[str, bytes]] | None = None
         self._parts: dict[str, Part] = {}
         self._written: dict[str, Any] = {}
@@ -405,10 +400,17 @@ class Commits:
     def _draw(self) -> Iterator[tuple[str, bytes]]:
         return itertools.chain(self._snapshots(), [_DRAWN])
 
-    def begin(self) -> None:
+    def begin(
+        self, *, standing: Standing, snapshots: Snapshots, ending: Callable[[], None]
+    ) -> None:
         """The first segment of this incarnation: a snapshot of what was restored, or of nothing
         yet. Before this nothing is committed: what is restored in part must not be taken for the
-        whole."""
+        whole.
+
+        `standing`: what was `note`d and still counts, as entries. `snapshots`: gives all that is
+        told by changes, piece by piece, while it changes. `ending`: called at the end of each
+        commit."""
+        self._standing, self._snapshots, self._ending = standing, snapshots, ending
         self._begun = self._whole = True
         self._snapshot = self._draw()
         self.want()

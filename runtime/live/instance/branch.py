@@ -13,7 +13,7 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.instance.held import Written
+from anabranch.runtime.live.instance.written import Written
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.flow import least_waiting
 from anabranch.runtime.processing.marks import NO_MARK, Marked

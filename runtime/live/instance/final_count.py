@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from anabranch.runtime.live.instance.keyed_pump import KeyedPump
+from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.instance.pumps import Pump
+from anabranch.runtime.live.instance.tuple_path import TuplePath
 from anabranch.runtime.reporting.status import FinalCount
 
-if TYPE_CHECKING:
-    from anabranch.runtime.live.instance.instance import Instance
 
-
-def final_count(instance: Instance) -> FinalCount:
-    instance.scaling.account()
-    counts, neighbourhood, pump = instance.counts, instance.neighbourhood, instance.pump
-    keyed = pump.processor if isinstance(pump, KeyedPump) else None
+def final_count(me: InstanceId, path: TuplePath, pump: Pump) -> FinalCount:
+    counts, neighbourhood, keyed = path.counts, path.neighbourhood, pump.keyed
     return FinalCount(
-        id=str(instance.me),
-        operator=instance.me.operator,
+        id=str(me),
+        operator=me.operator,
         tuples_in=counts.tuples_in,
         processed=counts.processed,
         tuples_out=counts.tuples_out,
@@ -28,7 +23,7 @@ def final_count(instance: Instance) -> FinalCount:
         received=neighbourhood.received,
         sent_before=neighbourhood.closed.summed.sent,
         received_before=neighbourhood.closed.summed.received,
-        queued=instance.intake.tuples + (keyed.pended if keyed else 0),
+        queued=path.intake.tuples + (keyed.pended if keyed else 0),
         # As the processor counts them, for several transfers may be under way at once.
         handed_in=keyed.pended_in if keyed else 0,
         handed_out=keyed.pended_out if keyed else 0,

@@ -11,77 +11,17 @@ encoded as the batch that it becomes: it goes out as it is, if all of it may go.
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
+from anabranch.runtime.live.commit.commits import Commits
+from anabranch.runtime.live.instance.branch import Branch, HeldLine
+from anabranch.runtime.live.instance.written import Piece
 from anabranch.runtime.processing.payload import Batch, Encoder
-
-if TYPE_CHECKING:
-    from anabranch.runtime.live.commit.commits import Commits
-    from anabranch.runtime.live.instance.branch import Branch, HeldLine
 
 HELD, ABOUT = "held", "about held"
 """Kinds of the pieces of a journal with results that are held, each as a batch, and with what there
 is to know of each."""
-
-
-class Piece(NamedTuple):
-    """Neighbouring results in the journal. `data`: as a batch; empty if they cannot travel."""
-
-    number: int
-    tuples: int
-    data: bytes
-
-
-class Written:
-    """The pieces of one line of results: how many `tuples` from its front they have, and whether
-    some of the first piece are sent (`is_cut`). `over`: gets numbers of pieces that are sent."""
-
-    def __init__(self, over: list[int]) -> None:
-        self.tuples = 0
-        self.is_cut = False
-        self._over = over
-        self._pieces: deque[Piece] = deque()
-
-    def add(self, piece: Piece) -> None:
-        self._pieces.append(piece)
-        self.tuples += piece.tuples
-
-    @property
-    def first(self) -> Piece:
-        """The first piece, as far as its tuples are held."""
-        return self._pieces[0]
-
-    @property
-    def whole(self) -> Batch | None:
-        """The first piece, if all of it is held and can travel."""
-        if self.is_cut or not self._pieces or not self._pieces[0].data:
-            return None
-        return Batch(self._pieces[0].tuples, self._pieces[0].data)
-
-    def mend(self, data: bytes) -> None:
-        """The first piece is encoded anew, without what is sent of it."""
-        self._pieces[0] = self._pieces[0]._replace(data=data)
-        self.is_cut = False
-
-    def took(self, n: int) -> None:
-        """The first `n` of the line have been sent."""
-        n = min(n, self.tuples)
-        self.tuples -= n
-        while n:
-            piece = self._pieces.popleft()
-            if piece.tuples <= n:
-                self._over.append(piece.number)
-                self.is_cut = False
-            else:
-                self._pieces.appendleft(Piece(piece.number, piece.tuples - n, b""))
-                self.is_cut = True
-            n -= min(n, piece.tuples)
-
-    def forget(self) -> None:
-        """The line has become another one."""
-        self.took(self.tuples)
 
 
 class HeldPieces:

@@ -62,6 +62,13 @@ class Outbox:
         return max((b.held for b in self.branches), default=0)
 
     @property
+    def held_up_by(self) -> str:
+        """The successor that leaves us least credit on the branch that is furthest behind."""
+        branch = max(self.branches, key=lambda b: b.held)
+        worst = min(branch.channels, key=lambda c: c.allowance.tuples_left, default=None)
+        return str(worst.peer) if worst else str(branch.operator)
+
+    @property
     def full(self) -> bool:
         return self.held >= self._held_max
 

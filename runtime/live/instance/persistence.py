@@ -8,76 +8,110 @@ off, for its senders repeat it; and what the core's `Restarted` asks for anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anabranch.protocol import events
 from anabranch.runtime.keyed.watermarks import RESTORED
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.recovery import Past, read_base, read_past
+from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.instance.membership import Membership
+from anabranch.runtime.live.instance.orders import Orders
 from anabranch.runtime.live.instance.poison_guard import POISON
+from anabranch.runtime.live.instance.profile import Profile
+from anabranch.runtime.live.instance.pumps import Pump
+from anabranch.runtime.live.instance.tuple_path import TuplePath
 from anabranch.runtime.live.journal.journal import Entry, Journal
 from anabranch.runtime.live.link.messages import Resumed
 from anabranch.runtime.reporting.status import id_to_wire
+from anabranch.runtime.storage.patience import Patience
 
-if TYPE_CHECKING:
-    from anabranch.runtime.live.instance.instance import Instance
+Base = dict[str, list[bytes]]
+"""What a savepoint has for an instance: changes by kind."""
 
 SNAPSHOT_KEYS = 512
 """Keys in a piece of a snapshot: little enough that tuples do not wait for it."""
 
 
-class Persistence:
-    """`past`: None for a first incarnation, and for one whose earlier incarnations had begun
-    nothing."""
+def open_journal(
+    path: Path, profile: Profile, fail: Callable[[Exception], None], patience: Patience
+) -> tuple[Past | Base, Commits]:
+    """What earlier incarnations have left, or, if they had begun nothing, what the first one begins
+    with; and commits to come."""
+    context, power = profile.context, profile.context.durable == "power"
+    past = read_past(path, power=power, owner=str(profile.me), incarnation=context.incarnation)
+    base = read_base(path)
+    if past is not None:
+        for kind, told in base.items():
+            past.added[kind] = [*told, *past.added.get(kind, [])]
+    commits = Commits(
+        Journal(path, power=power), fail, patience=patience, keeps_batches=profile.duties.exact
+    )
+    return base if past is None else past, commits
 
-    def __init__(self, instance: Instance, path: Path, *, power: bool) -> None:
-        me, incarnation = str(instance.me), instance.context.incarnation
-        self.past: Past | None = read_past(path, power=power, owner=me, incarnation=incarnation)
-        self._base = read_base(path)
-        if self.past is not None:
-            for kind, told in self._base.items():
-                self.past.added[kind] = [*told, *self.past.added.get(kind, [])]
+
+class Persistence:
+    """`past`: None for a first incarnation, for one whose earlier incarnations had begun nothing,
+    and when all of it is restored; `found`: that, or a base. `tell_status`: tells the agent at once
+    how far the work is."""
+
+    def __init__(
+        self,
+        found: Past | Base,
+        commits: Commits,
+        profile: Profile,
+        membership: Membership,
+        path: TuplePath,
+        *,
+        pump: Pump,
+        orders: Orders,
+        agent_client: AgentClient,
+        tell_status: Callable[[], None],
+    ) -> None:
+        self.past = found if isinstance(found, Past) else None
+        self._base: Base = {} if isinstance(found, Past) else found
         self.parted = self.past is not None and self.past.parted
         """Whether an earlier incarnation had said everything, and all of it was heard."""
-        self._instance = instance
-        self.commits = Commits(
-            Journal(path, power=power),
-            instance.fail,
-            patience=instance.patience,
-            keeps_batches=instance.duties.exact,
-            standing=self._standing,
-            snapshots=lambda: instance.pump.snapshot_pieces(SNAPSHOT_KEYS),
-            ending=self._tell,
-        )
+        self._commits = commits
+        self._profile = profile
+        self._membership = membership
+        self._path = path
+        self._pump = pump
+        self._orders = orders
+        self._agent_client = agent_client
+        self._tell_status = tell_status
 
     # -- what is kept --------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Keep everything from now on."""
-        instance, part = self._instance, self.commits.part
-        core, watermarks = instance.core, instance.watermarks
+        path, part, core = self._path, self._commits.part, self._membership.core
+        watermarks = path.watermarks
         part("core", lambda: (core.state, core.epoch, core.events))
-        part("counts", instance.counts.snapshot)
-        part("gate", instance.gate.state)
+        part("counts", path.counts.snapshot)
+        part("gate", path.gate.state)
         part("time", watermarks.snapshot)
-        part("new_owner", lambda: (instance.new_owner_watermark, instance.counted_from))
-        part("marks", instance.replay_order.snapshot)
-        part("children", lambda: tuple(instance.announced))
-        part(POISON, instance.pump.poison_guard.snapshot)
-        part("pump", instance.pump.snapshot)
-        self.commits.begin()
+        part("new_owner", lambda: (watermarks.new_owner, watermarks.counted_from))
+        part("marks", path.replay_order.snapshot)
+        part("children", lambda: tuple(self._orders.announced))
+        part(POISON, self._pump.poison_guard.snapshot)
+        part("pump", self._pump.snapshot)
+        self._commits.begin(
+            standing=self._standing,
+            snapshots=lambda: self._pump.snapshot_pieces(SNAPSHOT_KEYS),
+            ending=self._tell,
+        )
 
     def _tell(self) -> None:
         """At the end of a commit: what is told by changes."""
-        self._instance.pump.tell(self.commits)
-        if self._instance.duties.exact:
-            self._instance.outbox.held_pieces.tell(self.commits)
+        self._pump.tell(self._commits)
+        if self._profile.exact:
+            self._path.outbox.held_pieces.tell(self._commits)
 
     def _standing(self) -> Iterator[Entry]:
-        neighbourhood = self._instance.neighbourhood
-        yield ("owner", str(self._instance.me))
+        neighbourhood = self._path.neighbourhood
+        yield ("owner", str(self._profile.me))
         yield ("book", dict(neighbourhood.book))
         yield ("summed", neighbourhood.closed.summed)
         for totals in neighbourhood.closed.latest:
@@ -89,53 +123,54 @@ class Persistence:
 
     def restore(self) -> None:
         """Be what the last incarnation was, up to the moment at which the core has its say."""
-        past, instance = self.past, self._instance
+        past, path = self.past, self._path
         if past is None:
-            instance.pump.begin_from(self._base)
+            self._pump.begin_from(self._base)
             return
         self._restore_channels(past)
         parts = past.parts
-        core = instance.core
+        core, watermarks = self._membership.core, path.watermarks
         core.state, core.epoch, core.events = parts["core"]
-        instance.counts.restore(parts["counts"])
-        instance.gate.restore(parts["gate"])
-        instance.watermarks.restore(parts["time"])
-        instance.new_owner_watermark, instance.counted_from = parts["new_owner"]
-        instance.replay_order.restore(parts["marks"])
-        instance.announced.extend(parts["children"])
-        instance.pump.restore(parts["pump"], past)
+        path.counts.restore(parts["counts"])
+        path.gate.restore(parts["gate"])
+        watermarks.restore(parts["time"])
+        watermarks.new_owner, watermarks.counted_from = parts["new_owner"]
+        path.replay_order.restore(parts["marks"])
+        self._orders.announced.extend(parts["children"])
+        self._pump.restore(parts["pump"], past)
 
     def _restore_channels(self, past: Past) -> None:
-        neighbourhood = self._instance.neighbourhood
+        neighbourhood = self._path.neighbourhood
         neighbourhood.book.update(past.book)
         neighbourhood.closed.restore(past.summed, past.totals)
         for old in past.channels.values():
             if old.row is not None:
                 channel = neighbourhood.remake(old.peer, dialing=old.dialing)
                 channel.restore(old.row, old.kept)
-                self.commits.adopt(channel)
+                self._commits.adopt(channel)
 
     def resume(self) -> None:
         """Go on: nothing can be heard before this, nor said."""
-        past, instance = self.past, self._instance
+        past, path = self.past, self._path
         if past is None:
             self._begin()
             return
         if not self.parted:  # neighbours would meet somebody whom they have seen off
-            instance.neighbourhood.dial_again()
-        instance.resuming = True
-        instance.feed(events.Restarted())
-        for channel in instance.neighbourhood.channels:
+            path.neighbourhood.dial_again()
+        path.resuming = True
+        self._membership.feed(events.Restarted())
+        for channel in path.neighbourhood.channels:
             channel.mind_the_gap()
-        if instance.duties.exact:
-            instance.outbox.restore(past.lasting)
-        instance.pump.hold_again()
-        instance.gate.release(RESTORED)
-        instance.watermarks.say_again()
-        instance.resuming = False
-        children = [id_to_wire(c) for c in instance.announced]
-        instance.agent_client.send(Resumed(children=children, leaving=instance.departure.resume()))
-        instance.scaling.tell_now()
+        if self._profile.exact:
+            path.outbox.restore(past.lasting)
+        self._pump.hold_again()
+        path.gate.release(RESTORED)
+        path.watermarks.say_again()
+        path.resuming = False
+        children = [id_to_wire(c) for c in self._orders.announced]
+        leaving = self._orders.departure.resume()
+        self._agent_client.send(Resumed(children=children, leaving=leaving))
+        self._tell_status()
         self._begin()
-        instance.check_drained()
+        path.check_drained()
         self.past = None

@@ -11,13 +11,17 @@ from anabranch.runtime.live.instance.delivery import DeliveryDuties, duties_of
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import RunContext
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.values.kinds import Ending
+
+FIXED = Scale(max_instances=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
     """`in_vain`: how the last incarnations ended that got nothing done, as the agent saw it.
-    `journaled`: it keeps a journal; `exact`: nothing is lost or done twice when it dies."""
+    `scale`: of one instance if the operator has none. `journaled`: it keeps a journal; `exact`:
+    nothing is lost or done twice when it dies."""
 
     me: InstanceId
     pipeline: Pipeline
@@ -25,6 +29,7 @@ class Profile:
     in_vain: Sequence[Ending]
     journaled: bool
     operator: Operator
+    scale: Scale
     limits: Limits
     duties: DeliveryDuties
     exact: bool
@@ -39,7 +44,16 @@ def profile_of(
     journaled: bool,
 ) -> Profile:
     duties = duties_of(pipeline)
-    operator, exact = pipeline.operators[me.operator], journaled and duties.exact
+    operator = pipeline.operators[me.operator]
     return Profile(
-        me, pipeline, context, in_vain, journaled, operator, context.limits, duties, exact
+        me,
+        pipeline,
+        context,
+        in_vain,
+        journaled,
+        operator,
+        scale=operator.scale or FIXED,
+        limits=context.limits,
+        duties=duties,
+        exact=journaled and duties.exact,
     )

@@ -28,9 +28,11 @@ from anabranch.runtime.processing.salvage import decode_batch
 from anabranch.runtime.values.kinds import EventKind
 
 if TYPE_CHECKING:
+    from anabranch.runtime.keyed.processor import KeyedProcessor
     from anabranch.runtime.live.commit.commits import Commits
     from anabranch.runtime.live.commit.recovery import Past
-    from anabranch.runtime.live.instance.instance import Instance
+    from anabranch.runtime.live.instance.key_groups import KeyGroups
+    from anabranch.runtime.live.instance.ports import Ports
 
 now = time.monotonic
 
@@ -42,22 +44,23 @@ STAMPS = "stamps"
 
 
 class Pump(ABC):
-    def __init__(self, instance: Instance) -> None:
-        self.instance = instance
+    def __init__(self, ports: Ports) -> None:
+        self.ports = ports
+        self.profile, self.path, self.commits = ports.profile, ports.path, ports.commits
         self._sent_at = now()
         self._turn_at = now()
         self._linger: asyncio.TimerHandle | None = None
-        timing = instance.operator.timing
+        timing = self.profile.operator.timing
         # A newcomer begins with no time of its own: successors know what its creator had said.
-        self.stamper = Stamper(timing, journaled=instance.commits is not None) if timing else None
-        self.follows = not instance.operator.edges
+        self.stamper = Stamper(timing, journaled=self.commits is not None) if timing else None
+        self.follows = not self.profile.operator.edges
         """Whether the watermark here follows the marks of what goes out: while all have come from
         one predecessor for which that is so, or are read here. Tuples of keys may be held up."""
-        instance.outbox.follow(self.follows)
+        self.path.outbox.follow(self.follows)
         self._listened_s = 0.0
         """How long somebody could have been heard: silence for lack of room is none."""
         self._noted = False
-        self.poison_guard = PoisonGuard(instance.profile, instance.commits, self._buried)
+        self.poison_guard = PoisonGuard(self.profile, self.commits, self._buried)
 
     @property
     @abstractmethod
@@ -69,22 +72,36 @@ class Pump(ABC):
         """Until cancelled, or a source's input has ended."""
 
     async def run(self) -> None:
-        await self.instance.began.wait()
+        await self.ports.lifetime.began.wait()
         try:
             await self.work()
         except asyncio.CancelledError:
             raise
         except Exception as error:
             # At once: before the end of this task is seen, what is half done would be recorded.
-            self.instance.fail(error)
+            self.ports.lifetime.fail(error)
         except BaseException:  # the end of the process
-            if self.instance.commits is not None:
-                self.instance.commits.stop()
+            if self.commits is not None:
+                self.commits.stop()
             raise
 
     def _buried(self, reason: str) -> None:
-        self.instance.agent_client.note(EventKind.BURIED, f"a tuple that {reason}")
-        self.instance.scaling.tell_now()
+        self.ports.agent_client.note(EventKind.BURIED, f"a tuple that {reason}")
+        self.ports.tell_status()
+
+    @property
+    def keyed(self) -> KeyedProcessor | None:
+        """What works by key, if anything does."""
+        return None
+
+    @property
+    def groups(self) -> KeyGroups:
+        """The key groups of this instance."""
+        raise TypeError(f"{self.profile.me} has no key groups")
+
+    def must_end(self) -> None:  # noqa: B027 - only where keys are
+        """The input ends, and unless it goes on in another run the stream does: what waits for more
+        is to be made of what there is."""
 
     def stop(self) -> None:  # noqa: B027 - only sources have an intake of their own
         """Duty 6: read no more."""
@@ -98,10 +115,10 @@ class Pump(ABC):
     def snapshot(self) -> dict[str, Any]:
         """What the next incarnation must know beside what the instance keeps; new values each
         time."""
-        return {"letters": self.instance.letter_writer.number, "follows": self.follows}
+        return {"letters": self.path.letter_writer.number, "follows": self.follows}
 
     def restore(self, snapshot: dict[str, Any], past: Past) -> None:
-        self.instance.letter_writer.restore(snapshot["letters"], past.lasting.get(LETTERS, {}))
+        self.path.letter_writer.restore(snapshot["letters"], past.lasting.get(LETTERS, {}))
         if not snapshot["follows"]:
             self.follow_no_more()
         if self.stamper is not None:
@@ -121,7 +138,7 @@ class Pump(ABC):
 
     def follow_no_more(self) -> None:
         self.follows = False
-        self.instance.outbox.follow(False)
+        self.path.outbox.follow(False)
 
     def hold_again(self) -> None:  # noqa: B027 - optional
         """In a new incarnation, once it is known who comes next: results that nobody else can
@@ -142,26 +159,26 @@ class Pump(ABC):
         """Hold results for the successors; send them now if that is worth it, or soon."""
         if not results:
             return
-        instance = self.instance
+        path = self.path
         if self.stamper is not None:
             results, marks = self._stamp(self.stamper, results)
-        instance.outbox.hold(results, born, marks)
-        instance.counts.tuples_out += len(results)
+        path.outbox.hold(results, born, marks)
+        path.counts.tuples_out += len(results)
         if self.stamper is not None:  # only now: it is said behind them
-            instance.watermarks.ask(self._state_time)
-        if instance.outbox.worth_sending() or now() - self._sent_at > instance.limits.linger_s:
+            path.watermarks.ask(self._state_time)
+        if path.outbox.worth_sending() or now() - self._sent_at > self.profile.limits.linger_s:
             self.send()
         elif self._linger is None:
             loop = asyncio.get_running_loop()
-            self._linger = loop.call_later(instance.limits.linger_s, self.send)
+            self._linger = loop.call_later(self.profile.limits.linger_s, self.send)
 
     def _stamp(self, stamper: Stamper, results: list[Any]) -> tuple[list[Any], list[float]]:
         """Results that have an event time, and their marks; the others are dead letters."""
         with NoLoop():
             sound, marks, letters = stamper.note(results, self._listened_s, time.time())
         if letters:
-            self.instance.counts.dead_beside += len(letters)
-            self.instance.bury(letters)
+            self.path.counts.dead_beside += len(letters)
+            self.path.bury(letters)
         self._noted = True
         return sound, marks
 
@@ -172,42 +189,42 @@ class Pump(ABC):
         if self._noted or self.hears:
             self._listened_s += seconds
         self._noted = False
-        self.instance.watermarks.ask(self._state_time)
+        self.path.watermarks.ask(self._state_time)
 
     @property
     def hears(self) -> bool:
         """Whether it would hear of new tuples now: it has room for them, and works on no others."""
-        return self.instance.room.is_set()
+        return self.path.room.is_set()
 
     def _state_time(self) -> None:
         """Event time as it is known from my own results. While state is on its way to me, so are
         older tuples (W3)."""
-        stamper, instance = self.stamper, self.instance
-        if stamper is not None and not instance.gate.held:
+        stamper, path = self.stamper, self.path
+        if stamper is not None and not path.gate.held:
             watermark, idle = stamper.watermark(self._listened_s), stamper.idle(self._listened_s)
-            instance.watermarks.state(watermark, idle=idle)
+            path.watermarks.state(watermark, idle=idle)
 
     async def wait_for_room(self) -> None:
         """Backpressure: go on when successors have taken enough of what is held."""
-        if self.instance.outbox.full:
+        if self.path.outbox.full:
             self.send()
-            await self.instance.room.wait()
-        if not self.instance.letter_writer.has_room:
-            if self.instance.commits is not None:
-                self.instance.commits.end_if_awaited()
-            await self.instance.letter_writer.room()
+            await self.path.room.wait()
+        if not self.path.letter_writer.has_room:
+            if self.commits is not None:
+                self.commits.end_if_awaited()
+            await self.path.letter_writer.room()
 
     def send(self) -> None:
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
         self._sent_at = now()
-        self.instance.outbox.send()
-        self.instance.note_outbox()
+        self.path.outbox.send()
+        self.path.note_outbox()
 
     async def give_turn(self) -> None:
         """Let the loop do other things when this pump has had its slice."""
-        if now() - self._turn_at > self.instance.limits.slice_s:
+        if now() - self._turn_at > self.profile.limits.slice_s:
             await asyncio.sleep(0)
             self._turn_at = now()
         await self.wait_for_room()
@@ -216,10 +233,10 @@ class Pump(ABC):
 class QueuePump(Pump):
     """Works off the intake, batch by batch."""
 
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports)
         self._working = False
-        self._gives_up_first = instance.duties.loses and len(instance.in_vain) >= DEATHS
+        self._gives_up_first = self.profile.duties.loses and len(self.profile.in_vain) >= DEATHS
         """Whether it is recorded that a batch may be lost before anything is done with it. What
         ends the process at once would come again and again otherwise, for a commit takes longer."""
 
@@ -227,15 +244,15 @@ class QueuePump(Pump):
     def drained(self) -> bool:
         """The queue may be empty while calls of its last tuples are open, and hold what is said of
         event time while there are no tuples."""
-        intake = self.instance.intake
+        intake = self.path.intake
         return not self._working and not len(intake) and not intake.tuples
 
     @property
     def hears(self) -> bool:
-        return super().hears and not self._working and not self.instance.intake.tuples
+        return super().hears and not self._working and not self.path.intake.tuples
 
     async def work(self) -> None:
-        intake = self.instance.intake
+        intake = self.path.intake
         if self.poison_guard.on:
             self.be_wary()
         while True:
@@ -249,8 +266,8 @@ class QueuePump(Pump):
                 await self._hear(item)
                 item.settle()
             elif isinstance(item, Queued):
-                if self._gives_up_first and self.instance.commits is not None:
-                    await self.instance.commits.committed()
+                if self._gives_up_first and self.commits is not None:
+                    await self.commits.committed()
                 await self.process(item)
             else:
                 item()
@@ -265,7 +282,7 @@ class QueuePump(Pump):
         item.marks = marks = batch.marks_of(len(tuples))
         if marks is not None:
             item.marks = marks[item.done :]
-            if self.follows and not (batch.follows and self.instance.gate.has_one_way):
+            if self.follows and not (batch.follows and self.path.gate.has_one_way):
                 self.follow_no_more()
         await self.take(item, tuples[item.done :])
 
@@ -280,31 +297,31 @@ class QueuePump(Pump):
             self._bury_unreadable(item.letters)
             item.letters = []
         item.done += tuples
-        self.instance.intake.worked_off(item, tuples, last=last)
+        self.path.intake.worked_off(item, tuples, last=last)
         self.poison_guard.done()
         channel = item.channel
         if last:
-            self.instance.settle(channel, item.number, item.tuples, len(item.payload))
-        elif self.instance.exact and self.instance.commits is not None:
+            self.path.settle(channel, item.number, item.tuples, len(item.payload))
+        elif self.profile.exact and self.commits is not None:
             channel.partial = item.number, item.done
-            self.instance.commits.touch(channel)
+            self.commits.touch(channel)
 
     async def _hear(self, said: Said) -> None:
         """A predecessor has spoken of event time. What came before, and what is made of it, goes
         out before it; till then it does not count, or a later incarnation would pass it on at
         once."""
-        instance = self.instance
-        if instance.gate.would_rise(said.peer, said.watermark, said.idle or said.left):
+        gate, watermarks = self.path.gate, self.path.watermarks
+        if gate.would_rise(said.peer, said.watermark, said.idle or said.left):
             await self.catch_up()
-        before = instance.gate.value
-        instance.gate.hold(ADVANCING)
-        instance.watermarks.heard(said)
-        if instance.gate.value > before:
-            await self.advance(instance.gate.value)
-        instance.gate.release(ADVANCING)
-        instance.watermarks.pass_on()
+        before = gate.value
+        gate.hold(ADVANCING)
+        watermarks.heard(said)
+        if gate.value > before:
+            await self.advance(gate.value)
+        gate.release(ADVANCING)
+        watermarks.pass_on()
         if self.stamper is not None:
-            instance.watermarks.ask(self._state_time)  # it must not before
+            watermarks.ask(self._state_time)  # it must not before
 
     def restore(self, snapshot: dict[str, Any], past: Past) -> None:
         super().restore(snapshot, past)
@@ -329,37 +346,36 @@ class QueuePump(Pump):
 
     def _bury_unreadable(self, letters: list[DeadLetter]) -> None:
         """Tuples that came in and cannot be unpacked here."""
-        counts = self.instance.counts
+        counts = self.path.counts
         counts.tuples_in += len(letters)
         counts.dead += len(letters)
-        self.instance.bury(letters)
+        self.path.bury(letters)
 
     async def rest(self) -> None:
         """The queue is empty: send what is held, commit if the end waits for it, and wait."""
         self.send()
-        instance = self.instance
-        if instance.awaits_drained and not instance.neighbourhood.awaits_repeats:
+        if self.path.awaits_drained and not self.path.neighbourhood.awaits_repeats:
             await self.commit()
-            instance.check_drained()
+            self.path.check_drained()
         self.before_rest()
         await self.wait()
         self._turn_at = now()
 
     async def wait(self) -> None:
-        await self.instance.intake.wait()
+        await self.path.intake.wait()
 
     def before_rest(self) -> None:
         """The queue is empty, and everything is sent."""
 
     def _account(self, part: Part) -> None:
         """Count what became of tuples, and write down those that died."""
-        counts = self.instance.counts
+        counts = self.path.counts
         counts.processed += part.taken - part.dead
         counts.dead += part.dead
         counts.dead_beside += len(part.letters) - part.dead
-        self.instance.scaling.meter.processed(part.taken, part.busy_s)
+        self.path.meter.processed(part.taken, part.busy_s)
         if part.letters:
-            self.instance.bury(part.letters)
+            self.path.bury(part.letters)
 
     async def commit(self) -> None:
         """Before the end of an instance: make safe what was taken."""
@@ -370,11 +386,11 @@ class QueuePump(Pump):
 
 
 class OperatorPump(QueuePump):
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports)
         self._processor = make_processor(
-            instance.operator,
-            slice_s=instance.limits.slice_s,
+            self.profile.operator,
+            slice_s=self.profile.limits.slice_s,
             emit=self._emit,
             turn=self._turn,
         )
@@ -403,39 +419,15 @@ class OperatorPump(QueuePump):
         await self.wait_for_room()
 
     def _emit(self, part: Part) -> None:
-        instance, item = self.instance, part.tag
-        instance.counts.tuples_in += part.taken
+        path, item = self.path, part.tag
+        path.counts.tuples_in += part.taken
         self._account(part)
         self.hold(part.results, item.born, part.marks)
         self._advance(item, part.taken, last=part.last)
         if part.last:
-            instance.intake.done(item)
-            if instance.awaits_drained:
-                instance.intake.wake()
+            path.intake.done(item)
+            if path.awaits_drained:
+                path.intake.wake()
 
     async def close(self) -> None:
         await self._processor.close()
-
-
-def make_pump(instance: Instance) -> Pump:
-    operator = instance.operator
-    if operator.edges:
-        # Imported here: most instances keep nothing by key, and must start fast.
-        from anabranch.runtime.live.instance.keyed_pump import KeyedPump
-
-        if operator.sink is None:
-            return KeyedPump(instance)
-        from anabranch.runtime.live.instance.sink_pump import KeyedSinkPump
-
-        return KeyedSinkPump(instance)
-    if operator.source is not None:
-        from anabranch.runtime.live.instance.source_pump import SourcePump
-
-        return SourcePump(instance)
-    if operator.sink is not None:
-        from anabranch.runtime.live.instance.sink_pump import (
-            SinkPump,  # a keyed operator's work is in it
-        )
-
-        return SinkPump(instance)
-    return OperatorPump(instance)

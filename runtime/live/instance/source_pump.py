@@ -30,7 +30,7 @@ from anabranch.runtime.processing.own import copied
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.commit.recovery import Past
-    from anabranch.runtime.live.instance.instance import Instance
+    from anabranch.runtime.live.instance.ports import Ports
 
 now = time.monotonic
 
@@ -68,14 +68,14 @@ class Reading:
 
 
 class SourcePump(Pump):
-    def __init__(self, instance: Instance) -> None:
-        super().__init__(instance)
+    def __init__(self, ports: Ports) -> None:
+        super().__init__(ports)
         self._stopped = False
         self._reading: asyncio.Task[None] | None = None
         self._claimed: Claimed | None = None
         """What an earlier incarnation was reading; then what this one reads."""
         self._present: Reading | None = None
-        self._lags = instance.commits is not None and instance.duties.repeats
+        self._lags = self.commits is not None and self.profile.duties.repeats
         """Whether a position counts only when what was read before it is safe elsewhere."""
         self._safe: Claimed | None = None
         self._ended: dict[int, Claimed] = {}
@@ -103,15 +103,15 @@ class SourcePump(Pump):
     def end_input(self) -> None:
         """Somebody wants the stream to end: read no more, and say that it was all."""
         self.stop()
-        if not isinstance(self.instance.core.state, Idle):
-            self.instance.feed(events.InputEnded())
+        if not isinstance(self.ports.membership.state, Idle):
+            self.ports.membership.feed(events.InputEnded())
 
     def tell_progress(self) -> None:
         present = self._present
         if present is not None and present.read != self._progress_told:
             self._progress_told = present.read
             told = Progress(number=present.claimed.number, progress=present.read)
-            self.instance.agent_client.send(told)
+            self.ports.agent_client.send(told)
 
     def offered(self) -> Offered | None:
         """Between two splits, what the last one said."""
@@ -132,7 +132,7 @@ class SourcePump(Pump):
 
     def restore(self, snapshot: dict[str, Any], past: Past) -> None:
         super().restore(snapshot, past)
-        commits, claimed = self.instance.commits, snapshot["claimed"]
+        commits, claimed = self.commits, snapshot["claimed"]
         self._claimed = None if claimed is None else claims.restore(commits, claimed, past)
         self._ended = {e.number: claims.restore(commits, e, past) for e in snapshot["ended"]}
         self._released = snapshot["released"]
@@ -157,8 +157,8 @@ class SourcePump(Pump):
             self._reading = None
             self.send()
         if not self._stopped:
-            self.instance.feed(events.InputEnded())
-        self.instance.note_outbox()
+            self.ports.membership.feed(events.InputEnded())
+        self.path.note_outbox()
 
     async def _stop_at_once(self) -> None:
         """It was told so before it began, or in an earlier incarnation."""
@@ -166,7 +166,7 @@ class SourcePump(Pump):
             await self._release(self._claimed)
         self.send()
         self.end_input()
-        self.instance.note_outbox()
+        self.path.note_outbox()
 
     # -- splits ----------------------------------------------------------------------------
 
@@ -176,11 +176,11 @@ class SourcePump(Pump):
             while len(self._ended) >= ENDED_MAX:
                 self._forgotten.clear()
                 await self._forgotten.wait()
-            agent_client = self.instance.agent_client
+            agent_client = self.ports.agent_client
             split = await agent_client.claim()
             if split is not None:
                 self._claimed = Claimed(agent_client.claim_number, split, split)
-                claims.keep(self.instance.commits, self._claimed)
+                claims.keep(self.commits, self._claimed)
             self._safe = self._claimed
         return self._claimed
 
@@ -217,32 +217,32 @@ class SourcePump(Pump):
         self._await_safe_end(ended.number, reading.reader)
 
     def _open(self, claimed: Claimed, rest: Split) -> Reading:
-        source = self.instance.operator.source
+        source = self.profile.operator.source
         assert source is not None
-        return Reading(claimed, source.open(copied(rest), self.instance.context))
+        return Reading(claimed, source.open(copied(rest), self.profile.context))
 
     async def _read_to_end(self, reading: Reading) -> None:
         while (chunk := await self._read_chunk(reading.reader)) is not None:
             reading.progress += chunk.progress
             if self._lags:
                 safe = functools.partial(self._note_safe, reading.position())
-                self.instance.ack_tracker.after(safe)
+                self.path.ack_tracker.after(safe)
             await self.give_turn()
 
     async def _read_chunk(self, reader: Reader) -> Chunk | None:
-        limits, counts = self.instance.limits, self.instance.counts
+        limits, counts = self.profile.limits, self.path.counts
         began = now()
         chunk = await reader.read(limits.batch_tuples_max, limits.batch_bytes_max)
         if chunk is None:
             return None
         counts.tuples_in += len(chunk.tuples)
         counts.processed += len(chunk.tuples)
-        meter = self.instance.scaling.meter
+        meter = self.path.meter
         meter.received(len(chunk.tuples))
         meter.processed(len(chunk.tuples), max(0.0, now() - began - chunk.waited_s))
         if chunk.dead:
             counts.dead_beside += len(chunk.dead)
-            self.instance.bury(chunk.dead)
+            self.path.bury(chunk.dead)
         self.hold(chunk.tuples, now())
         return chunk
 
@@ -262,9 +262,9 @@ class SourcePump(Pump):
         released = self._released = Released(remainder, position.progress, number)
         self._claimed, self._safe, self._untold = None, None, True
         if remainder is not None:
-            claims.drop(self.instance.commits, number)
-        if self.instance.commits is not None:
-            await self.instance.commits.committed()
+            claims.drop(self.commits, number)
+        if self.commits is not None:
+            await self.commits.committed()
         self._tell(released)
         if remainder is None:
             self._await_safe_end(number, reader)
@@ -272,14 +272,14 @@ class SourcePump(Pump):
 
     def _tell(self, released: Released) -> None:
         """It is recorded: let everybody know."""
-        self.instance.agent_client.release(released.remainder, released.progress, released.number)
+        self.ports.agent_client.release(released.remainder, released.progress, released.number)
         self._untold = False
 
     async def _all_safe(self) -> None:
         """Return when everything read so far is safe elsewhere."""
         self.send()
         done = asyncio.Event()
-        self.instance.ack_tracker.after(done.set)
+        self.path.ack_tracker.after(done.set)
         await done.wait()
 
     def _note_safe(self, position: Claimed) -> None:
@@ -288,38 +288,38 @@ class SourcePump(Pump):
             self._ended[position.number] = position
         else:
             self._safe = position
-        if self.instance.commits is not None:
-            self.instance.commits.want()
+        if self.commits is not None:
+            self.commits.want()
 
     def _await_safe_end(self, number: int, reader: Reader | None) -> None:
         """A split is read and its claim released: tidy up when nobody will read it again."""
         if self._lags:
-            self.instance.ack_tracker.after(functools.partial(self._end_is_safe, number, reader))
+            self.path.ack_tracker.after(functools.partial(self._end_is_safe, number, reader))
         else:
             self._tidy_up(number, reader)
 
     def _end_is_safe(self, number: int, reader: Reader | None) -> None:
         self._note_safe(self._ended[number]._replace(rest=None))
         work = self._tidy_up_when_recorded(number, reader)
-        self.instance.spawn_task(work, f"tidying up after claim {number}")
+        self.ports.lifetime.spawn(work, f"tidying up after claim {number}")
 
     async def _tidy_up_when_recorded(self, number: int, reader: Reader | None) -> None:
-        assert self.instance.commits is not None
-        await self.instance.commits.committed()
+        assert self.commits is not None
+        await self.commits.committed()
         self._tidy_up(number, reader)
 
     def _tidy_up(self, number: int, reader: Reader | None) -> None:
         """An earlier incarnation may have done so, and died before that was recorded."""
-        source = self.instance.operator.source
+        source = self.profile.operator.source
         assert source is not None
         if reader is None:
             with contextlib.suppress(FileNotFoundError):
-                reader = source.open(self._ended[number].split, self.instance.context)
+                reader = source.open(self._ended[number].split, self.profile.context)
         if reader is not None:
             reader.done()
         del self._ended[number]
-        claims.drop(self.instance.commits, number)
+        claims.drop(self.commits, number)
         self._forgotten.set()
-        if self.instance.commits is not None:
-            self.instance.commits.want()
-        self.instance.check_drained()
+        if self.commits is not None:
+            self.commits.want()
+        self.path.check_drained()

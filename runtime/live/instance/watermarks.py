@@ -43,6 +43,10 @@ class Watermarks:
     """`stamps`: this instance reads event time from its own results and passes nothing on."""
 
     def __init__(self, gate: Gate, outbox: Outbox, *, stamps: bool) -> None:
+        self.new_owner = -math.inf
+        """How far the one was that has last accepted key groups of mine (W4)."""
+        self.counted_from = -math.inf
+        """How far successors take me to be before I have said anything (W1)."""
         self._gate = gate
         self._outbox = outbox
         self._stamps = stamps
@@ -53,6 +57,11 @@ class Watermarks:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._successors: frozenset[InstanceId] = frozenset()
+
+    @property
+    def how_far(self) -> float:
+        """What neighbours may take for my watermark."""
+        return max(self._gate.output, self.counted_from)
 
     # -- from predecessors -----------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import logging
 import os
@@ -23,7 +24,6 @@ from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.instance.agent_client import AgentClient
-from anabranch.runtime.live.instance.final_count import final_count
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.journal.journal import JournalError
 from anabranch.runtime.live.link.last_words import detail_of, reason_of
@@ -145,7 +145,8 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         _wire(agent_client, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))
         # Whoever ends single processes politely wants this one to leave; a keeper stays.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, instance.decide, "leave", 1)
+        leave = functools.partial(instance.orders.decide, "leave", 1)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
         is_new = instance.is_new
         os.register_at_fork(after_in_child=instance.neighbourhood.close_copies)
         address = await instance.neighbourhood.listen(_address(task, pipeline))
@@ -171,7 +172,7 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         agent_client.send(said)
         code = 1
     else:
-        agent_client.send(final_count(instance))
+        agent_client.send(instance.final_count())
         code = 0
     await link.finish()
     return code
@@ -194,7 +195,7 @@ def _ending(instance: Instance) -> Callable[[asyncio.AbstractEventLoop, dict[str
     def handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if "handle" in context and isinstance(error, Exception) and _is_of_ours(error):
-            instance.fail(error)
+            instance.lifetime.fail(error)
         else:
             loop.default_exception_handler(context)
 
@@ -222,24 +223,24 @@ async def _until_over(instance: Instance, link: Link) -> None:
 def _wire(agent_client: AgentClient, instance: Instance) -> None:
     def spawned(answer: Spawned) -> None:
         children = {id_from_wire(i): address for i, address in answer.children}
-        instance.learn(children)
+        instance.neighbourhood.learn(children)
         if children:
-            instance.children_ready(frozenset(children))
+            instance.orders.children_ready(frozenset(children))
         else:
-            instance.feed(events.SpawnFailed(answer.reason))
+            instance.membership.feed(events.SpawnFailed(answer.reason))
             agent_client.note(EventKind.SPAWN_FAILED, answer.reason)
 
     def decide(decision: Decide) -> None:
-        instance.decide(decision.action, decision.n)
+        instance.orders.decide(decision.action, decision.n)
 
     def order(order: Order) -> None:
         instance.scaling.ordered(order.act)
 
     agent_client.on_spawned = spawned
-    agent_client.on_leave_answer = instance.departure.answered
+    agent_client.on_leave_answer = instance.orders.departure.answered
     agent_client.on_decide = decide
     agent_client.on_order = order
-    agent_client.on_end_input = instance.end_input
+    agent_client.on_end_input = instance.pump.end_input
 
 
 def _context(
@@ -280,8 +281,9 @@ def _found(instance: Instance, task: Assign) -> None:
     bootstrap = task.bootstrap
     assert bootstrap is not None
     succs = {id_from_wire(i): address for i, address in bootstrap.succs}
-    instance.learn(succs)
+    instance.neighbourhood.learn(succs)
     preds = frozenset(map(id_from_wire, bootstrap.preds))
     me = instance.me
-    siblings = [InstanceId(me.operator, n) for n in range(instance.operator.instances_at_start)]
-    instance.found(frozenset(succs), preds, siblings, keeper=bootstrap.keeper)
+    founders = instance.profile.operator.instances_at_start
+    siblings = [InstanceId(me.operator, n) for n in range(founders)]
+    instance.orders.found(frozenset(succs), preds, siblings, keeper=bootstrap.keeper)

@@ -1,0 +1,238 @@
+"""What tuples pass in an instance: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters.
+
+Here is what the parts of this way have to do with each other: where it is blocked, when an input is
+acknowledged, and when nothing is left on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from typing import Protocol
+
+from anabranch.protocol import events
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.protocol.ownership import Routes
+from anabranch.runtime.keyed.watermarks import Gate
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
+from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.runtime.live.commit.commits import Commits
+from anabranch.runtime.live.instance.ack_tracker import AckTracker
+from anabranch.runtime.live.instance.branch import Branch, SharedBranch
+from anabranch.runtime.live.instance.counts import Counts
+from anabranch.runtime.live.instance.intake import Intake
+from anabranch.runtime.live.instance.letter_writer import DeadLetterWriter
+from anabranch.runtime.live.instance.lifetime import Lifetime
+from anabranch.runtime.live.instance.membership import Membership
+from anabranch.runtime.live.instance.outbox import Outbox
+from anabranch.runtime.live.instance.profile import Profile
+from anabranch.runtime.live.instance.siblings import Siblings
+from anabranch.runtime.live.instance.watermarks import Watermarks
+from anabranch.runtime.measuring.meter import Meter
+from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.processing.marks import marked_ways
+from anabranch.runtime.storage.dead_letters import DeadLetterFile
+from anabranch.runtime.storage.patience import Patience
+
+now = time.monotonic
+
+
+class Worker(Protocol):
+    """What the way needs of the pump in its middle."""
+
+    @property
+    def drained(self) -> bool:
+        """Whether nothing is queued or in work there."""
+
+
+class TuplePath:
+    """`worker`: given once it is made. `watermark`: that of the creator."""
+
+    worker: Worker
+
+    def __init__(
+        self,
+        profile: Profile,
+        membership: Membership,
+        lifetime: Lifetime,
+        neighbourhood: Neighbourhood,
+        *,
+        siblings: Siblings,
+        counts: Counts,
+        commits: Commits | None,
+        patience: Patience,
+        rng: random.Random,
+        watermark: float,
+    ) -> None:
+        self.neighbourhood = neighbourhood
+        self.counts = counts
+        self.replay_order = ReplayOrder(neighbourhood.channel_from)
+        self.intake = Intake(profile.limits, self.replay_order)
+        self.meter = _meter(profile, siblings, self.intake)
+        downstream = profile.pipeline.topology.downstream(profile.me.operator)
+        self.outbox = Outbox(
+            [_branch(profile, operator) for operator in downstream],
+            limits=profile.limits,
+            rng=rng,
+            send=self._send_batch,
+            dead=self._dead_results,
+        )
+        self.gate = Gate(watermark)
+        stamps = profile.operator.timing is not None
+        self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
+        self.letter_writer = DeadLetterWriter(
+            _dead_letters(profile),
+            commits if profile.exact else None,
+            patience,
+            written=lambda: self.ack_tracker.look(),
+            fail=lifetime.fail,
+        )
+        self.ack_tracker = AckTracker(
+            self.outbox, self.letter_writer, lambda: neighbourhood.channels, self.check_drained
+        )
+        self.room = asyncio.Event()
+        self.room.set()
+        self.awaits_drained = False
+        self.resuming = False
+        """Whether it becomes what an earlier incarnation was: nothing is over yet."""
+        self._profile = profile
+        self._membership = membership
+        self._core = membership.core
+        self._lifetime = lifetime
+        self._commits = commits
+        self._progress = asyncio.Event()
+
+    # -- who is around ---------------------------------------------------------------------
+
+    def change_view(
+        self, succs: frozenset[InstanceId], preds: frozenset[InstanceId], routes: Routes
+    ) -> None:
+        """Route to these from now on. Channels to successors are dialled at once, so that the
+        first tuple finds one open."""
+        self.outbox.change_view([self.neighbourhood.channel_to(s) for s in sorted(succs)], routes)
+        self.watermarks.change_view(succs, preds)
+        if self._lifetime.began.is_set() and not self.outbox.empty:
+            self.outbox.send()  # what is held may have another owner now, who has credit
+            self.note_outbox()
+
+    def senders(self) -> list[Channel]:
+        """Channels of the present predecessors."""
+        return [self.neighbourhood.channel_to(p) for p in self._membership.preds]
+
+    # -- acknowledgements ------------------------------------------------------------------
+
+    def settle(self, channel: Channel, number: int, tuples: int, size_bytes: int) -> None:
+        """A batch is worked off: when it may be forgotten depends on what delivery promises."""
+        if self._profile.exact:
+            channel.settle(number, tuples, size_bytes)
+        elif self._commits is not None and not self._profile.duties.loses:
+            self.ack_tracker.after(lambda: channel.settle(number, tuples, size_bytes))
+
+    def note_settled(self) -> None:
+        """Something that was repeated is worked off."""
+        self._progress.set()
+        self.intake.wake()
+        self.check_drained()
+
+    def note_credit(self) -> None:
+        """A neighbour has acknowledged something, or takes more."""
+        self._progress.set()
+        self.ack_tracker.look()
+        if self.outbox.waiting:
+            self.outbox.send()
+            self.note_outbox()
+        self.neighbourhood.note_progress()
+
+    async def next_progress(self) -> None:
+        """Until a neighbour has acknowledged something."""
+        self._progress.clear()
+        await self._progress.wait()
+
+    async def repeats_over(self) -> None:
+        """Until all that an earlier incarnation had left has come again and is worked off."""
+        while self.neighbourhood.awaits_repeats:
+            await self.next_progress()
+
+    # -- room, and the end -----------------------------------------------------------------
+
+    def note_outbox(self) -> None:
+        """The outbox has changed: there may be room again, or nothing left in it."""
+        if self.outbox.full:
+            self.room.clear()
+            self.meter.blocked(self.outbox.held_up_by, now())
+            if self._commits is not None:
+                self._commits.end_if_awaited()
+        elif not self.room.is_set():
+            self.room.set()
+            self.meter.unblocked(now())
+        self.check_drained()
+
+    def await_drained(self) -> None:
+        self.awaits_drained = True
+        self.intake.wake()
+        self.check_drained()
+
+    def check_drained(self) -> None:
+        """Duty 5: report `Drained` once nothing is queued, in work, held or to come again, and, at
+        least once, all is safe: who has left cannot make it again."""
+        if self.resuming or not self.awaits_drained or not self.ack_tracker.is_over:
+            return
+        if self.worker.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
+            self.awaits_drained = False
+            self.watermarks.conclude()
+            self._membership.feed(events.Drained())
+
+    # -- what leaves -----------------------------------------------------------------------
+
+    def _send_batch(
+        self, channel: Channel, tuples: int, siblings: int, held: int, born: float, payload: bytes
+    ) -> None:
+        self._core.handle(events.BatchReady(channel.peer, tuples), 0.0)
+        channel.send_batch(tuples, siblings, held, born, payload)
+
+    def _dead_results(self, operator: OperatorName, letters: list[DeadLetter]) -> None:
+        """Results that cannot travel to this operator."""
+        self.counts.note_dead_towards(operator, len(letters))
+        self.bury(letters)
+
+    def bury(self, letters: list[DeadLetter]) -> None:
+        """Tuples leave the stream: write them down, with their reasons."""
+        self.counts.note_dead(letters)
+        self.letter_writer.bury(letters)
+
+
+def _branch(profile: Profile, downstream: OperatorName) -> Branch:
+    pipeline, limits, operator = profile.pipeline, profile.limits, profile.me.operator
+    edge = pipeline.operators[downstream].edges.get(operator)
+    marked = (operator, downstream) in marked_ways(pipeline.operators)
+    if edge is None:
+        return SharedBranch(downstream, limits, marked=marked)
+    # Imported here: most instances send nothing by key, and must start fast.
+    from anabranch.runtime.live.instance.keyed_branch import KeyedBranch
+
+    return KeyedBranch(downstream, edge.key, pipeline.groups, limits, marked=marked)
+
+
+def _meter(profile: Profile, siblings: Siblings, intake: Intake) -> Meter:
+    return Meter(
+        period_s=profile.scale.period_s,
+        now_s=now(),
+        instances=siblings.count,
+        capacity=profile.scale.capacity,
+        is_source=profile.operator.source is not None,
+        here=intake.here,
+    )
+
+
+def _dead_letters(profile: Profile) -> DeadLetterFile:
+    context = profile.context
+    return DeadLetterFile(
+        profile.pipeline.dead_letters_path,
+        pipeline=profile.pipeline.name,
+        operator=profile.me.operator,
+        instance=str(profile.me),
+        lasting_dir=context.lasting_dir if profile.journaled else None,
+        durable=context.durable == "power",
+    )

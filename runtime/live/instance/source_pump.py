@@ -68,6 +68,9 @@ class Reading:
 
 
 class SourcePump(Pump):
+    """One class, though it is long: the fields that say how far a claim is are one state, which the
+    board, the reader and the end of a claim all change, and a commit may fall between any two."""
+
     def __init__(self, ports: Ports) -> None:
         super().__init__(ports)
         self._stopped = False

@@ -304,7 +304,7 @@ def test_a_join_succeeds_over_a_death_after_each_of_its_steps(moved: bool) -> No
     assert {r.group for r in last.state.owned} == ({0, 2} if moved else {0, 1, 2})
 
 
-def test_the_first_event_of_a_incarnation_stands_in_its_trace() -> None:
+def test_the_first_event_of_an_incarnation_stands_in_its_trace() -> None:
     core = Core(ME, GRAPH, trace_rows_max=8)
     core.state = active()
     core.handle(Restarted(), now=0.0)

@@ -96,7 +96,7 @@ async def test_an_instance_that_stays_keeps_nothing_of_neighbours_that_have_gone
 
 
 @pytest.mark.usefixtures("few_kept")
-async def test_a_incarnation_that_goes_on_knows_the_sums_of_the_one_before(tmp_path: Path) -> None:
+async def test_an_incarnation_that_goes_on_knows_the_sums_of_the_one_before(tmp_path: Path) -> None:
     pipeline = ab.Pipeline("churn")
     plain(pipeline)
     network = Network(pipeline, tmp_path, journals=True)

@@ -189,7 +189,7 @@ async def test_a_file_for_which_no_descriptor_is_left_is_waited_for_and_not_give
     assert notes == ["waits", "goes on"]
 
 
-def test_a_disk_that_cannot_sync_costs_a_incarnation_and_no_tuple(
+def test_a_disk_that_cannot_sync_costs_an_incarnation_and_no_tuple(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.fdatasync

@@ -483,7 +483,7 @@ async def killed(tmp_path: Path) -> AsyncIterator[tuple[Network, InstanceId]]:
     await network.abandon()
 
 
-async def test_a_incarnation_whose_journal_is_gone_does_not_begin_from_nothing(
+async def test_an_incarnation_whose_journal_is_gone_does_not_begin_from_nothing(
     killed: tuple[Network, InstanceId], tmp_path: Path
 ) -> None:
     network, double = killed

@@ -88,7 +88,7 @@ def test_a_forked_process_does_not_keep_a_journal_from_the_next_incarnation(tmp_
         Journal(tmp_path / "journal").close()
 
 
-def test_a_incarnation_waits_for_what_was_forked_in_the_last_moment_of_the_one_before(
+def test_an_incarnation_waits_for_what_was_forked_in_the_last_moment_of_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine it has not run at all by then."""

@@ -90,7 +90,7 @@ def test_two_incarnations_that_got_nothing_done_make_the_next_one_wary(
     assert incarnation(*in_vain).on is on
 
 
-def test_one_death_of_a_incarnation_that_had_got_nothing_done_yet_is_no_reason() -> None:
+def test_one_death_of_an_incarnation_that_had_got_nothing_done_yet_is_no_reason() -> None:
     """As of a sink that gathers for some seconds."""
     first = incarnation()
     assert not next_incarnation(first, KILLED, at=Past()).on

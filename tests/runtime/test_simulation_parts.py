@@ -51,7 +51,7 @@ def test_the_clock_gives_up_what_never_ends() -> None:
     assert clock.done == 100
 
 
-def test_what_a_incarnation_has_asked_for_dies_with_it() -> None:
+def test_what_an_incarnation_has_asked_for_dies_with_it() -> None:
     clock, done = Clock(), list[Any]()
     one, other = IncarnationClock(clock), IncarnationClock(clock)
     one.after(1.0, done.append, "one")

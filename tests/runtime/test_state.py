@@ -409,7 +409,7 @@ def test_a_snapshot_of_a_board_is_the_board() -> None:
     assert ended.has_ended_early("lines")
 
 
-def test_what_a_incarnation_has_claimed_and_not_read_before_it_died_is_read_by_others() -> None:
+def test_what_an_incarnation_has_claimed_and_not_read_before_it_died_is_read_by_others() -> None:
     news: list[InstanceId] = []
     boards = Boards(three_operators(Numbers(1)), lambda who, _: news.append(who), lambda _: None)
     a, b = (InstanceId(OperatorName("lines"), n, -1) for n in range(2))

@@ -180,7 +180,7 @@ def test_sums_of_an_earlier_part_of_the_run_count_on() -> None:
     assert settle(after.latest, [("a", "b")], ["a", "b"], summed=after.summed).balanced
 
 
-def test_a_incarnation_that_goes_on_has_the_sums_of_the_one_before(
+def test_an_incarnation_that_goes_on_has_the_sums_of_the_one_before(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(totals_module, "LATEST_MAX", 2)

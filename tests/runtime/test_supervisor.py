@@ -434,7 +434,7 @@ def test_an_instance_that_dies_before_it_could_leave_is_told_again() -> None:
 
 
 @pytest.mark.skipif(not LINUX, reason="only Linux says that a process is stopped")
-def test_a_incarnation_that_is_too_slow_has_ended_before_the_next_one_begins(
+def test_an_incarnation_that_is_too_slow_has_ended_before_the_next_one_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever would kill it is stopped, until the agent tells it to go on."""

@@ -44,8 +44,8 @@ FILES = (
 )
 TESTS = (
     ["tests/protocol", "--deselect", "tests/protocol/test_machines.py"],
-    ["tests/runtime/test_explorer_scopes.py"],
-    ["tests/protocol/test_machines.py", "tests/runtime/test_explorer_cuts.py"],
+    ["tests/runtime/explorer/test_explorer_scopes.py"],
+    ["tests/protocol/test_machines.py", "tests/runtime/explorer/test_explorer_cuts.py"],
 )
 """Quickest first; the first that fails has killed the mutant."""
 TIMEOUT_S = 300

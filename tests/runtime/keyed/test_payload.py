@@ -12,7 +12,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.keyed.payload import KeyedEncoder, Pairs, decode_keyed
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.payload import Batch
-from tests.runtime.test_payload import TwoArguments, Unwilling, same, values
+from tests.runtime.processing.test_payload import TwoArguments, Unwilling, same, values
 
 PICKLED = b"\x80"
 

@@ -14,7 +14,7 @@ Where each number of the specification is tested; names of tests begin with it w
 | PL4, PL4b | Kingman | PL-K1, PL-P3 |
 | PL10 | search | PL-P1 |
 | PL12 | baselines | `test_rules`, as policies `test_baselines` |
-| PL14 | estimators | PL-K4, `tests/runtime/test_slot_meter` |
+| PL14 | estimators | PL-K4, `tests/runtime/measuring/test_slot_meter` |
 | PL16, PL17 | moves and when | `test_rebalancing`, `test_rules` |
 | PL18 | moved keys wait in order | `keyed/test_processor_moves`, `test_swarm_moves` |
 | 4 (a), 4 (b) | at the keeper, in concert | `test_keeper`, `test_policy` |

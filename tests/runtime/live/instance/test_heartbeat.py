@@ -1,0 +1,87 @@
+"""Neighbours notice each other's silence, and none of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+import anabranch as ab
+from anabranch.runtime.live.instance import heartbeat
+from anabranch.runtime.live.instance.heartbeat import SUSPECT_S, TICK_S, Heartbeat
+from anabranch.runtime.live.instance.instance import Instance
+from anabranch.runtime.live.link.messages import Suspect
+from anabranch.runtime.reporting.status import id_from_wire
+from tests.runtime.live.instance.test_keyed_watermarks import Spoken
+from tests.runtime.network import Kept, Network
+from tests.runtime.processes import eventually
+
+
+async def begun(tmp_path: Path, source: Spoken) -> Network:
+    pipeline = ab.Pipeline("heartbeat")
+    pipeline.source("said", source).sink("out", Kept())
+    network = Network(pipeline, tmp_path)
+    await network.start()
+    return network
+
+
+def suspects(network: Network, instance: Instance, seconds: list[float]) -> list[str]:
+    """Whom an instance suspects after ticks of these lengths in which nothing is heard."""
+    told: list[str] = []
+
+    def take(_home: object, message: object) -> None:
+        if isinstance(message, Suspect):
+            told.append(str(id_from_wire(message.peer)))
+
+    network.take = take  # type: ignore[method-assign, assignment]
+    heartbeat = Heartbeat(instance.membership, instance.neighbourhood, instance.agent_client.send)
+    for tick in seconds:
+        heartbeat.tick(tick)
+    del network.take
+    return told
+
+
+async def test_a_neighbour_that_says_nothing_for_long_is_suspected_once(tmp_path: Path) -> None:
+    source = Spoken()
+    network = await begun(tmp_path, source)
+    (reader,) = network.of("said")
+    ticks = int(SUSPECT_S / TICK_S)
+    assert suspects(network, reader, [TICK_S] * (ticks - 1)) == []
+    assert suspects(network, reader, [TICK_S]) == ["out.0"]
+    assert suspects(network, reader, [TICK_S] * (ticks - 1)) == []
+    source.end()
+    await network.finish()
+
+
+async def test_a_word_in_between_ends_the_doubt(tmp_path: Path) -> None:
+    source = Spoken()
+    network = await begun(tmp_path, source)
+    (reader,) = network.of("said")
+    (writer,) = network.of("out")
+    suspects(network, reader, [SUSPECT_S - TICK_S])
+    channel = reader.neighbourhood.channel_to(writer.me)
+    assert channel.silent_s > 0
+    async with asyncio.timeout(5):
+        while channel.silent_s:  # the writer's own tick, or its answer to the reader's
+            writer.neighbourhood.channel_to(reader.me).state_soon()
+            await asyncio.sleep(0.005)
+    assert suspects(network, reader, [TICK_S]) == []
+    source.end()
+    await network.finish()
+
+
+async def test_who_was_kept_from_listening_blames_nobody_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long call of a function keeps the loop from hearing anything."""
+    monkeypatch.setattr(heartbeat, "TICK_S", 0.01)
+    counted: list[float] = []
+    monkeypatch.setattr(Heartbeat, "tick", lambda _, seconds: counted.append(seconds))
+    task = asyncio.create_task(Heartbeat(*cast(Any, (None,) * 3)).run())
+    await asyncio.sleep(0)
+    _ = [sum(range(10**6)) for _ in range(20)]  # in which the loop hears nothing
+    await eventually(lambda: len(counted) >= 3)
+    task.cancel()
+    assert max(counted) <= 0.01

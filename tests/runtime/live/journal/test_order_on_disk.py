@@ -1,0 +1,83 @@
+"""Files that are made aside: on the disk before they get their name, and the name before it counts.
+
+A death never shows the difference, a loss of power does.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from anabranch.runtime.live.agent.run_journal import EndedEarly, Passed, RunJournal
+from anabranch.runtime.live.agent.state_dir import _write_synced
+from anabranch.runtime.storage.extent import extent_path
+from anabranch.spark_bridge.durable import replace_file
+from tests.runtime.recorded_disk import RecordedDisk
+from tests.runtime.sinks.test_parquet import opened
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names of open files")
+
+
+async def test_a_file_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = opened(tmp_path)
+    data, _ = writer.stage([{"n": 1}])
+    disk = RecordedDisk(monkeypatch)
+    await writer.put(1, data)
+    monkeypatch.undo()
+    (path,) = (tmp_path / "rows").glob("*.parquet")
+    draft = f".{path.stem}.draft"
+    assert disk.asked == [("write", draft), ("sync", draft), ("name", path.name), ("sync", "rows")]
+
+
+def test_what_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RecordedDisk(monkeypatch)
+    _write_synced(tmp_path / "run.json", b"{}")
+    aside = "run.json.new"
+    assert disk.asked == [
+        ("write", aside),
+        ("sync", aside),
+        ("name", "run.json"),
+        ("sync", tmp_path.name),
+    ]
+
+
+def test_a_journal_of_the_agent_that_is_said_in_fewer_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is noted of its length beside it comes last: until then the old one counts."""
+    path = tmp_path / "agent"
+    journal = RunJournal(path, power=True)
+    disk = RecordedDisk(monkeypatch)
+    journal.replace([Passed(seconds=1.0)])
+    monkeypatch.undo()
+    journal.close()
+    assert disk.asked[:4] == [
+        ("write", "agent.new"),
+        ("sync", "agent.new"),
+        ("name", "agent"),
+        ("sync", tmp_path.name),
+    ]
+    assert {name for _, name in disk.asked[4:]} <= {extent_path(path).name}
+
+
+@pytest.mark.parametrize("synced", [True, False])
+def test_a_record_of_the_agent_that_others_act_upon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, synced: bool
+) -> None:
+    path = tmp_path / "agent"
+    journal = RunJournal(path, power=True)
+    disk = RecordedDisk(monkeypatch)
+    journal.append(EndedEarly(operator="lines") if synced else Passed(seconds=1.0))
+    monkeypatch.undo()
+    journal.close()
+    of_journal = [what for what, name in disk.asked if name == "agent"]
+    assert of_journal == (["write", "sync"] if synced else ["write"])
+
+
+def test_what_the_gateway_to_spark_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = RecordedDisk(monkeypatch)
+    replace_file(tmp_path / "note", b"1", sync=True)
+    assert [what for what, _ in disk.asked] == ["sync", "name", "sync"]
+    assert disk.asked[1:] == [("name", "note"), ("sync", tmp_path.name)]

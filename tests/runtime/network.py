@@ -361,8 +361,10 @@ class Network:
                 done, _ = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     task.result()
-        for task in self.running.values():
-            task.result()
+            for task in self.running.values():
+                task.result()
+            while any(i.neighbourhood._connections for i in self.instances.values()):
+                await asyncio.sleep(0.005)  # the loop would end before the last ones are closed
 
     def stuck(self) -> list[str]:
         """Who has not ended, in which state, waiting for what."""

@@ -363,8 +363,9 @@ class Network:
                     task.result()
             for task in self.running.values():
                 task.result()
-            while any(i.neighbourhood._connections for i in self.instances.values()):
-                await asyncio.sleep(0.005)  # the loop would end before the last ones are closed
+            # The loop would end before the last connections are closed.
+            while any(i.neighbourhood._connections for i in self.instances.values()):  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
 
     def stuck(self) -> list[str]:
         """Who has not ended, in which state, waiting for what."""

@@ -6,9 +6,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +28,10 @@ from anabranch.runtime.simulation.forecast import (
     outline_of,
 )
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.worker_pool import worker_pool
 from anabranch.setting import apply_settings
 from anabranch.workloads.curve_text import parse_curve
 from anabranch.workloads.curves import Curve, CurveError, Steady
-from anabranch.workloads.experiments.spreading import leave_ctrl_c
 from anabranch.workloads.paced import Paced
 
 SECONDS = 60.0
@@ -294,12 +292,8 @@ def scenarios(
         found = [_forecast(task) for task in tasks]
     else:
         # A fork knows the modules of the pipeline, and with them policies of its own.
-        fork = get_context("fork")
-        pool = ProcessPoolExecutor(min(jobs, len(tasks)), fork, initializer=leave_ctrl_c)
-        try:
+        with worker_pool(min(jobs, len(tasks)), "fork") as pool:
             found = list(pool.map(_forecast, tasks))
-        finally:
-            pool.shutdown(cancel_futures=True)
     return [
         Scenario(v.name, v.pipeline, found[i * seeds : (i + 1) * seeds])
         for i, v in enumerate(variants)

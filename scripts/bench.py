@@ -14,6 +14,7 @@
     scripts/bench.py delivery              what effectively-once costs against at-most-once
     scripts/bench.py durable               what it costs to outlive a loss of power, by operator
     scripts/bench.py measuring             what exact measures of each batch and slice cost
+    scripts/bench.py engines               the same pipelines on processes and on Spark
     scripts/bench.py growth                time against what is held, open, claimed or listed
     scripts/bench.py chain pause --json    several, as JSON
 
@@ -46,6 +47,7 @@ BENCHES = (
     "recovery",
     "delivery",
     "durable",
+    "engines",
     "growth",
     "measuring",
 )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass, replace
 
 from anabranch.runtime.explorer.bulk import Bulk
@@ -17,6 +16,7 @@ from anabranch.runtime.explorer.machine import Machine, Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import Verdict, explore
 from anabranch.runtime.explorer.story import rows, told
+from anabranch.runtime.values.worker_pool import ctrl_c_held_back, worker_pool
 
 Report = Callable[[str], None]
 PROGRESS_S = 2.0
@@ -143,9 +143,9 @@ def survey_all(
             yield _one(scope, bulk, states_max, report, covering)
         return
     # Spawned, not forked: the caller may have threads, and numpy has some.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
-        asked = [pool.submit(_one, scope, bulk, states_max, report, covering) for scope in scopes]
+    with worker_pool(jobs, "spawn") as pool:
+        with ctrl_c_held_back():
+            asked = [pool.submit(_one, s, bulk, states_max, report, covering) for s in scopes]
         for done in as_completed(asked):
             yield done.result()
 

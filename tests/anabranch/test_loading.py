@@ -135,6 +135,10 @@ def test_a_pipeline_without_operators_is_refused(tmp_path: Path) -> None:
         ("lines.flat_mpa", "no attribute 'flat_mpa'; did you mean 'flat_map'? (AttributeError)"),
         ("ab.Skale", "did you mean 'Scale'?"),
         ("lines.map('x', str, scael=2)", "there is no option 'scael' here; did you mean 'scale'?"),
+        (
+            "lines.key_by(len).window(ab.tumbling(3), lateness=2)",
+            "there is no option 'lateness' here; did you mean 'lateness_s'?",
+        ),
         ("ab.Scale(colour=2)", "there is no option 'colour' here; known: target, high, low"),
         ("ab.stdout(fromat='text')", "did you mean 'format'?"),
         ("int(colour=2)", "(TypeError)"),

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +16,8 @@ from click.testing import CliRunner, Result
 from anabranch.commands.verify import command
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.explorer.variants import VARIANTS
+
+TIMEOUT_S = 60
 
 
 def verify(*words: str) -> Result:
@@ -121,3 +128,21 @@ def test_coverage_of_other_scopes_is_compared_with_that_of_the_small_ones() -> N
     beyond = done.output.split("Reached by no small scope:")[1]
     assert "Leave              Active                               near leave" in beyond
     assert "JoinAck" not in beyond
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_ctrl_c_ends_all_processes_of_a_search_at_once() -> None:
+    command = [sys.executable, "-m", "anabranch.cli", "verify", "--jobs", "2"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, start_new_session=True) as searching:
+        children = Path(f"/proc/{searching.pid}/task/{searching.pid}/children")
+        deadline = time.monotonic() + TIMEOUT_S
+        while len(workers := children.read_text().split()) < 3:  # with the tracker of resources
+            assert time.monotonic() < deadline
+            assert searching.poll() is None
+            time.sleep(0.05)
+        os.killpg(searching.pid, signal.SIGINT)
+        _, said = searching.communicate(timeout=TIMEOUT_S)
+    assert searching.returncode == 130
+    assert b"anabranch: interrupted\n" in said
+    assert not [pid for pid in workers[1:] if Path(f"/proc/{pid}/cmdline").exists()]

@@ -8,11 +8,11 @@ value each time. So it does not matter where it runs: `Spread` is the type of wh
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from typing import Any, Protocol, TypeVar
+
+from anabranch.runtime.values.worker_pool import worker_pool
 
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
@@ -47,25 +47,17 @@ def silent(done: int, of: int) -> None:
 def over_cores(jobs: Sequence[Job[R]], progress: Progress = silent) -> list[R]:
     """In processes of this machine, one per processor: forks, which know a policy of one's own.
 
-    If this process is interrupted or a run raises, runs not yet begun are given up.
+    If this process is interrupted or a run raises, the other runs are given up.
     """
     processes = min(PROCESSES_MAX, os.cpu_count() or 1, len(jobs))
     if processes <= 1:
         return _here(jobs, progress)
-    pool = ProcessPoolExecutor(processes, get_context("fork"), initializer=leave_ctrl_c)
-    try:
+    with worker_pool(processes, "fork") as pool:
         running = [pool.submit(run_job, job) for job in jobs]
         for done, future in enumerate(as_completed(running), 1):
             future.result()
             progress(done, len(jobs))
         return [future.result() for future in running]
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def leave_ctrl_c() -> None:
-    """In a worker: Ctrl-C is for the process that has made it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _here(jobs: Sequence[Job[R]], progress: Progress) -> list[R]:

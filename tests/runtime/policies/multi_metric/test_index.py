@@ -11,7 +11,7 @@ MODEL = TESTS / "workloads" / "wladdimiro2021"
 FIGURES, POLICY, PROPERTIES = (
     HERE / f"test_{name}.py" for name in ("figures", "policy", "properties")
 )
-CONCERTED = TESTS / "runtime" / "test_concerted.py"
+CONCERTED = HERE.parent / "test_concerted.py"
 SHOWN = {
     "answer 1": (FIGURES, "test_answer_1_three_figures_make_one"),
     "answer 2": (FIGURES, "test_answer_2_at_the_thresholds_it_is_stable"),

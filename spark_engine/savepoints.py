@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import pickle
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
@@ -36,6 +33,7 @@ from anabranch.runtime.savepoint.kept import (
     rows_of_source,
     splits_left,
 )
+from anabranch.runtime.sources.board import digest_of
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.job import Job
 from anabranch.spark_engine.mapping import Station, bucket_of, buckets_of
@@ -72,7 +70,7 @@ class Position:
 
 def _digest(splits: Iterable[Split], digest: int = 0) -> int:
     for split in splits:
-        digest = zlib.crc32(msgspec.msgpack.encode(split), digest)
+        digest = digest_of(split, digest)
     return digest
 
 

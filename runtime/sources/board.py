@@ -14,14 +14,23 @@ holds one.
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
 from anabranch.runtime.plan.ends import Split
 
 Holder = TypeVar("Holder", bound=Hashable)
+
+
+def digest_of(split: Split, before: int = 0) -> int:
+    """CRC-32 of this split behind those with the digest `before`. Savepoints have it, so it is the
+    same on processes and on Spark."""
+    return zlib.crc32(msgspec.msgpack.encode(split), before)
 
 
 class BoardError(RuntimeError):

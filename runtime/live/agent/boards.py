@@ -7,7 +7,6 @@ source that cannot be divided knows by itself how it goes on, as standard input 
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import zip_longest
@@ -27,7 +26,7 @@ from anabranch.runtime.live.link.messages import SplitAnswer, Splits
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.reporting.status import id_from_wire, id_to_wire
-from anabranch.runtime.sources.board import Board, Held
+from anabranch.runtime.sources.board import Board, Held, digest_of
 
 INPUT_ADVICE = "put it back as it was, or begin anew with --fresh"
 
@@ -51,7 +50,7 @@ class Pulled(Iterator[Split]):
     def __next__(self) -> Split:
         split = next(self._splits)
         self.count += 1
-        self.digest = zlib.crc32(msgspec.msgpack.encode(split), self.digest)
+        self.digest = digest_of(split, self.digest)
         return split
 
 

@@ -18,8 +18,6 @@ from typing import Any
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
 from anabranch.runtime.keyed.watermarks import Stamper
-from anabranch.runtime.live.agent.savepoints import INPUT_ADVICE, SAVEPOINT, open_savepoint
-from anabranch.runtime.live.agent.state_dir import FORMAT, version
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.savepoint import folder
@@ -33,6 +31,8 @@ from anabranch.runtime.savepoint.kept import (
     rows_of_source,
     splits_left,
 )
+from anabranch.runtime.savepoint.opening import INPUT_ADVICE, open_savepoint
+from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.sources.board import digest_of
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.job import Job
@@ -151,10 +151,6 @@ def _begun(job: Job, station: Station, kept: Kept) -> bytes:
 # -- at the end ----------------------------------------------------------------------------------
 
 
-def path_in(state: Path) -> Path:
-    return state / SAVEPOINT
-
-
 def write(
     path: Path,
     pipeline: Pipeline,
@@ -165,7 +161,7 @@ def write(
 ) -> None:
     """`kept`: the rows of the last batch. Raises `SavepointError`, `OSError`."""
     passed_s = max(0.0, time.time() - job.started_s)
-    head = head_of(pipeline, FORMAT, version(), passed_s)
+    head = head_of(pipeline, STATE_FORMAT, version(), passed_s)
     rows = chain(_of_sources(positions), _of_stations(job, kept), [_ledger(pipeline, counts)])
     folder.write(path, head, rows)
 

@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.savepoint.folder import SAVEPOINT
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.spark_engine.savepoints import Position, path_in
+from anabranch.spark_engine.savepoints import Position
 
 JOB, SPLITS, BEGUN = "job.json", "splits.pickle", "begun.pickle"
 
@@ -78,7 +79,7 @@ class StateFolder:
 
     @property
     def savepoint(self) -> Path:
-        return path_in(self.path)
+        return self.path / SAVEPOINT
 
     @property
     def is_to_save(self) -> bool:

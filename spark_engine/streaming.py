@@ -18,10 +18,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.runtime.live.agent.state_dir import FORMAT
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Split
 from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
+from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.runtime.sources.generate import Generate
 from anabranch.spark_engine import frames, savepoints
 from anabranch.spark_engine.delivering import deliver
@@ -90,7 +90,9 @@ def _prepared(
     job = job_of(pipeline, partitions=partitions, started_s=started_s, paced=True)
     tag = folder.job().tag if folder.begun else secrets.token_hex(4)
     stations = [*job.plan.stations]
-    record = JobRecord(FORMAT, pipeline.name, stations, pipeline.groups, partitions, started_s, tag)
+    record = JobRecord(
+        STATE_FORMAT, pipeline.name, stations, pipeline.groups, partitions, started_s, tag
+    )
     data, targets = shipped(job), Targets(pipeline, tag)
     if folder.begun:
         check_same(folder.job(), record, folder.path)

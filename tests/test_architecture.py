@@ -36,6 +36,9 @@ MAY_IMPORT = {
     "pyspark_anabranch": {"spark_bridge", "runtime", "protocol"},
 }
 DRIVERS = ("live", "simulation", "explorer")
+ON_VALUES = {"runtime", "spark_bridge", "spark_engine"}
+"""Layers that stand on values of runtime, and on a driver only as a part of it: a job of Spark is a
+driver of its own."""
 ROOMS = (
     *("values", "measuring", "reporting", "policies", "plan", "processing", "storage"),
     *("keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
@@ -167,7 +170,7 @@ def against_the_layers(source: Source) -> Iterator[str]:
 
 
 def against_the_drivers(source: Source) -> Iterator[str]:
-    if source.layer != "runtime" or source.name in EDGES_OF_RUNTIME:
+    if source.layer not in ON_VALUES or source.name in EDGES_OF_RUNTIME:
         return
     own = driver_of(source.name)
     for found in source.imports:
@@ -312,6 +315,11 @@ def test_only_the_folders_of_spark_import_pyspark() -> None:
             against_the_drivers,
             "anabranch.runtime.pipeline.graph",
             "from anabranch.runtime.live import a",
+        ),
+        (
+            against_the_drivers,
+            "anabranch.spark_engine.a",
+            "from anabranch.runtime.live.agent.b import c",
         ),
         (against_the_names, "tests.a", "from protocol.ids import InstanceId"),
         (against_the_names, "anabranch.runtime.a", "from . import graph"),

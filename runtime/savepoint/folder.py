@@ -24,6 +24,8 @@ from anabranch.runtime.values.checks import PipelineError
 
 FORMAT = 1
 """Of the files and of the values in them; another version of either is another number."""
+SAVEPOINT = "savepoint"
+"""Name of the folder, in the state folder of the run that leaves it."""
 HEAD = "savepoint.json"
 ROWS_AT_ONCE = 4096
 _READ_BYTES = 2**20
@@ -230,7 +232,7 @@ def is_savepoint(path: Path) -> bool:
 def read(path: Path, *, state_format: int) -> Savepoint:
     """The folder, or one that has it as `savepoint`. Raises `SavepointError`."""
     check_package()
-    inner = path / "savepoint"
+    inner = path / SAVEPOINT
     if not is_savepoint(path) and is_savepoint(inner):
         path = inner
     path = path.absolute()

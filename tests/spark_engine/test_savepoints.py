@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.live.agent.state_dir import FORMAT
 from anabranch.runtime.savepoint.folder import SavepointError, read
+from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.spark_engine import streaming
 from anabranch.spark_engine.failing import JobFailed
 from anabranch.spark_engine.state import StateFolder
@@ -124,7 +124,7 @@ def test_a_savepoint_knows_how_far_an_endless_source_is_read(
     assert min(read_ones) > 0
     counts = [json.loads(line)[1] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(counts) == [*range(1, sum(read_ones) + 1)]
-    sources = [next(read(path, state_format=FORMAT).each("sources")) for path in (one, two)]
+    sources = [next(read(path, state_format=STATE_FORMAT).each("sources")) for path in (one, two)]
     assert 0 < sources[0]["pulled"] < sources[1]["pulled"]
 
 

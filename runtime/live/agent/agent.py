@@ -80,7 +80,7 @@ from anabranch.runtime.policies.script import Script
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
-from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
+from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
 from anabranch.runtime.values.texts import carried, original
 
 SEED_BITS = 32
@@ -251,7 +251,7 @@ class Agent:
             run = savepoints.stopped(
                 self.pipeline, self.files, self.boards, self.recorder, self.clock
             )
-            await asyncio.to_thread(savepoints.write, run, self.files.path / savepoints.SAVEPOINT)
+            await asyncio.to_thread(savepoints.write, run, self.files.path / SAVEPOINT)
         except Exception as error:
             told = f"the savepoint could not be written: {error}; resume the run to try again"
             self.course.fail(Failure(told, traceback.format_exc()))

@@ -15,7 +15,7 @@ import msgspec
 
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.course import Outcome
-from anabranch.runtime.live.agent.savepoints import check_stop, open_savepoint
+from anabranch.runtime.live.agent.savepoints import check_stop
 from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
 from anabranch.runtime.live.process.template_process import (
@@ -34,6 +34,7 @@ from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import CTRL_C, Report, check_writable, write_report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import Savepoint
+from anabranch.runtime.savepoint.opening import open_savepoint
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.working_folder import check_working_folder
 

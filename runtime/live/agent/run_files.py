@@ -12,16 +12,15 @@ from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.starter import Orders
 from anabranch.runtime.live.agent.state_dir import (
     ENDS,
-    FORMAT,
     JOURNALS,
     RunFile,
     durability,
     gone_inputs,
     operators_in_words,
-    version,
 )
 from anabranch.runtime.live.journal.journal import remove_journal
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.values.texts import carried, original
 
 
@@ -65,7 +64,7 @@ class RunFiles:
 def run_file_of(pipeline: Pipeline, orders: Orders, clock: RunClock, begun_from: str) -> RunFile:
     """What another agent must know to go on with this run."""
     return RunFile(
-        format=FORMAT,
+        format=STATE_FORMAT,
         version=version(),
         pipeline=pipeline.name,
         operators=operators_in_words(pipeline),

@@ -28,7 +28,7 @@ from anabranch.runtime.live.agent.finals import Finals
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.run_journal import BoardSnapshot, Record
-from anabranch.runtime.live.agent.state_dir import FORMAT, JOURNALS, version
+from anabranch.runtime.live.agent.state_dir import JOURNALS
 from anabranch.runtime.live.commit.recovery import Past, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
@@ -37,20 +37,18 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.savepoint import folder
-from anabranch.runtime.savepoint.folder import Columns, Head, Savepoint, SavepointError
+from anabranch.runtime.savepoint.folder import SAVEPOINT, Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.kept import (
     Kept,
     head_of,
-    in_words,
     row_of_watermark,
     rows_of_devices,
     rows_of_keys,
     rows_of_source,
     splits_left,
 )
-
-SAVEPOINT = "savepoint"
-INPUT_ADVICE = "put it back as it was when the savepoint was written"
+from anabranch.runtime.savepoint.opening import INPUT_ADVICE
+from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 
 # -- before a run begins -------------------------------------------------------------------------
 
@@ -78,37 +76,6 @@ def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
                 f"source {operator.name!r} cannot be read again from a position, so there is no "
                 "savepoint of it; read files, or ab.generate"
             )
-
-
-def open_savepoint(pipeline: Pipeline, path: Path | None) -> Savepoint | None:
-    """That from which a run begins. Raises `SavepointError` unless it is one of this pipeline."""
-    if path is None:
-        return None
-    savepoint = folder.read(path, state_format=FORMAT)
-    if pipeline.delivery == "at-most-once":
-        raise SavepointError(
-            "a pipeline with delivery='at-most-once' keeps no state of keys, so it cannot begin "
-            "from a savepoint; use 'effectively-once'"
-        )
-    changes = [*_changes(savepoint.head, pipeline)]
-    if changes:
-        raise SavepointError(
-            f"savepoint {str(savepoint.path)!r} belongs to another pipeline: "
-            f"{'; '.join(changes[:3])}. Functions may be changed, names and kinds of operators "
-            "may not: undo that"
-        )
-    return savepoint
-
-
-def _changes(head: Head, pipeline: Pipeline) -> Iterator[str]:
-    if head.pipeline != pipeline.name:
-        yield f"it was {head.pipeline!r} and is {pipeline.name!r}"
-        return
-    now = {str(o.name): in_words(o) for o in pipeline.operators.values()}
-    for name in {**head.operators, **now}:
-        before, after = head.operators.get(name, "not there"), now.get(name, "not there")
-        if before != after:
-            yield f"operator {name!r} was {before} and is {after}"
 
 
 # -- at the beginning ----------------------------------------------------------------------------
@@ -182,7 +149,7 @@ def stopped(
 
 def write(run: Stopped, path: Path) -> None:
     """Raises `SavepointError`, `JournalError`, `OSError`."""
-    head = head_of(run.pipeline, FORMAT, version(), run.passed_s)
+    head = head_of(run.pipeline, STATE_FORMAT, version(), run.passed_s)
     folder.write(path, head, _rows(run))
 
 

@@ -24,7 +24,6 @@ import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +40,12 @@ from anabranch.runtime.live.process.run_dir import FolderLock
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.storage.extent import EXTENTS
 from anabranch.runtime.storage.record_log import LogDamaged
 from anabranch.runtime.storage.shared_file import write_whole
 from anabranch.runtime.storage.sidecar import sync_folder
 
-FORMAT = 7
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
 _HALF_BEGINS = b'{"format":'
@@ -200,14 +199,6 @@ def as_before(options: Options, run: RunFile) -> Options:
     return replace(options, until_committed=stops, **before)
 
 
-def version() -> str:
-    """Of what is installed: journals hold values of its classes."""
-    try:
-        return metadata.version("anabranch")
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
 def gone_inputs(pipeline: Pipeline) -> dict[str, str]:
     """To be asked when the run begins: later, standard input may be another one."""
     found = ((str(o.name), o.source) for o in pipeline.operators.values())
@@ -278,7 +269,7 @@ def _read_ours(path: Path, name: str) -> dict[str, Any]:
 
 
 def _run_of(written: dict[str, Any], path: Path) -> RunFile:
-    if (written["format"], written["version"]) != (FORMAT, version()):
+    if (written["format"], written["version"]) != (STATE_FORMAT, version()):
         raise StateError(
             f"state folder {str(path)!r} was written by another version of anabranch "
             f"({written['version']}, this is {version()}); finish the run with that one, or use "

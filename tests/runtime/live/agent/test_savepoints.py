@@ -28,7 +28,7 @@ from anabranch.runtime.live.agent import launch
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.savepoints import lay_bases
 from anabranch.runtime.live.agent.starter import Starter
-from anabranch.runtime.live.agent.state_dir import FORMAT, StateError
+from anabranch.runtime.live.agent.state_dir import StateError
 from anabranch.runtime.live.commit.recovery import read_base, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
@@ -41,6 +41,7 @@ from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Head, SavepointError, read
 from anabranch.runtime.savepoint.kept import row_of_watermark, rows_of_devices
+from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.setting import apply_settings
 from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S
@@ -197,7 +198,7 @@ def test_a_savepoint_that_could_not_be_written_is_written_by_the_next_one_to_try
     with pytest.raises(StateError, match="holds a run that has not been completed"):
         _run(_small(tmp_path), **stops)
     _run(_small(tmp_path), state=tmp_path / "one", resume=True)
-    assert read(tmp_path / "one", state_format=FORMAT).head.files["keys"].rows == 3
+    assert read(tmp_path / "one", state_format=STATE_FORMAT).head.files["keys"].rows == 3
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["savepoint"]
 
 
@@ -248,7 +249,7 @@ def test_a_run_that_was_killed_before_it_had_begun_from_a_savepoint_does_not_beg
     run = launch.start(_small(tmp_path), Options(state=state, begin_from=saved))
     agent = run._agent
     assert agent is not None
-    passed_s = read(saved, state_format=FORMAT).head.passed_s
+    passed_s = read(saved, state_format=STATE_FORMAT).head.passed_s
     assert (
         agent._assignments.orders.started_s
         == agent.clock.started_s - passed_s
@@ -310,7 +311,7 @@ def test_first_instances_begin_with_the_least_time_and_the_latest_of_each_device
     ]
     head = Head(
         format=folder.FORMAT,
-        state_format=FORMAT,
+        state_format=STATE_FORMAT,
         version="",
         pipeline="endless",
         operators={},
@@ -321,7 +322,7 @@ def test_first_instances_begin_with_the_least_time_and_the_latest_of_each_device
     folder.write(tmp_path / "saved", head, rows)
     files = RunFiles(tmp_path / "state", pipeline.operators, keep_finished=False)
     files.make()
-    lay_bases(pipeline, files, read(tmp_path / "saved", state_format=FORMAT))
+    lay_bases(pipeline, files, read(tmp_path / "saved", state_format=STATE_FORMAT))
     for name, number, watermark in (("sum", 0, 2.5), ("sum", 1, 2.5), ("total", 1, -math.inf)):
         held = Holdings("sum", 8)
         restore(held, read_base(files.journal_of(name, number))[KEYED])
@@ -417,7 +418,7 @@ def test_a_run_stops_in_the_middle_of_a_split_and_instances_die_in_both_runs(
     add, file = _and_die(tmp_path, 900, 5000, 8000), tmp_path / "totals.jsonl"
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _stopped(_endless(tmp_path, add), file, 4000, **state)
-    split = next(read(tmp_path / "one", state_format=FORMAT).each("splits"))
+    split = next(read(tmp_path / "one", state_format=STATE_FORMAT).each("splits"))
     assert "'next': " in split["split_text"]
     begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
     second = _stopped(_endless(tmp_path, add, groups=9), file, 12_000, **begun)
@@ -451,7 +452,7 @@ def test_instances_that_join_leave_and_give_groups_away_leave_one_state(tmp_path
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     grown = {"sum": 2, "total": 1}
     one = _stopped(first, tmp_path / "totals.jsonl", 6000, grown, script=script, **state)
-    saved = read(tmp_path / "one", state_format=FORMAT)
+    saved = read(tmp_path / "one", state_format=STATE_FORMAT)
     assert {row["instance"] for row in saved.each("watermarks")} > {"total.0", "total.1"}
     begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
     two = _stopped(second, tmp_path / "totals.jsonl", 12_000, grown, script=script, **begun)
@@ -488,7 +489,7 @@ def test_100_000_keys_are_all_there_whoever_dies_before_they_are_in_a_journal(
     add = _and_die(tmp_path, MANY, 2 * MANY - 1)
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _run(_many(tmp_path, _and_die(tmp_path), 1), **state)
-    assert read(tmp_path / "one", state_format=FORMAT).head.files["keys"].rows == MANY
+    assert read(tmp_path / "one", state_format=STATE_FORMAT).head.files["keys"].rows == MANY
     (tmp_path / "in/1").write_text("".join(f"{n}\n" for n in range(MANY, 2 * MANY)))
     second = _run(_many(tmp_path, add, 3), begin_from=tmp_path / "one")
     assert len([*tmp_path.glob("died-at-*")]) == 2

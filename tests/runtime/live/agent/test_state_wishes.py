@@ -12,10 +12,11 @@ import msgspec
 import pytest
 
 from anabranch.runtime.live.agent.launch import Run
-from anabranch.runtime.live.agent.state_dir import FORMAT, RunFile, StateError, open_state, version
+from anabranch.runtime.live.agent.state_dir import RunFile, StateError, open_state
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import parse_script
+from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
@@ -185,7 +186,7 @@ def test_what_a_run_leaves_that_is_killed_while_it_removes_its_files_is_in_nobod
 
 
 ANY_RUN = RunFile(
-    format=FORMAT,
+    format=STATE_FORMAT,
     version=version(),
     pipeline="fake",
     operators={},

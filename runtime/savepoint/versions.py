@@ -1,0 +1,17 @@
+"""In which form what operators keep is written, in the state folder of a run as in a savepoint, on
+processes as on Spark: who reads it has to be of the same version."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+STATE_FORMAT = 7
+"""Of journals, and of the pickled values in savepoints."""
+
+
+def version() -> str:
+    """Of what is installed: journals hold values of its classes."""
+    try:
+        return metadata.version("anabranch")
+    except metadata.PackageNotFoundError:
+        return "not installed"

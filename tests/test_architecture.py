@@ -40,6 +40,7 @@ ON_VALUES = {"runtime", "spark_bridge", "spark_engine"}
 """Layers that stand on values of runtime, and on a driver only as a part of it: a job of Spark is a
 driver of its own."""
 ROOMS = (
+    "ports",
     *("values", "measuring", "reporting", "policies", "plan", "processing", "storage"),
     *("keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
@@ -58,6 +59,19 @@ PURE_STDLIB = {
 IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpoint"}
 POLICY_BANS = {"asyncio", "datetime", "logging", "os", "random", "socket", "subprocess",
                "threading", "time"}  # fmt: skip
+
+ASKS_THE_SYSTEM = {
+    f"{FACE}.runtime.ports.clock": "it is the one that does",
+    f"{FACE}.runtime.live.process.reseeding": "it gives new seeds to generators of the user's",
+    f"{FACE}.runtime.explorer": "it says how long a search has taken",
+    f"{FACE}.runtime.simulation": "it says how long a world has taken",
+}
+"""Modules and rooms of runtime that may ask the system for time or chance, and why."""
+CLOCKS = {"time": set[str](), "secrets": set[str](), "random": {"Random"},
+          "uuid": {"UUID"}}  # fmt: skip
+"""Modules that tell time or draw, and what of them does neither."""
+CLOCK_CALLS = {"urandom", "getrandom", "times", "now", "utcnow", "today"}
+"""Functions of `os` and `datetime` that do."""
 
 LINES_MAX = 600
 TEXT_SUFFIXES = {"", ".py", ".md", ".toml", ".sh", ".cfg", ".ini", ".yml", ".yaml"}
@@ -209,6 +223,29 @@ def against_the_bridge(source: Source) -> Iterator[str]:
                 yield f"{source.at(found)}: only the folders of Spark import {found.top}"
 
 
+def against_the_clock(source: Source) -> Iterator[str]:
+    """Only the port asks the system for the time, or for a number that nobody has seeded."""
+    if source.layer != "runtime" or any(map(source.name.startswith, ASKS_THE_SYSTEM)):
+        return
+    told = "is for runtime/ports/clock.py alone, whose functions stand for it"
+    for found in source.imports:
+        module, _, name = found.module.partition(".")
+        if module in CLOCKS and (name or not CLOCKS[module]) and name not in CLOCKS[module]:
+            yield f"{source.at(found)}: {found.module} {told}"
+    for node in ast.walk(ast.parse(source.text)):
+        match node:
+            case ast.Attribute(value=ast.Name("os" | "datetime" | "date"), attr=name):
+                asks = name in CLOCK_CALLS
+            case ast.Attribute(value=ast.Name("random" | "uuid" as module), attr=name):
+                asks = name not in CLOCKS[module]
+            case ast.Call(func=ast.Attribute(attr="Random") | ast.Name("Random"), args=[]):
+                asks, name = True, "a Random without a seed"
+            case _:
+                continue
+        if asks:
+            yield f"{source.path.name}:{node.lineno}: {name} {told}"
+
+
 def package_sources() -> list[Source]:
     sources = []
     for package, folder in FOLDERS.items():
@@ -298,6 +335,10 @@ def test_only_the_folders_of_spark_import_pyspark() -> None:
     assert found_by(against_the_bridge, PACKAGE) == []
 
 
+def test_only_the_port_asks_the_system_for_time_and_chance() -> None:
+    assert found_by(against_the_clock, PACKAGE) == []
+
+
 @pytest.mark.parametrize(
     ("rule", "name", "text"),
     [
@@ -329,11 +370,41 @@ def test_only_the_folders_of_spark_import_pyspark() -> None:
         (against_purity, "anabranch.protocol.a", "def f(x):\n  print(x)"),
         (against_the_policies, "anabranch.runtime.policies.a", "import random"),
         (against_the_policies, "anabranch.runtime.policies.a", "from random import random"),
+        *(
+            (against_the_clock, "anabranch.runtime.live.instance.a", text)
+            for text in (
+                "import time",
+                "from time import monotonic",
+                "def f():\n  import secrets",
+                "from random import choice",
+                "import random\nrandom.random()",
+                "import random\nrandom.Random()",
+                "from random import Random\nRandom()",
+                "import uuid\nuuid.uuid4()",
+                "import os\nos.urandom(8)",
+                "from datetime import datetime\ndatetime.now()",
+            )
+        ),
         (against_the_bridge, "anabranch.cli", "def f():\n  from pyspark.sql import SparkSession"),
     ],
 )
 def test_each_rule_finds_what_breaks_it(rule: Rule, name: str, text: str) -> None:
     assert len(list(rule(Source(name, ROOT / "made_up.py", text)))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import random\nrng = random.Random(7)",
+        "from random import Random\nrng = Random(f'{seed}')",
+        "import uuid\nkinds = (uuid.UUID,)",
+        "from anabranch.runtime.ports import clock\nclock.monotonic()",
+        "def f(time):\n  return time.watermark",
+    ],
+)
+def test_a_seeded_generator_and_what_is_only_called_time_are_fine(text: str) -> None:
+    source = Source("anabranch.runtime.keyed.a", ROOT / "made_up.py", text)
+    assert [*against_the_clock(source)] == []
 
 
 def test_the_linter_refuses_the_same_in_the_core() -> None:

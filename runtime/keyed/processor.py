@@ -25,7 +25,6 @@ groups are frozen, or what was kept for one is worked off, are tuples sorted by 
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -40,6 +39,8 @@ from anabranch.runtime.keyed.moving import Giver, Head, Kept
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.work import Failed, Marks, Worker
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.ports.clock import monotonic
+from anabranch.runtime.ports.clock import wall as wall_s
 from anabranch.runtime.processing import own
 from anabranch.runtime.processing.own import Came, Saver
 from anabranch.runtime.processing.plain_calls import NoLoop
@@ -107,8 +108,8 @@ class KeyedProcessor(Keeping):
         slice_s: float,
         emit: Callable[[Part], None],
         turn: Callable[[], Awaitable[None]],
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = monotonic,
+        wall: Callable[[], float] = wall_s,
         changed: Callable[[bytes], None] | None = None,
         noted: Callable[[], None] = lambda: None,
     ) -> None:

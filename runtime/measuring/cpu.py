@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
+
+from anabranch.runtime.ports import clock
 
 _SCHEDSTAT = Path("/proc/self/schedstat")
 _STAT = Path("/proc/stat")
@@ -43,7 +44,7 @@ class HostUse:
     def __init__(self, now_s: float) -> None:
         self._began_s, self._first_s = now_s, host_cpu_s()
         self._since_s, self._before_s = now_s, self._first_s
-        self._own_before_s = time.process_time()
+        self._own_before_s = clock.process_s()
         self.share: float | None = None
         """At the last look; None before, or if the system does not tell."""
 
@@ -54,7 +55,7 @@ class HostUse:
     @property
     def own_s(self) -> float:
         """Processor time of this process since then."""
-        return time.process_time() - self._own_before_s
+        return clock.process_s() - self._own_before_s
 
     @property
     def used_s(self) -> float | None:

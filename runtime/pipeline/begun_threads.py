@@ -11,7 +11,6 @@ import _thread
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.programs import LIBRARIES
 
 END_TIMEOUT_S = 1.0
@@ -51,9 +51,9 @@ class BegunThreads:
 
     def left(self) -> list[BegunThread]:
         """Those that go on, after a moment in which short ones may end."""
-        deadline = time.monotonic() + END_TIMEOUT_S
-        while (left := self._alive()) and time.monotonic() < deadline:
-            time.sleep(_END_PERIOD_S)
+        deadline = clock.monotonic() + END_TIMEOUT_S
+        while (left := self._alive()) and clock.monotonic() < deadline:
+            clock.pause(_END_PERIOD_S)
         return left
 
     def _alive(self) -> list[BegunThread]:

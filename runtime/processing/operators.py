@@ -29,13 +29,13 @@ it was cancelled by somebody else than the runtime. Only `KeyboardInterrupt` pas
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.ports.clock import monotonic
 from anabranch.runtime.processing.own import Came
 from anabranch.runtime.processing.steps import Chain, Part, StepCount
 
@@ -303,7 +303,7 @@ def make_processor(
     slice_s: float,
     emit: Callable[[Part], None],
     turn: Turn = _yield_once,
-    clock: Clock = time.monotonic,
+    clock: Clock = monotonic,
     drops: bool = False,
 ) -> Processor:
     """The processor of one instance; objects are made from classes here.

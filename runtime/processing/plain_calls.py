@@ -13,8 +13,9 @@ import os
 import signal
 import threading
 from asyncio import events, tasks
-from time import monotonic as _now
 from typing import Any
+
+from anabranch.runtime.ports.clock import monotonic as _now
 
 _SIGNALS_PERIOD_S = 0.05
 _running, _set_running = events._get_running_loop, events._set_running_loop

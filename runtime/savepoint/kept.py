@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.ports.clock import wall_here
 from anabranch.runtime.savepoint.folder import (
     FORMAT,
     ROWS_AT_ONCE,
@@ -69,7 +69,7 @@ def head_of(pipeline: Pipeline, state_format: int, version: str, passed_s: float
         operators={str(o.name): in_words(o) for o in pipeline.operators.values()},
         groups=pipeline.groups,
         passed_s=passed_s,
-        written_at=datetime.now().astimezone().isoformat(),
+        written_at=wall_here().isoformat(),
     )
 
 

@@ -12,13 +12,13 @@ import contextlib
 import errno
 import importlib.util
 import os
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
+from anabranch.runtime.ports import clock
 from anabranch.runtime.sinks.columns import (
     Schema,
     SchemaError,
@@ -184,8 +184,8 @@ def _run_tag(folder: Path) -> str:
     path = folder / _TAG_FILE
     with contextlib.suppress(FileNotFoundError):
         return path.read_text("ascii")
-    draft = folder / f"{_TAG_FILE}.{secrets.token_hex(4)}"
-    draft.write_text(secrets.token_hex(4), "ascii")
+    draft = folder / f"{_TAG_FILE}.{clock.secret(4).hex()}"
+    draft.write_text(clock.secret(4).hex(), "ascii")
     try:
         # A link, unlike a rename, fails if another instance was faster.
         with contextlib.suppress(FileExistsError):

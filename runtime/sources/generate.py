@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count as count_up
@@ -26,6 +25,7 @@ from anabranch.runtime.plan.ends import (
     Source,
     Split,
 )
+from anabranch.runtime.ports.clock import monotonic
 from anabranch.runtime.processing.own import Watch
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.stages import call_each
@@ -60,7 +60,7 @@ class Generate(Source):
     count: int | None = None
     duration_s: float | None = None
     seed: int | None = None
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     bounded: bool = field(init=False)
     watch: Watch = field(init=False, repr=False, compare=False, default_factory=Watch)
     """Of what the function has returned in this process, whichever split it was for."""
@@ -208,18 +208,18 @@ class GenerateReader(Reader):
         self._at_once = 64
 
     async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
-        asked_s = began = time.monotonic()
+        asked_s = began = monotonic()
         while (ready := self._due() - self._next) <= 0:
             wait_s = self._wait_s()
             if wait_s <= 0:
                 return None
             await asyncio.sleep(wait_s)
-            began = time.monotonic()
+            began = monotonic()
         numbers = range(self._next, self._next + min(ready, tuples_max, self._at_once))
         with NoLoop():
             tuples, errors = self._call(numbers)
         self._next = numbers.stop
-        self._adapt(len(numbers), time.monotonic() - began)
+        self._adapt(len(numbers), monotonic() - began)
         dead = [
             DeadLetter(describe(e), numbers[i], where_raised(e) or f"tuple {numbers[i]}")
             for i, e in errors.items()
@@ -293,7 +293,7 @@ class GenerateReader(Reader):
 
 
 def _seeded(fn: Callable[..., Any], seed: int) -> Callable[[int], Any]:
-    rng = random.Random()
+    rng = random.Random(seed)
 
     def call(number: int) -> Any:
         rng.seed(seed * 2**64 + number)

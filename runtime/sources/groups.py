@@ -13,12 +13,12 @@ for the instances of a source: 64 of 64 files, 187 of 3,000.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from anabranch.runtime.plan.ends import Chunk, InputError, Reader, RunContext, Split
+from anabranch.runtime.ports import clock
 from anabranch.runtime.sources.file_reader import FileReader, Written
 from anabranch.runtime.sources.listing import Found
 
@@ -29,7 +29,7 @@ NAMES_BYTES_MAX = 16 * 2**10
 READ_S = 0.002
 """How long one read may go on to the next files."""
 
-now = time.monotonic
+now = clock.monotonic
 _pack = msgspec.msgpack.Encoder().encode
 _unpack = msgspec.msgpack.Decoder(list[Found]).decode
 

@@ -17,11 +17,11 @@ import base64
 import json
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.ports.clock import wall_utc
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.storage.shared_file import write_whole as write_whole
 from anabranch.runtime.values.foreign import shown
@@ -59,7 +59,7 @@ class DeadLetterFile:
         """What `put` has to be given for these letters."""
         if not letters:
             return b""
-        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        now = wall_utc().isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return "".join(self._line(letter, now) for letter in letters).encode()
 
     async def put(self, number: int, data: bytes) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import EventKind
 
 log = logging.getLogger("anabranch.waits")
@@ -53,7 +53,7 @@ class Patience:
 
         `error`: what it has met already.
         """
-        began, pause_s, told = time.monotonic(), RETRY_FIRST_S, False
+        began, pause_s, told = clock.monotonic(), RETRY_FIRST_S, False
         while True:
             try:
                 if error is not None:
@@ -68,12 +68,12 @@ class Patience:
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, RETRY_MAX_S)
         if told:
-            waited_s = time.monotonic() - began
+            waited_s = clock.monotonic() - began
             log.warning("%s goes on after %.1f s", self._who, waited_s)
             self._note(EventKind.GOES_ON, f"after {waited_s:.1f} s")
 
     def _tell(self, error: OSError) -> bool:
-        now = time.monotonic()
+        now = clock.monotonic()
         if now - self._told_at < QUIET_S:
             return False
         self._told_at = now

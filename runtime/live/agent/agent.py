@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
@@ -77,6 +76,7 @@ from anabranch.runtime.pipeline.graph import Pipeline, edges
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.policies.script import Script
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
@@ -109,7 +109,7 @@ class Agent:
             options = as_before(options, self.resumed)
         self.pipeline = pipeline
         self.options = options
-        self.seed = secrets.randbits(SEED_BITS) if options.seed is None else options.seed
+        self.seed = clock.chance().getrandbits(SEED_BITS) if options.seed is None else options.seed
         self.say = options.on_output or _show
         """What instances print, and what the agent has to tell the user."""
         self._state = state
@@ -325,7 +325,7 @@ class Agent:
         )
 
     def _make_orders(self) -> Orders:
-        token = secrets.token_bytes(TOKEN_BYTES) if self.resumed is None else self.resumed.token
+        token = clock.secret(TOKEN_BYTES) if self.resumed is None else self.resumed.token
         return Orders(
             pipeline=self.pipeline.name,
             run_dir=self.run_dir.path,

@@ -12,7 +12,6 @@ have listened, and may publish again what was published before: splits are numbe
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 
@@ -29,6 +28,7 @@ from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.plan.ends import Service, Split
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.status import FinalCount
 from anabranch.runtime.values.kinds import Cause, EventKind
@@ -166,7 +166,7 @@ class Attendant:
         process = await self._starter.take(self.name)
         process.name = self.name
         self._number += 1
-        incarnation = self._incarnation = Incarnation(process, time.monotonic())
+        incarnation = self._incarnation = Incarnation(process, clock.monotonic())
         ready = self._starter.expect(self._key)
         process.on_frame = lambda body: self._receive(incarnation, body)
         self._tasks.start(f"watch {self.name}", self._watch(incarnation))
@@ -212,7 +212,7 @@ class Attendant:
     def _note_death(self, incarnation: Incarnation) -> None:
         end = how_ended(incarnation.process)
         self._write(EventKind.DIED, end.how, end.cause)
-        lived_s = time.monotonic() - incarnation.begun_s
+        lived_s = clock.monotonic() - incarnation.begun_s
         self._deaths.note(end, self._publications.count, lived_s, busy=not incarnation.is_ready)
         if (often := self._deaths.often) is not None:
             self._write(EventKind.DIES_OFTEN, often, end.cause)

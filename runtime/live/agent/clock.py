@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
+
+from anabranch.runtime.ports import clock
 
 
 class RunClock:
@@ -12,18 +13,18 @@ class RunClock:
 
     def __init__(self, started_at: datetime | None, earlier_s: float = 0.0) -> None:
         self.earlier_s = earlier_s
-        self.started_s = time.monotonic()
-        self.started_at = started_at or datetime.now().astimezone()
+        self.started_s = clock.monotonic()
+        self.started_at = started_at or clock.wall_here()
 
     def begin(self) -> None:
         self.go_on(0.0)
-        self.started_at = datetime.now().astimezone()
+        self.started_at = clock.wall_here()
 
     def go_on(self, passed_s: float) -> None:
         """`passed_s`: how long the run had lasted."""
-        self.started_s = time.monotonic() - passed_s
+        self.started_s = clock.monotonic() - passed_s
 
     @property
     def now_s(self) -> float:
         """Since the run began."""
-        return round(time.monotonic() - self.started_s, 4)
+        return round(clock.monotonic() - self.started_s, 4)

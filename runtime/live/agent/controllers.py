@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 
@@ -26,6 +25,7 @@ from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import PolicyError
 from anabranch.runtime.policies.look import Look, OperatorLook, Seen
 from anabranch.runtime.policies.policy import Scale
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import InstanceState
 from anabranch.runtime.values.kinds import EventKind
 
@@ -40,7 +40,7 @@ class Looks:
         self._sight = Sight([_blank(operator, operators) for operator in operators])
 
     def look(self) -> Look:
-        now_s, roster = time.monotonic(), self._roster
+        now_s, roster = clock.monotonic(), self._roster
         told, coming = {}, {}
         for name in self._names:
             told[str(name)] = self._seen(roster.active(name), now_s)
@@ -97,7 +97,7 @@ class Controllers:
             left = self._left.get(policy.text, {}) if is_resumed else None
             rng = random.Random(f"{seed} controller {policy.text}")
             try:
-                control = Control.begin(policy, names, rng, time.monotonic(), left)
+                control = Control.begin(policy, names, rng, clock.monotonic(), left)
             except PolicyError as error:
                 self._note(names[0], EventKind.POLICY_FAILED, _told(error))
             else:

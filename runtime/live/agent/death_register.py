@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from anabranch.runtime.live.agent.course import Course
@@ -12,6 +11,7 @@ from anabranch.runtime.live.agent.roster import KNOWN, Member
 from anabranch.runtime.live.agent.run_journal import Died, Record
 from anabranch.runtime.live.agent.watch import how_ended
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.status import id_to_wire
 from anabranch.runtime.values.kinds import Ending, EventKind
@@ -46,7 +46,7 @@ class DeathRegister:
         """Its process has died; the run fails if that happens again and again."""
         end = member.doubt or how_ended(process)
         self._count(member, end)
-        lived_s = time.monotonic() - member.begun_s
+        lived_s = clock.monotonic() - member.begun_s
         member.deaths.note(end, self._done(member), lived_s, busy=self._was_busy(member))
         if (often := member.deaths.often) is not None:
             self._news.of(member, EventKind.DIES_OFTEN, often, cause=end.cause)

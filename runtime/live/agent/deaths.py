@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 from anabranch.runtime.live.process.process import describe_ends
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import Cause, Ending
 
 RESUMES_MAX = 5
@@ -64,7 +64,7 @@ class Deaths:
 
     def note(self, end: Ending, done: int, lived_s: float, *, busy: bool) -> None:
         """`done`: grows whenever something gets done. `busy`: something was left to do."""
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._latest and done > self._latest[-1].done:
             self._latest.clear()
         if busy or lived_s < IDLE_LIFETIME_S or end.cause is Cause.STATE:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import assert_never
 
 import msgspec
@@ -16,6 +15,7 @@ from anabranch.runtime.live.agent.spawner import Spawner
 from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.watchdog import Watchdog
 from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.status import FinalCount, Status, id_from_wire
 
@@ -68,7 +68,7 @@ class Dispatcher:
 
     def receive(self, member: Member, body: bytes) -> None:
         """One frame. What it raises is an error of the instance and closes its link."""
-        member.heard_s = time.monotonic()
+        member.heard_s = clock.monotonic()
         message = _decode(body)
         match message:
             case msg.Ready(address=address):

@@ -4,7 +4,6 @@ end."""
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from anabranch.protocol.ids import InstanceId
@@ -16,6 +15,7 @@ from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.watch import describe_end, watch_process
 from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 
 
@@ -62,7 +62,7 @@ class Incarnations:
     def _adopt(self, member: Member, process: Process) -> None:
         process.on_frame = lambda body: self._receive(member, body)
         member.process = process
-        member.begun_s = member.heard_s = time.monotonic()
+        member.begun_s = member.heard_s = clock.monotonic()
         member.doubt = None
         self.ended[member.id] = asyncio.get_running_loop().create_future()
         self._tasks.start(f"watch {member.text}", self._watch(member, process))

@@ -6,7 +6,6 @@ import asyncio
 import atexit
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -29,6 +28,7 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.pipeline.places import check_places, check_report
 from anabranch.runtime.plan.ends import Sink
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.dead_limit import exceeded
 from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import CTRL_C, Report, check_writable, write_report
@@ -273,9 +273,9 @@ class Prepared:
         if parent is None:
             return
         parent.kill()
-        deadline = time.monotonic() + 2.0
-        while not parent.ended() and time.monotonic() < deadline:
-            time.sleep(0.002)
+        deadline = clock.monotonic() + 2.0
+        while not parent.ended() and clock.monotonic() < deadline:
+            clock.pause(0.002)
         parent.close()
 
 

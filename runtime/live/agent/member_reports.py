@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from anabranch.runtime.live.agent.roster import KNOWN, LIVING, Member, Phase, Ro
 from anabranch.runtime.live.agent.run_journal import Final, Record
 from anabranch.runtime.live.agent.watch import describe_end
 from anabranch.runtime.live.link import messages as msg
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import IDLE, FinalCount, Status
 from anabranch.runtime.values.kinds import Ending, EventKind
 
@@ -80,7 +80,7 @@ class MemberReports:
 
     def end(self, member: Member, final: FinalCount) -> None:
         # One that was ready before it could be seen active has taken part all the same.
-        self._activate(member, time.monotonic())
+        self._activate(member, clock.monotonic())
         if member.phase is not Phase.ACTIVE:
             raise ValueError(f"{member.text} says twice that it has ended")
         self._boards.give_back(member.id)

@@ -3,7 +3,6 @@ many."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from anabranch.runtime.live.agent.clock import RunClock
@@ -12,6 +11,7 @@ from anabranch.runtime.live.agent.roster import Roster
 from anabranch.runtime.live.agent.run_journal import Record, Sampled
 from anabranch.runtime.measuring.cpu import HostUse
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.ports.clock import monotonic
 from anabranch.runtime.reporting.dead_limit import exceeded
 
 
@@ -31,14 +31,14 @@ class Sampler:
         self._recorder = recorder
         self._clock = clock
         self._log = log
-        self.host_use = HostUse(time.monotonic())
+        self.host_use = HostUse(monotonic())
 
     def sample(self) -> None:
         self._recorder.forget_all_but({member.text for member in self._roster.living()})
         tick = self._recorder.sample(self._clock.now_s, self._instances())
         if tick is not None:
             self._log(Sampled(t=tick[0], rows=tick[1]))
-        self.host_use.look(time.monotonic())
+        self.host_use.look(monotonic())
 
     def sample_last(self) -> None:
         self._recorder.sample(self._clock.now_s, self._instances())

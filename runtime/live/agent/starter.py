@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process.forker import Forker, ForkError
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import id_to_wire
 from anabranch.runtime.values.texts import carried
 
@@ -30,7 +30,7 @@ class Tries:
     """To bring up the next incarnation, with longer and longer pauses between them."""
 
     def __init__(self) -> None:
-        self._began_s = time.monotonic()
+        self._began_s = clock.monotonic()
         self._pause_s = PAUSE_FIRST_S
 
     async def pause(self) -> None:
@@ -39,7 +39,7 @@ class Tries:
 
     @property
     def passed_s(self) -> float:
-        return time.monotonic() - self._began_s
+        return clock.monotonic() - self._began_s
 
     @property
     def are_enough(self) -> bool:

@@ -19,7 +19,6 @@ import fcntl
 import io
 import os
 import shutil
-import time
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -40,6 +39,7 @@ from anabranch.runtime.live.process.run_dir import FolderLock
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.ports import clock
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.storage.extent import EXTENTS
 from anabranch.runtime.storage.record_log import LogDamaged
@@ -376,15 +376,15 @@ def _is_lock(path: Path) -> bool:
 
 def _wait_for_the_old(path: Path) -> None:
     """Processes of a killed run end by themselves; until then they hold their journals."""
-    deadline = time.monotonic() + LEFT_TIMEOUT_S
+    deadline = clock.monotonic() + LEFT_TIMEOUT_S
     for lock in (path / JOURNALS).glob("*.lock"):
         while not _is_free(lock):
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise StateError(
                     f"state folder {str(path)!r}: a process of the killed run still writes "
                     f"{lock.name.removesuffix('.lock')!r}; end it first"
                 )
-            time.sleep(0.01)
+            clock.pause(0.01)
 
 
 def _is_free(lock: Path) -> bool:

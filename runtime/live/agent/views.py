@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from anabranch.runtime.measuring.cpu import PROCESSORS, HostUse
 from anabranch.runtime.measuring.latency import merged, percentile
 from anabranch.runtime.pipeline.graph import Pipeline, edges
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.ledger import settle
 from anabranch.runtime.reporting.report import (
     COMPLETED,
@@ -145,7 +145,7 @@ def _host_report(run: Observed) -> HostReport:
         processors=PROCESSORS,
         cpu_s=None if used_s is None else round(used_s, 2),
         agent_cpu_s=round(host.own_s, 3),
-        seconds=round(host.passed_s(time.monotonic()), 3),
+        seconds=round(host.passed_s(clock.monotonic()), 3),
     )
 
 
@@ -210,7 +210,7 @@ def _instance_snapshot(run: Observed, member: Member) -> InstanceSnapshot:
         groups=0 if status is None else status.groups,
         hot=() if status is None else tuple(status.hot),
         incarnation=member.incarnation,
-        silent_s=max(0.0, time.monotonic() - heard),
+        silent_s=max(0.0, clock.monotonic() - heard),
     )
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
 from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED, look_at
 from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import Cause, Ending, EventKind
 
 LOOK_PERIOD_S = 0.5
@@ -73,27 +73,27 @@ class Watchdog:
         self._silences: dict[InstanceId, _Silence] = {}
         self._suspected: dict[InstanceId, float] = {}
         self._doubted = asyncio.Event()
-        self._parent_goes_s = time.monotonic()
+        self._parent_goes_s = clock.monotonic()
         """When the parent was last seen not to be stopped."""
 
     def hear(self, peer: InstanceId) -> None:
         """A neighbour has not heard of `peer` for some time."""
-        self._suspected[peer] = time.monotonic()
+        self._suspected[peer] = clock.monotonic()
         self._doubted.set()
 
     async def watch(self) -> None:
         """For as long as the run lasts."""
         while True:
             self._doubted.clear()
-            due_s = time.monotonic() + LOOK_PERIOD_S
+            due_s = clock.monotonic() + LOOK_PERIOD_S
             try:
                 async with asyncio.timeout(LOOK_PERIOD_S):
                     await self._doubted.wait()
             except TimeoutError:
-                self._forgive(time.monotonic() - due_s)
+                self._forgive(clock.monotonic() - due_s)
             try:
-                self._look_at_all(time.monotonic())
-                self._look_at_parent(time.monotonic())
+                self._look_at_all(clock.monotonic())
+                self._look_at_parent(clock.monotonic())
             except OSError as error:
                 if not passing(error):
                     raise  # otherwise it is looked at again soon

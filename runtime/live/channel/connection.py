@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import os
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
@@ -19,6 +18,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import FrameReader, Pieces
+from anabranch.runtime.ports import clock
 
 HANDSHAKE_DEADLINE_S = 5.0
 HANDSHAKE_BYTES_MAX = 16 * 2**10
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self.membership = membership
         self.channel = channel
         self._reader = FrameReader(membership.limits.frame_bytes_max)
-        self._nonce = os.urandom(16)
+        self._nonce = clock.secret(16)
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._expect: Callable[[list[Any]], None] = (

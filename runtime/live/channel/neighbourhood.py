@@ -11,7 +11,6 @@ import asyncio
 import errno
 import logging
 import os
-import random
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
@@ -26,6 +25,7 @@ from anabranch.runtime.live.channel.ended import has_mark, leave_mark
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.totals import Closed, totals_of
 from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.texts import original
 
 log = logging.getLogger("anabranch.neighbourhood")
@@ -289,7 +289,7 @@ class Neighbourhood:
                 if connection.established:
                     delay_s = self.limits.reconnect_first_s
             if not channel.ended:
-                await asyncio.sleep(delay_s * random.uniform(0.5, 1.0))
+                await asyncio.sleep(delay_s * clock.chance().uniform(0.5, 1.0))
                 delay_s = min(2 * delay_s, self.limits.reconnect_max_s)
 
     def _tell_what_is_lacking(self, channel: Channel, error: OSError) -> None:

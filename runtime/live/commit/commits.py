@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.journal.journal import DRAWN, Entry, Journal, Record
 from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import LifeOver
 from anabranch.runtime.storage.patience import Patience, describe_refusal
 
@@ -214,9 +214,9 @@ class Commits:
 
     def _tell_changes(self) -> None:
         """This commit has them, so they must not want another one: `_soon` is still there."""
-        began = time.thread_time()
+        began = clock.thread_s()
         self._ending()
-        self._telling_s = time.thread_time() - began
+        self._telling_s = clock.thread_s() - began
         pause_s = min(TURN_S_MAX, self._telling_s * (1 / TELLING_SHARE - 1))
         self._not_before = asyncio.get_running_loop().time() + pause_s
 
@@ -381,8 +381,8 @@ class Commits:
             return
         if self._whole:
             return
-        until = time.thread_time() + self._telling_s
-        while self._goes_on_with(next(self._snapshot, None)) and time.thread_time() < until:
+        until = clock.thread_s() + self._telling_s
+        while self._goes_on_with(next(self._snapshot, None)) and clock.thread_s() < until:
             pass
 
     def _goes_on_with(self, piece: tuple[str, bytes] | None) -> bool:

@@ -7,7 +7,6 @@ listens to what is told.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,7 @@ from anabranch.runtime.live.link.messages import (
     Splits,
 )
 from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import EventKind
 
 NOTES_PER_S = 200
@@ -78,7 +78,7 @@ class AgentClient:
 
     def note(self, event: EventKind, detail: str = "", *, label: str = "") -> None:
         """Something for the report; bounded per second."""
-        t = time.monotonic()
+        t = clock.monotonic()
         if int(t) != self._second:
             self._second, self._notes = int(t), 0
         self._notes += 1

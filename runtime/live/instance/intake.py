@@ -7,7 +7,6 @@ when it is done. The window of credit follows the speed of the operator.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.measuring.level import Level
 from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.flow import window_tuples
 
 
@@ -58,7 +58,7 @@ class Said:
 
 
 Errand = Callable[[], None]
-now = time.monotonic
+now = clock.monotonic
 
 
 class Intake:

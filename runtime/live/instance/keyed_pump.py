@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import pickle
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +18,7 @@ from anabranch.runtime.live.instance.intake import Queued
 from anabranch.runtime.live.instance.key_groups import KeyGroups
 from anabranch.runtime.live.instance.poison_guard import Place, place_of
 from anabranch.runtime.live.instance.pumps import ADVANCING, QueuePump
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.marks import Marked, opened
 from anabranch.runtime.processing.payload import Batch, Encoder
 from anabranch.runtime.processing.steps import Part
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.commit.recovery import Past
     from anabranch.runtime.live.instance.ports import Ports
 
-now = time.monotonic
+now = clock.monotonic
 
 KEPT_TUPLES_MAX = 65_536
 """Above so many tuples of groups on the move their credit is not given back any more."""
@@ -126,7 +126,7 @@ class KeyedPump(QueuePump):
         if self._groups.waiting:
             await self._groups.attend()
         due = self.processor.next_due()
-        if due is not None and due <= (wall := time.time()):
+        if due is not None and due <= (wall := clock.wall()):
             await self.processor.fire_due(wall)
 
     async def advance(self, watermark: float) -> None:
@@ -151,7 +151,7 @@ class KeyedPump(QueuePump):
             self._timer = None
         due = self.processor.next_due()
         if due is not None:
-            delay_s = min(CLOCK_LOOK_S, max(0.0, due - time.time()))
+            delay_s = min(CLOCK_LOOK_S, max(0.0, due - clock.wall()))
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(delay_s, self.path.intake.wake)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.live.instance.intake import Queued
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
 from anabranch.runtime.live.instance.sink_end import SinkEnd
 from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.steps import Part
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.commit.recovery import Past
     from anabranch.runtime.live.instance.ports import Ports
 
-now = time.monotonic
+now = clock.monotonic
 
 READY = ("ready",)
 """Place of the first tuple that a keyed sink has to write."""

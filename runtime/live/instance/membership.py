@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 
@@ -12,8 +11,9 @@ from anabranch.protocol.events import Event
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Group, groups_of
 from anabranch.protocol.states import Active, State, preds_of, succs_of, waiting_for
+from anabranch.runtime.ports import clock
 
-now = time.monotonic
+now = clock.monotonic
 
 
 class Membership:

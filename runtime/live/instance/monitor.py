@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 from anabranch.protocol.states import Active, preds_of, succs_of, waiting_for
@@ -18,9 +17,10 @@ from anabranch.runtime.measuring.cpu import HostUse, cpu_wait_s
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.load import measure
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import InstanceState, Status
 
-now = time.monotonic
+now = clock.monotonic
 
 
 class Monitor:

@@ -11,7 +11,6 @@ turn at least every `slice_s`, so that control messages never wait for long, wha
 from __future__ import annotations
 
 import asyncio
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from anabranch.runtime.live.instance.intake import Queued, Said
 from anabranch.runtime.live.instance.letter_writer import LETTERS
 from anabranch.runtime.live.instance.poison_guard import DEATHS, PoisonGuard, place_of
 from anabranch.runtime.plan.ends import DeadLetter, Offered
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.marks import opened
 from anabranch.runtime.processing.operators import Part, make_processor
 from anabranch.runtime.processing.plain_calls import NoLoop
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.instance.key_groups import KeyGroups
     from anabranch.runtime.live.instance.ports import Ports
 
-now = time.monotonic
+now = clock.monotonic
 
 ADVANCING = "advancing"
 """The token by which the gate is held while what is due is told, which may take many turns."""
@@ -175,7 +175,7 @@ class Pump(ABC):
     def _stamp(self, stamper: Stamper, results: list[Any]) -> tuple[list[Any], list[float]]:
         """Results that have an event time, and their marks; the others are dead letters."""
         with NoLoop():
-            sound, marks, letters = stamper.note(results, self._listened_s, time.time())
+            sound, marks, letters = stamper.note(results, self._listened_s, clock.wall())
         if letters:
             self.path.counts.dead_beside += len(letters)
             self.path.bury(letters)

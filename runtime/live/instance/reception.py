@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 from anabranch.protocol import events, messages
 from anabranch.protocol.messages import Message
@@ -16,9 +15,10 @@ from anabranch.runtime.live.instance.profile import Profile
 from anabranch.runtime.live.instance.pumps import Pump
 from anabranch.runtime.live.instance.siblings import Siblings
 from anabranch.runtime.live.instance.tuple_path import TuplePath
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import EventKind
 
-now = time.monotonic
+now = clock.monotonic
 
 
 class Reception:

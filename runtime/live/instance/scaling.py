@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 
 from anabranch.protocol import events
 from anabranch.protocol.states import Active, preds_of, succs_of
@@ -25,6 +24,7 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.concerted import Concerted
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave, Move
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import EventKind
 
 TICK_S = 0.1
@@ -32,7 +32,7 @@ SIBLINGS = "siblings"
 WATERMARK = "watermark"
 """Event time as its creator knows it: a newcomer gets nothing older (W2 of `watermarks`)."""
 
-now = time.monotonic
+now = clock.monotonic
 
 
 class Scaling:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.live.commit.output_buffer import OutputBuffer
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import EventKind
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.commit.recovery import Past
     from anabranch.runtime.live.instance.ports import Ports
 
-now = time.monotonic
+now = clock.monotonic
 
 RESULTS = "results"
 

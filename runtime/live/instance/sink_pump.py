@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.runtime.live.instance.intake import Queued
@@ -12,12 +11,13 @@ from anabranch.runtime.live.instance.poison_guard import place_of
 from anabranch.runtime.live.instance.pumps import QueuePump
 from anabranch.runtime.live.instance.sink_end import SinkEnd
 from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.ports import clock
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.commit.recovery import Past
     from anabranch.runtime.live.instance.ports import Ports
 
-now = time.monotonic
+now = clock.monotonic
 
 
 class Gathered(NamedTuple):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,13 +25,14 @@ from anabranch.runtime.live.instance.claims import Claimed
 from anabranch.runtime.live.instance.pumps import Pump
 from anabranch.runtime.live.link.messages import Progress
 from anabranch.runtime.plan.ends import Chunk, Offered, Reader, Split
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.own import copied
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.commit.recovery import Past
     from anabranch.runtime.live.instance.ports import Ports
 
-now = time.monotonic
+now = clock.monotonic
 
 ENDED_MAX = 128
 """So many splits may wait for their ends to be safe: the journal has each of them in every

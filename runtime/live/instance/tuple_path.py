@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from typing import Protocol
 
 from anabranch.protocol import events
@@ -32,11 +31,12 @@ from anabranch.runtime.live.instance.siblings import Siblings
 from anabranch.runtime.live.instance.watermarks import Watermarks
 from anabranch.runtime.measuring.meter import Meter
 from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.marks import marked_ways
 from anabranch.runtime.storage.dead_letters import DeadLetterFile
 from anabranch.runtime.storage.patience import Patience
 
-now = time.monotonic
+now = clock.monotonic
 
 
 class Worker(Protocol):

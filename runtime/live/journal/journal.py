@@ -31,12 +31,12 @@ import fcntl
 import os
 import pickle
 import struct
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.payload import describe
 from anabranch.runtime.reporting.failure import PlainError
 from anabranch.runtime.storage.extent import (
@@ -222,17 +222,17 @@ class Journal:
 
 def _locked(path: Path) -> int:
     lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    deadline = clock.monotonic() + LOCK_TIMEOUT_S
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return lock
         except BlockingIOError:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 os.close(lock)
                 told = f"{path} is written by another process, an earlier incarnation"
                 raise JournalError(told) from None
-        time.sleep(LOCK_PERIOD_S)
+        clock.pause(LOCK_PERIOD_S)
 
 
 def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:

@@ -12,7 +12,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +31,7 @@ from anabranch.runtime.live.link.messages import Assign, Decide, Failed, Order, 
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import RunContext, passing
+from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.plain_calls import forget_loops, note_copy
 from anabranch.runtime.reporting.failure import LifeOver
 from anabranch.runtime.reporting.status import id_from_wire
@@ -79,7 +79,7 @@ def wait_for_files(me: str) -> None:
             why = f"{error.strerror}; raise the limit (ulimit -n), or close some"
             log.warning("%s cannot begin and waits: %s", me, why)
             told = True
-        time.sleep(FILES_PERIOD_S)
+        clock.pause(FILES_PERIOD_S)
 
 
 def _missing_files() -> OSError | None:

@@ -13,12 +13,12 @@ import os
 import shutil
 import stat
 import tempfile
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.plan.ends import passing
+from anabranch.runtime.ports import clock
 
 PREFIX = "anabranch-"
 MARK, LOCK = ".anabranch-run", "lock"
@@ -156,7 +156,7 @@ def _is_free(lock: int) -> bool:
 
 def _locked_again(folder: Path) -> int:
     """The lock of a folder that is there again; raises `OSError`."""
-    deadline = time.monotonic() + REMOVED_WITHIN_S
+    deadline = clock.monotonic() + REMOVED_WITHIN_S
     while True:
         with suppress(FileNotFoundError):  # removed in this moment
             _make_again_unless_kept(folder)
@@ -165,13 +165,13 @@ def _locked_again(folder: Path) -> int:
             if _is_free(lock) and _is_lock_of(folder, lock):
                 return lock
             os.close(lock)
-        if time.monotonic() > deadline:
+        if clock.monotonic() > deadline:
             raise OSError(
                 f"the run to be resumed has its sockets in {str(folder)!r}, which a living run "
                 "uses: perhaps that goes on from a copy of the same state folder; wait until it "
                 "has ended, or end it"
             )
-        time.sleep(0.01)
+        clock.pause(0.01)
 
 
 def _is_lock_of(folder: Path, lock: int) -> bool:
@@ -187,14 +187,14 @@ class _NotOurs(OSError):
 
 def _make_again_unless_kept(path: Path) -> None:
     """As `_make_again`; what has lost its mark may be on its way to be removed."""
-    deadline = time.monotonic() + EMPTIED_WITHIN_S
+    deadline = clock.monotonic() + EMPTIED_WITHIN_S
     while True:
         try:
             return _make_again(path)
         except _NotOurs:
-            if time.monotonic() > deadline:
+            if clock.monotonic() > deadline:
                 raise
-            time.sleep(0.01)
+            clock.pause(0.01)
 
 
 def _make_again(path: Path) -> None:
@@ -244,5 +244,5 @@ def _remove_abandoned(base: Path) -> None:
 
 def _is_old(lock: Path) -> bool:
     found = lock.stat()
-    old = time.time() - found.st_mtime >= ABANDONED_AFTER_S
+    old = clock.wall() - found.st_mtime >= ABANDONED_AFTER_S
     return old and found.st_uid == os.getuid()

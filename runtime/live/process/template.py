@@ -18,7 +18,6 @@ import resource
 import select
 import signal
 import socket
-import time
 import traceback
 import warnings
 from collections import deque
@@ -37,6 +36,7 @@ from anabranch.runtime.live.process import orphans
 from anabranch.runtime.live.process.reseeding import generators
 from anabranch.runtime.live.process.run_dir import remove_unless_used
 from anabranch.runtime.live.process.warm import Inheritance, Preload, become_warm
+from anabranch.runtime.ports import clock
 from anabranch.runtime.values.texts import original
 
 NAME = "ab:template"
@@ -213,9 +213,9 @@ class Template:
 
     def _end_children(self) -> None:
         """Kill and reap all, and what they had started: it becomes ours when they end."""
-        deadline = time.monotonic() + REAP_TIMEOUT_S
+        deadline = clock.monotonic() + REAP_TIMEOUT_S
         left = self._children | set(orphans.children_of_this_process())
-        while left and time.monotonic() < deadline:
+        while left and clock.monotonic() < deadline:
             for pid in left:
                 with suppress(PermissionError):  # a program of another user's, such as sudo
                     os.kill(pid, signal.SIGKILL)

@@ -1,0 +1,1 @@
+"""How the program meets the world: interfaces, each with the implementation that is real."""

@@ -1,0 +1,124 @@
+"""Time and chance. No other module of the runtime asks the system for either.
+
+A program has one clock: the system's, except within `using(another)`, where a simulated world
+runs whose time is its own. So functions may be bound once (`now = clock.monotonic`): they ask the
+clock of the moment. They are functions and not methods of an object that everything is given,
+since the time is asked for where a batch is worked off, and pickled where a source holds one.
+
+Timers and pauses of asynchronous code are those of its event loop (`asyncio.sleep`,
+`loop.call_later`, `loop.time`): a simulated world brings a loop of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Seconds, all of them."""
+
+    @property
+    def chance(self) -> random.Random:
+        """What is drawn from it need not be the same in each run."""
+        ...
+
+    def monotonic(self) -> float:
+        """Never goes back; zero is anywhere."""
+        ...
+
+    def wall(self) -> float:
+        """Since 1970; may jump."""
+        ...
+
+    def process_s(self) -> float:
+        """Processor time of this process."""
+        ...
+
+    def thread_s(self) -> float:
+        """Processor time of this thread."""
+        ...
+
+    def pause(self, seconds: float) -> None:
+        """Let the time pass. Nothing else happens in this thread meanwhile."""
+        ...
+
+    def secret(self, count: int) -> bytes:
+        """So many bytes that a stranger cannot guess."""
+        ...
+
+
+class SystemClock:
+    chance = random.SystemRandom()  # which a fork does not copy
+
+    monotonic = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+    process_s = staticmethod(time.process_time)
+    thread_s = staticmethod(time.thread_time)
+    pause = staticmethod(time.sleep)
+    secret = staticmethod(os.urandom)
+
+
+# A function of its own for each, because a look into an object costs as much as the answer.
+_clock: Clock = SystemClock()
+_monotonic, _wall, _thread_s = _clock.monotonic, _clock.wall, _clock.thread_s
+
+
+def monotonic() -> float:
+    return _monotonic()
+
+
+def wall() -> float:
+    return _wall()
+
+
+def process_s() -> float:
+    return _clock.process_s()
+
+
+def thread_s() -> float:
+    return _thread_s()
+
+
+def pause(seconds: float) -> None:
+    _clock.pause(seconds)
+
+
+def secret(count: int) -> bytes:
+    return _clock.secret(count)
+
+
+def chance() -> random.Random:
+    """Not to be kept: after a fork, and in another world, it is another one."""
+    return _clock.chance
+
+
+def wall_utc() -> datetime:
+    return datetime.fromtimestamp(wall(), UTC)
+
+
+def wall_here() -> datetime:
+    """With the time zone of this host."""
+    return wall_utc().astimezone()
+
+
+@contextmanager
+def using(clock: Clock) -> Iterator[None]:
+    """Take time and chance from `clock` meanwhile, in all threads."""
+    before = _clock
+    _take(clock)
+    try:
+        yield
+    finally:
+        _take(before)
+
+
+def _take(clock: Clock) -> None:
+    global _clock, _monotonic, _wall, _thread_s
+    _clock = clock
+    _monotonic, _wall, _thread_s = clock.monotonic, clock.wall, clock.thread_s

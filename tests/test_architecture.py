@@ -45,12 +45,13 @@ ROOMS = (
     *("keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),
+    "world",
 )
 """The folders of runtime. Each imports only those before it, also for type checkers."""
 ROOMS_WITH_CIRCLES = ("pipeline", "simulation")
 """Those in which modules still import each other in circles, also for type checkers."""
-EDGES_OF_RUNTIME: frozenset[str] = frozenset()
-"""Modules of runtime that may import a driver without being part of one."""
+ABOVE_THE_DRIVERS = "world"
+"""The folder of runtime that runs the code of a driver, and so may import it."""
 
 PURE_STDLIB = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq",
@@ -184,7 +185,7 @@ def against_the_layers(source: Source) -> Iterator[str]:
 
 
 def against_the_drivers(source: Source) -> Iterator[str]:
-    if source.layer not in ON_VALUES or source.name in EDGES_OF_RUNTIME:
+    if source.layer not in ON_VALUES or room_of(source.name) == ABOVE_THE_DRIVERS:
         return
     own = driver_of(source.name)
     for found in source.imports:

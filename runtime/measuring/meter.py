@@ -162,7 +162,7 @@ class Meter:
         self._own_operation = is_open
 
     def cpu_wait(self, total_s: float) -> None:
-        """Time this process ever waited for a processor (`anabranch.runtime.measuring.cpu`)."""
+        """Time this process ever waited for a processor (`anabranch.runtime.ports.clock`)."""
         if self._cpu_wait_total_s is not None:
             self._new.cpu_wait_s += max(0.0, total_s - self._cpu_wait_total_s)
         self._cpu_wait_total_s = total_s

@@ -17,7 +17,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Protocol
+
+_SCHEDSTAT = Path("/proc/self/schedstat")
+_STAT = Path("/proc/stat")
 
 
 class Clock(Protocol):
@@ -44,6 +48,17 @@ class Clock(Protocol):
         """Processor time of this thread."""
         ...
 
+    def cpu_wait_s(self) -> float | None:
+        """How long this process was ready to run and did not, since it began; None if not told. A
+        function that sleeps or waits for input does not count, unlike in a comparison of processor
+        time with wall time."""
+        ...
+
+    def host_cpu_s(self) -> float | None:
+        """How long the host's processors have been in use since it began, those of all together;
+        None if not told."""
+        ...
+
     def pause(self, seconds: float) -> None:
         """Let the time pass. Nothing else happens in this thread meanwhile."""
         ...
@@ -62,6 +77,23 @@ class SystemClock:
     thread_s = staticmethod(time.thread_time)
     pause = staticmethod(time.sleep)
     secret = staticmethod(os.urandom)
+
+    def cpu_wait_s(self) -> float | None:
+        """Linux only: nanoseconds on the run queue."""
+        try:
+            return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return None
+
+    def host_cpu_s(self) -> float | None:
+        """Linux only."""
+        try:
+            with _STAT.open("rb") as stat:
+                fields = list(map(int, stat.readline().split()[1:9]))
+            idle = fields[3] + fields[4]
+            return (sum(fields) - idle) / os.sysconf("SC_CLK_TCK")
+        except (OSError, IndexError, ValueError):
+            return None
 
 
 # A function of its own for each, because a look into an object costs as much as the answer.
@@ -83,6 +115,14 @@ def process_s() -> float:
 
 def thread_s() -> float:
     return _thread_s()
+
+
+def cpu_wait_s() -> float | None:
+    return _clock.cpu_wait_s()
+
+
+def host_cpu_s() -> float | None:
+    return _clock.host_cpu_s()
 
 
 def pause(seconds: float) -> None:

@@ -13,7 +13,7 @@ from anabranch.runtime.live.instance.profile import Profile
 from anabranch.runtime.live.instance.pumps import Pump
 from anabranch.runtime.live.instance.siblings import Siblings
 from anabranch.runtime.live.instance.tuple_path import TuplePath
-from anabranch.runtime.measuring.cpu import HostUse, cpu_wait_s
+from anabranch.runtime.measuring.cpu import HostUse
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.load import measure
@@ -60,7 +60,7 @@ class Monitor:
             meter.demand(offered.per_s / max(1, self._siblings.count))
             held = offered.waiting
         meter.queue(path.intake.tuples, held)
-        if (waited := cpu_wait_s()) is not None:
+        if (waited := clock.cpu_wait_s()) is not None:
             meter.cpu_wait(waited)
         keeper = isinstance(state, Active) and state.keeper
         meter.own_operation(isinstance(state, Active) and state.own is not None)

@@ -34,6 +34,12 @@ class Made:
     def thread_s(self) -> float:
         return 4.0
 
+    def cpu_wait_s(self) -> float | None:
+        return 5.0
+
+    def host_cpu_s(self) -> float | None:
+        return None
+
     def pause(self, seconds: float) -> None:
         self.paused.append(seconds)
 
@@ -61,6 +67,7 @@ def test_a_world_has_its_own_also_for_a_function_that_was_bound_before() -> None
         assert told() == (1.0, HOUR, 3.0, 4.0, b"\0\0")
         assert now() == 1.0
         assert clock.chance() is made.chance
+        assert (clock.cpu_wait_s(), clock.host_cpu_s()) == (5.0, None)
         assert clock.wall_utc() == datetime(1970, 1, 1, 1, tzinfo=UTC)
         clock.pause(5.0)
     assert made.paused == [5.0]

@@ -1,0 +1,255 @@
+"""The event loop of one process of a world.
+
+It has what asyncio's classes and the code of live runs ask of a loop; whatever would touch the
+system (a socket, a thread, a signal) is done in the world, or not there at all, so that its use
+raises `NotImplementedError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from anabranch.runtime.world.timeline import Timeline
+
+THREAD_S = 200e-6
+"""How long a thread of its executor works."""
+
+Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
+Made = Callable[[], asyncio.BaseProtocol]
+
+
+class Net(Protocol):
+    """What a loop needs of the network."""
+
+    def listen(self, loop: VirtualLoop, place: str, accept: Made) -> Any: ...
+    async def dial(self, loop: VirtualLoop, place: str, made: Made) -> tuple[Any, Any]: ...
+
+
+class Inherited(Protocol):
+    """An end of a connection that is there before its protocol."""
+
+    def begin(self, protocol: asyncio.BaseProtocol) -> None: ...
+
+
+if TYPE_CHECKING:  # for which what is not there would be abstract
+    _Loop = asyncio.BaseEventLoop
+else:
+    _Loop = asyncio.AbstractEventLoop
+
+
+class VirtualLoop(_Loop):
+    """`name`: of the process. `on_error`: gets what a callback raised, unless the process has a
+    handler of its own."""
+
+    def __init__(
+        self,
+        timeline: Timeline,
+        name: str,
+        network: Net,
+        on_error: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.name: Final = name
+        self.timeline: Final = timeline
+        self.context: Final = copy_context()
+        """In which what comes from outside is called: the process's own."""
+        self._network = network
+        self.due_at: float | None = None
+        self.free_at = timeline.now
+        self.slowness = 1.0
+        self.dead = False
+        """Nothing of it is called any more."""
+        self.left: set[asyncio.Task[Any]] = set()
+        """Of a dead one: its tasks. They are kept, since whatever they would do in the end, when
+        nothing refers to them any more, they must not do in this world."""
+        self._ready: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._order = itertools.count()
+        self._on_error = on_error
+        self._handler: Handler | None = None
+        self._signals: dict[int, Callable[[], object]] = {}
+        timeline.add(self)
+
+    # -- turns -----------------------------------------------------------------------------
+
+    def turn(self) -> None:
+        timers, ready = self._timers, self._ready
+        now = self.timeline.now
+        while timers and timers[0][0] <= now:
+            ready.append(heapq.heappop(timers)[2])
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+                if self.dead:
+                    break
+        finally:
+            events._set_running_loop(before)
+
+    def next_due(self) -> float | None:
+        if self.dead:
+            return None
+        if self._ready:
+            return self.timeline.now
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        return timers[0][0] if timers else None
+
+    def waiters(self) -> Iterable[str]:
+        return sorted(f"{self.name}: {task.get_name()}" for task in asyncio.all_tasks(self))
+
+    def kill(self) -> None:
+        """As SIGKILL: from now on nothing of it is called."""
+        if not self.dead:
+            self.dead = True
+            self.left = asyncio.all_tasks(self)
+            self._ready.clear()
+            self._timers.clear()
+            self.timeline.remove(self)
+
+    def forget(self) -> None:
+        """The world has ended, and its dead may be cleared away."""
+        for task in self.left:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self.left.clear()
+
+    # -- what asyncio asks for -------------------------------------------------------------
+
+    def time(self) -> float:
+        return self.timeline.now
+
+    def is_running(self) -> bool:
+        return events._get_running_loop() is self
+
+    def is_closed(self) -> bool:
+        return self.dead
+
+    def get_debug(self) -> bool:
+        return False
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        if not self.dead:
+            self._ready.append(handle)
+            if self.due_at is None or self.due_at > self.timeline.now:
+                self.timeline.wake(self, self.timeline.now)
+        return handle
+
+    def post(self, callback: Callable[..., object], *args: Any, at: float | None = None) -> None:
+        """From outside: another process, the network, whoever leads the world."""
+        if at is None:
+            self.call_soon(callback, *args, context=self.context)
+        else:
+            self.call_at(at, callback, *args, context=self.context)
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.timeline.now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        if not self.dead:
+            heapq.heappush(self._timers, (when, next(self._order), timer))
+            self.timeline.wake(self, when)
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It is left out when its time comes."""
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(
+        self, coro: Any, *, name: Any = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        return asyncio.Task(coro, loop=self, name=name, context=context)
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: object, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Other turns come first, as if a thread did it."""
+        done = self.create_future()
+        self.call_later(THREAD_S * self.slowness, _do, done, func, args)
+        return done
+
+    # -- connections -----------------------------------------------------------------------
+
+    async def create_unix_server(  # type: ignore[override]
+        self, protocol_factory: Made, path: str
+    ) -> Any:
+        return self._network.listen(self, path, protocol_factory)
+
+    async def create_unix_connection(  # type: ignore[override]
+        self, protocol_factory: Made, path: str = "", *, sock: Inherited | None = None
+    ) -> tuple[Any, Any]:
+        if sock is None:
+            return await self._network.dial(self, path, protocol_factory)
+        protocol = protocol_factory()
+        sock.begin(protocol)
+        return sock, protocol
+
+    # -- errors and signals ----------------------------------------------------------------
+
+    def set_exception_handler(self, handler: Handler | None) -> None:
+        self._handler = handler
+
+    def get_exception_handler(self) -> Handler | None:
+        return self._handler
+
+    def default_exception_handler(self, context: dict[str, Any]) -> None:
+        self._on_error(self.name, context)
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if self.dead:
+            return
+        if self._handler is None:
+            self.default_exception_handler(context)
+        else:
+            self._handler(self, context)
+
+    def add_signal_handler(  # type: ignore[override]
+        self, sig: int, callback: Callable[..., object], *args: Any
+    ) -> None:
+        self._signals[sig] = lambda: callback(*args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return self._signals.pop(sig, None) is not None
+
+    def signal(self, sig: int) -> bool:
+        """Send it a signal; whether it handles that."""
+        if (handler := self._signals.get(sig)) is None:
+            return False
+        self.post(handler)
+        return True
+
+
+def _do(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    if done.cancelled():
+        return
+    try:
+        done.set_result(func(*args))
+    except Exception as error:
+        done.set_exception(error)

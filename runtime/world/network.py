@@ -1,0 +1,105 @@
+"""Who listens where in a world, and all connections of it.
+
+A connection is a pair of ends (`stream`), one in each process. Faults are asked for here: a
+connection is cut, so that both ends hear of it at once, or one long before the other (half open);
+a way is clogged; a process ends, and its connections with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+from typing import Any
+
+from anabranch.runtime.world.loop import Made, VirtualLoop
+from anabranch.runtime.world.stream import Conditions, StreamEnd
+
+
+class Listener:
+    """`accept` makes the protocol of a connection."""
+
+    def __init__(self, network: Network, loop: VirtualLoop, place: str, accept: Made) -> None:
+        self.loop = loop
+        self.place = place
+        self.accept = accept
+        self._network = network
+
+    @property
+    def sockets(self) -> tuple[Any, ...]:
+        return ()
+
+    def close(self) -> None:
+        """Connections that it has accepted stay."""
+        self._network.leave(self)
+
+
+class Network:
+    def __init__(self, seed: str, conditions: Conditions) -> None:
+        self._seed = seed
+        self._conditions = conditions
+        self._listeners: dict[str, Listener] = {}
+        self._ends: dict[StreamEnd, None] = {}
+        self._dialled: dict[tuple[str, str], int] = {}
+
+    # -- listen and dial -------------------------------------------------------------------
+
+    def listen(self, loop: VirtualLoop, place: str, accept: Made) -> Listener:
+        if place in self._listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), place)
+        listener = self._listeners[place] = Listener(self, loop, place, accept)
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        if self._listeners.get(listener.place) is listener:
+            del self._listeners[listener.place]
+
+    async def dial(
+        self, loop: VirtualLoop, place: str, made: Made
+    ) -> tuple[StreamEnd, asyncio.BaseProtocol]:
+        """Raises `ConnectionRefusedError` if nothing listens there."""
+        await asyncio.sleep(self._conditions.latency_s)
+        listener = self._listeners.get(place)
+        if listener is None:
+            code = errno.ECONNREFUSED
+            raise ConnectionRefusedError(code, os.strerror(code), place)
+        near, far = self.pair(loop, listener.loop)
+        listener.loop.post(lambda: far.begin(listener.accept()))
+        protocol = made()
+        near.begin(protocol)
+        return near, protocol
+
+    def pair(self, one: VirtualLoop, other: VirtualLoop) -> tuple[StreamEnd, StreamEnd]:
+        """Two ends of a new connection, none of which has a protocol yet."""
+        known = (one.name, other.name)
+        number = self._dialled[known] = self._dialled.get(known, 0) + 1
+        near = self._end(one, f"{one.name}>{other.name} {number}")
+        far = self._end(other, f"{other.name}<{one.name} {number}")
+        near.peer, far.peer = far, near
+        return near, far
+
+    def _end(self, loop: VirtualLoop, name: str) -> StreamEnd:
+        end = StreamEnd(loop, name, self._conditions, random.Random(f"{self._seed} {name}"))
+        self._ends[end] = None
+        return end
+
+    # -- faults ----------------------------------------------------------------------------
+
+    @property
+    def open_ends(self) -> list[StreamEnd]:
+        """Of connections of which both ends are there."""
+        self._ends = {e: None for e in self._ends if not (e.lost and e.peer.lost)}
+        return [e for e in self._ends if not e.lost and not e.peer.lost]
+
+    def cut(self, end: StreamEnd, later_s: float = 0.0) -> None:
+        """`end` hears it at once, the other one so much later, and what is under way is lost."""
+        end.reset_soon()
+        end.peer.reset_soon(later_s)
+
+    def end_of(self, loop: VirtualLoop) -> None:
+        """The process of this loop has ended."""
+        for listener in [x for x in self._listeners.values() if x.loop is loop]:
+            self.leave(listener)
+        for end in [e for e in self._ends if e.loop is loop]:
+            end.die()

@@ -1,0 +1,112 @@
+"""Virtual time, and what is due in it.
+
+    turn of a loop ── its timers that are due, then all that was ready ──▶ it rests for what that
+                                                                           took ──▶ next turn
+
+Each process of a world has a loop of its own, as outside. They share one timeline, on which the
+loop whose turn is due first comes first; between two turns time jumps. A turn takes some
+microseconds, drawn from the seed, times how slow the process is just now: so processes overtake
+each other as they do on a host, and one that only waits in a circle does not stop the time.
+
+During a turn time stands, unless something lets it `pass_by`. Nothing real is ever waited for.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+TURN_S = 5e-6
+"""What a turn takes at least."""
+TURN_MAX_S = 50e-6
+WAITERS_TOLD_MAX = 20
+_IN_TURN = -1.0
+"""Stands for the time of the next turn while a loop has one: that is seen when it is over."""
+
+
+class Deadlock(RuntimeError):
+    """Everything waits, and nothing is left that could end it."""
+
+
+class TooLong(RuntimeError):
+    """The world goes on beyond the bound that it was given."""
+
+
+class Turner(Protocol):
+    """A loop as the timeline sees it."""
+
+    due_at: float | None
+    """When its turn is on the timeline; None: it is not."""
+    free_at: float
+    """When it has rested from its last turn."""
+    slowness: float
+
+    def turn(self) -> None: ...
+    def next_due(self) -> float | None:
+        """When it has something to do, if by itself."""
+        ...
+
+    def waiters(self) -> Iterable[str]:
+        """What waits in it, for whoever looks for the fault."""
+        ...
+
+
+class Timeline:
+    def __init__(self, rng: random.Random) -> None:
+        self.now = 0.0
+        self.turns = 0
+        self._rng = rng
+        self._order = itertools.count()
+        self._due: list[tuple[float, int, Turner]] = []
+        self._loops: list[Turner] = []
+
+    def add(self, loop: Turner) -> None:
+        self._loops.append(loop)
+
+    def remove(self, loop: Turner) -> None:
+        """It has no turn any more."""
+        loop.due_at = None
+        self._loops.remove(loop)
+
+    def wake(self, loop: Turner, at: float) -> None:
+        """Let it have a turn at that time, or as soon as it has rested."""
+        at = max(at, loop.free_at, self.now)
+        if loop.due_at is None or at < loop.due_at:
+            loop.due_at = at
+            heapq.heappush(self._due, (at, next(self._order), loop))
+
+    def pass_by(self, seconds: float) -> None:
+        """Time passes within a turn."""
+        self.now += seconds
+
+    def run(self, is_over: Callable[[], bool], *, until_s: float = float("inf")) -> None:
+        """Go on until `is_over`, which is asked after each turn. Raises `Deadlock`, and `TooLong`
+        if that is not the case by `until_s`."""
+        due, turn_s = self._due, self._rng.uniform
+        while not is_over():
+            if not due:
+                raise Deadlock(self._told("nothing is left that could happen"))
+            at, _, loop = heapq.heappop(due)
+            if at != loop.due_at:
+                continue  # it had an earlier turn, or has ended
+            if at > until_s:
+                raise TooLong(self._told(f"the world goes on after {until_s:g} s of its time"))
+            self.now = max(self.now, at)
+            self.turns += 1
+            loop.due_at = _IN_TURN
+            loop.turn()
+            loop.due_at = None
+            loop.free_at = self.now + turn_s(TURN_S, TURN_MAX_S) * loop.slowness
+            if (next_at := loop.next_due()) is not None:
+                self.wake(loop, next_at)
+
+    def _told(self, what: str) -> str:
+        waiters = [*itertools.chain.from_iterable(loop.waiters() for loop in self._loops)]
+        shown = "; ".join(waiters[:WAITERS_TOLD_MAX])
+        more = len(waiters) - WAITERS_TOLD_MAX
+        return f"at {self.now:.6f} s {what}; waiting: {shown or 'nothing'}" + (
+            f"; and {more} more" if more > 0 else ""
+        )

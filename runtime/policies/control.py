@@ -115,7 +115,7 @@ class Sight:
     ) -> OperatorLook:
         totals = self._totals[operator.name]
         totals.see(instances)
-        processed, busy_s, blocked_s = totals.sums
+        processed, busy_s, blocked_s, told_s = totals.sums
         return replace(
             operator,
             instances=instances,
@@ -123,6 +123,7 @@ class Sight:
             processed_total=processed,
             busy_total_s=busy_s,
             blocked_total_s=blocked_s,
+            told_total_s=told_s,
         )
 
 
@@ -133,24 +134,27 @@ def unread(now_s: float, instances: int) -> Reading:
 
 class Totals:
     """Of an operator, whichever instances come and go, and whichever begin to count anew: tuples,
-    seconds busy, seconds blocked."""
+    seconds busy, seconds blocked, seconds between their readings."""
 
     def __init__(self) -> None:
-        self.sums = (0.0, 0.0, 0.0)
-        self._of: dict[str, tuple[float, float, float]] = {}
+        self.sums = (0.0, 0.0, 0.0, 0.0)
+        self._of: dict[str, _Sums] = {}
 
     def see(self, instances: Iterable[Seen]) -> None:
         now = {seen.id: _totals(seen.reading) for seen in instances}
         for name, after in now.items():
-            before = self._of.get(name, (0.0, 0.0, 0.0))
-            is_anew = any(a < b for a, b in zip(after, before, strict=True))
-            one, two, three = (
-                total + a - (0.0 if is_anew else b)
-                for total, a, b in zip(self.sums, after, before, strict=True)
+            before = self._of.get(name)
+            if before is None or any(a < b for a, b in zip(after, before, strict=True)):
+                before = (0.0, 0.0, 0.0, after[3])
+            one, two, three, four = (
+                total + a - b for total, a, b in zip(self.sums, after, before, strict=True)
             )
-            self.sums = one, two, three
+            self.sums = one, two, three, four
         self._of = now
 
 
-def _totals(reading: Reading) -> tuple[float, float, float]:
-    return reading.processed_total, reading.busy_total_s, reading.blocked_total_s
+_Sums = tuple[float, float, float, float]
+
+
+def _totals(reading: Reading) -> _Sums:
+    return reading.processed_total, reading.busy_total_s, reading.blocked_total_s, reading.now_s

@@ -25,7 +25,8 @@ class OperatorLook:
     the active ones in the order of their ids, so that the youngest is the last; one that leaves is
     no longer among them. `coming`: instances on their way. `processed_total`: tuples,
     `busy_total_s`, `blocked_total_s`: seconds, of all instances that the operator has had, as far
-    as they have told.
+    as they have told; `told_total_s`: instance-seconds between their first and last readings, which
+    these totals cover.
     """
 
     name: str
@@ -38,6 +39,7 @@ class OperatorLook:
     processed_total: float = 0.0
     busy_total_s: float = 0.0
     blocked_total_s: float = 0.0
+    told_total_s: float | None = None
 
     @property
     def n(self) -> int:

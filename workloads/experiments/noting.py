@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.runtime.live.agent.launch import start
+from anabranch.runtime.live.agent.launch import Run, start
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
@@ -85,7 +85,16 @@ class RunSpoilt(RuntimeError):
 def completed(pipeline: Pipeline, options: Options, name: str) -> Report:
     """Run it to its end. Raises `RunSpoilt` if it fails or is stopped."""
     try:
-        report = start(pipeline, options).wait()
+        run = start(pipeline, options)
+    except RunFailed as error:
+        raise RunSpoilt(f"the run of {name} failed: {error}") from error
+    return waited_for(run, name)
+
+
+def waited_for(run: Run, name: str) -> Report:
+    """As `completed`, of a run that was started."""
+    try:
+        report = run.wait()
     except RunFailed as error:
         raise RunSpoilt(f"the run of {name} failed: {error}") from error
     if not report.finished:
@@ -127,5 +136,6 @@ def due_times(curve: Curve, tuples: int) -> FloatArray:
     while curve.due(seconds) < tuples and seconds < 1e6:
         seconds *= 2
     at = np.arange(0, seconds + INVERTED_S, INVERTED_S)
-    due: FloatArray = np.interp(np.arange(1, tuples + 1), curve.due(at), at)
+    # A tuple is due when its number is reached, not when the pause after it ends.
+    due: FloatArray = np.interp(np.arange(1, tuples + 1) - 1e-7, curve.due(at), at)
     return due

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from statistics import fmean
 
@@ -13,7 +13,7 @@ from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.experiments.judging import Criterion
 from anabranch.workloads.experiments.noting import Exactness
 from anabranch.workloads.experiments.spreading import Progress, Spread, over_cores, silent
-from anabranch.workloads.wladdimiro2021 import live
+from anabranch.workloads.wladdimiro2021 import live, starts
 from anabranch.workloads.wladdimiro2021.applications import TOPICS
 from anabranch.workloads.wladdimiro2021.evaluation import TWEETS_WORK_S, Case
 from anabranch.workloads.wladdimiro2021.loads import read_counts, recorded, tweets
@@ -43,6 +43,8 @@ class LevelEvaluation:
     rows: list[Row]
     criteria: list[Criterion]
     seeds: int = 1
+    starts: dict[str, starts.Start] = field(default_factory=dict)
+    """Live: of newcomers that waited, and of those forked at the order."""
 
     def row(self, name: str) -> Row:
         return next(row for row in self.rows if row.name == name)
@@ -162,26 +164,31 @@ def near_the_model(course: Course, load: FloatArray) -> float:
 
 
 def evaluate_live(*, quick: bool = False, progress: Progress = silent) -> LevelEvaluation:
-    """Three runs, one after the other. Raises `RunSpoilt` if one fails."""
+    """Five runs, one after the other. Raises `RunSpoilt` if one fails."""
     times = live.QUICK if quick else live.WHOLE
     contention = live.contention()
-    progress(1, 3)
+    progress(1, 5)
     pool = live.pool(times)
-    progress(2, 3)
+    progress(2, 5)
     redeployed = live.redeployed(times, pool.course)
-    progress(3, 3)
+    progress(3, 5)
+    begun = {"waiting": starts.warm()}
+    progress(4, 5)
+    begun["forked"] = starts.forked()
+    progress(5, 5)
     chain = live.chain_of(times)
     enough = enough_for(np.array(chain.rates), chain.work_s)
     rows = [
         _row("II, pool", pool.course, pool.latency_s, enough),
         _row("II, redeployment", redeployed.course, redeployed.latency_s, enough),
     ]
-    criteria = _live(rows, pool, redeployed, contention)
-    return LevelEvaluation("live", rows, [*criteria])
+    exact = [run.exactness for run in (pool, redeployed, contention, *begun.values())]
+    criteria = [*_live(rows, pool, redeployed, exact), _gate(contention)]
+    return LevelEvaluation("live", rows, criteria, starts=begun)
 
 
 def _live(
-    rows: list[Row], pool: live.Lived, redeployed: live.Lived, contention: live.Contention
+    rows: list[Row], pool: live.Lived, redeployed: live.Lived, every: list[Exactness]
 ) -> Iterator[Criterion]:
     by_pool, by_stops = (row.scores for row in rows)
     yield Criterion("G: the pool processes at least 0.99", by_pool.processed >= 0.99,
@@ -192,11 +199,13 @@ def _live(
     yield Criterion("G: T2 of the pool is under half of redeployment's",
                     by_pool.t2 < by_stops.t2 / 2,
                     f"{by_pool.t2:.3f} of {by_stops.t2:.3f}")  # fmt: skip
-    every = [pool.exactness, redeployed.exactness, contention.exactness]
     total = Exactness(*(sum(getattr(e, f) for e in every) for f in ("made", "lost", "doubled")))
     yield Criterion("nothing that was read is lost or doubled in any run", total.met, total.text)
     unread, by_stops_unread = (run.due - run.exactness.made for run in (pool, redeployed))
     yield Criterion("the pool reads all that is due", not unread,
                     f"{unread:,} not read; redeployment {by_stops_unread:,}")  # fmt: skip
-    yield Criterion(f"contention closes the gate at {GATE} ± {GATE_OFF} instances",
-                    abs(contention.most - GATE) <= GATE_OFF, f"{contention.most}")  # fmt: skip
+
+
+def _gate(contention: live.Contention) -> Criterion:
+    return Criterion(f"contention closes the gate at {GATE} ± {GATE_OFF} instances",
+                     abs(contention.most - GATE) <= GATE_OFF, f"{contention.most}")  # fmt: skip

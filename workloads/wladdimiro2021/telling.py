@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import starmap
 from typing import Any
 
 from anabranch.workloads.experiments.judging import judged, plain, table
 from anabranch.workloads.wladdimiro2021.evaluation import Evaluation, Row
 from anabranch.workloads.wladdimiro2021.levels import LevelEvaluation
 from anabranch.workloads.wladdimiro2021.levels import Row as LevelRow
+from anabranch.workloads.wladdimiro2021.starts import POOL, Start
 
 READINGS = {
     "P": "whole windows, a state must hold for two",
@@ -86,10 +88,17 @@ HEADS = {
     "live": "Processes of this machine, load G to a peak of 600 tuples/s, four operators of 10 ms.",
 }
 
+STARTS = (
+    f"{POOL - 1} instances more, by processes", "first tuple, median", "last instance",
+    "lowest throughput", "longest latency", "memory (PSS)",
+)  # fmt: skip
+
 
 def whole_of_level(found: LevelEvaluation) -> str:
     head = ("table, contestant", "saved", "T2", "T3", "processed", "latency", "paper")
     lines = [HEADS[found.level].format(found.seeds), "", *table(head, map(_of_level, found.rows))]
+    if found.starts:
+        lines += ["", *table(STARTS, starmap(_of_start, found.starts.items()))]
     return "\n".join([*lines, "", *judged(found.criteria)]) + "\n"
 
 
@@ -97,6 +106,14 @@ def _of_level(row: LevelRow) -> list[str]:
     s = row.scores
     figures = (f"{value:.3f}" for value in (s.saved, s.t2, s.t3, s.processed))
     return [row.name, *figures, f"{s.latency_s:.2f} s", PAPER.get(row.name, "")]
+
+
+def _of_start(name: str, start: Start) -> list[str]:
+    pss = "" if start.pss_bytes is None else f"{start.pss_bytes / 2**20:.0f} MiB"
+    return [
+        name, f"{start.median_s:.2f} s", f"{start.first_s[-1]:.2f} s", f"{start.lowest:.2f}",
+        f"{start.waited_s:.2f} s", pss,
+    ]  # fmt: skip
 
 
 def rows_of_level(found: LevelEvaluation) -> list[dict[str, Any]]:
@@ -107,5 +124,6 @@ def numbers_of_level(found: LevelEvaluation) -> dict[str, object]:
     return {
         "level": found.level,
         "rows": rows_of_level(found),
+        "starts": {name: asdict(start) for name, start in found.starts.items()},
         "criteria": plain(found.criteria),
     }

@@ -61,5 +61,6 @@ def _sight(now_s: float, operator: OperatorLook) -> Sight:
         processed=operator.processed_total,
         busy_s=operator.busy_total_s,
         blocked_s=operator.blocked_total_s,
+        told_s=operator.told_total_s,
         waiting=operator.waiting,
     )

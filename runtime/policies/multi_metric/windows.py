@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 
 WHOLE = 0.9
 """A window of which it saw less says nothing."""
+TOLD = 0.5
+"""Nor does one of which instances told less. Their readings come at times of their own, so a window
+holds up to one more or less of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sight:
     """What was counted until `now_s`, of one instance or of several. `sharing`: of how many; of the
     operator there are `instances`. `processed`, `busy_s`, `blocked_s`: totals since they
-    began."""
+    began, and `told_s` the instance-seconds that these cover; None: all until `now_s`."""
 
     now_s: float
     instances: int
@@ -40,12 +43,13 @@ class Sight:
     busy_s: float
     blocked_s: float
     waiting: float
+    told_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """`window`: its number, -1 before the first reading; it began at `since_s`, with totals of
-    `processed` tuples, `busy_s` and `blocked_s` seconds. `state`: of the window before.
+    `processed` tuples, `busy_s`, `blocked_s` and `told_s` seconds. `state`: of the window before.
     `unloaded_s`: seconds per tuple without load; `begun_s`: when it looked first."""
 
     window: int = -1
@@ -53,6 +57,7 @@ class Memory:
     processed: float = 0.0
     busy_s: float = 0.0
     blocked_s: float = 0.0
+    told_s: float = 0.0
     state: State | None = None
     unloaded_s: float | None = None
     begun_s: float | None = None
@@ -83,8 +88,9 @@ class Windows:
             return None, "the first window begins", _next(sight, memory, number, None)
         if number == memory.window:
             return None, "the window is not over", memory
-        span_s = sight.now_s - memory.since_s
-        if span_s < WHOLE * self.window_s:
+        whole_s = sight.now_s - memory.since_s
+        span_s = _told_of(sight, memory, whole_s)
+        if whole_s < WHOLE * self.window_s or span_s < TOLD * whole_s:
             return None, "not a whole window", _next(sight, memory, number, None)
         window = Window(
             span_s,
@@ -126,6 +132,11 @@ class Windows:
         return replace(memory, unloaded_s=min(window.work_s, known or window.work_s))
 
 
+def _told_of(sight: Sight, memory: Memory, whole_s: float) -> float:
+    """Seconds of the window that the totals cover, in the mean of the instances."""
+    return whole_s if sight.told_s is None else (sight.told_s - memory.told_s) / sight.sharing
+
+
 def _next(sight: Sight, memory: Memory, window: int, state: State | None) -> Memory:
     return replace(
         memory,
@@ -134,6 +145,7 @@ def _next(sight: Sight, memory: Memory, window: int, state: State | None) -> Mem
         processed=sight.processed,
         busy_s=sight.busy_s,
         blocked_s=sight.blocked_s,
+        told_s=sight.told_s or 0.0,
         state=state,
         begun_s=sight.now_s if memory.begun_s is None else memory.begun_s,
     )

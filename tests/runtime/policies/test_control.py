@@ -176,6 +176,19 @@ def test_totals_count_on_whoever_leaves_comes_or_begins_anew() -> None:
     assert totals(seen(1, processed_total=10, busy_total_s=0.1)) == (210, 2.1)
 
 
+def test_seconds_told_are_those_between_readings_of_each_instance() -> None:
+    sight = Sight([OperatorLook(name="work")])
+
+    def told(*instances: Seen) -> float | None:
+        return sight.look(1.0, {"work": instances}, {}).operators["work"].told_total_s
+
+    assert told(seen(0, now_s=5.0, processed_total=10)) == 0.0
+    assert told(seen(0, now_s=5.5, processed_total=20), seen(1, now_s=80.0)) == 0.5
+    assert told(seen(0, now_s=5.5, processed_total=20), seen(1, now_s=81.0)) == 1.5
+    # Another incarnation, on a host with another clock.
+    assert told(seen(0, now_s=90.0, processed_total=1), seen(1, now_s=81.25)) == 1.75
+
+
 def test_sums_of_a_look_are_those_of_its_instances() -> None:
     sums = SlotSums(1.0, arrived=10.0)
     first, second = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anabranch.workloads.curves import Steady, Step
+from anabranch.workloads.curves import Steady, Step, Trace
 from anabranch.workloads.experiments.noting import due_times, read_notes
 
 
@@ -30,6 +30,11 @@ def test_latency_counts_from_when_a_tuple_was_due_though_the_source_read_it_late
     assert exactness.met
     assert notes.began_s == pytest.approx(7.0)
     assert notes.latencies.tolist() == pytest.approx([0.05, 0.05, 1.75])
+
+
+def test_a_tuple_before_a_pause_is_due_when_its_number_is_reached() -> None:
+    curve = Trace((2.0, 0.0, 2.0), 1.0, then="end")
+    assert due_times(curve, 4).tolist() == pytest.approx([0.5, 1.0, 2.5, 3.0], abs=1e-3)
 
 
 def test_due_times_follow_the_curve() -> None:

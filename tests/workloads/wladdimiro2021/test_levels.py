@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
 
-from anabranch.workloads.wladdimiro2021 import live, telling
+from anabranch.runtime.reporting.report import Event, Report
+from anabranch.runtime.values.kinds import EventKind
+from anabranch.workloads.experiments.noting import Exactness, RunSpoilt
+from anabranch.workloads.wladdimiro2021 import live, starts, telling
 from anabranch.workloads.wladdimiro2021.applications import TOPICS
 from anabranch.workloads.wladdimiro2021.chain import policy_named
 from anabranch.workloads.wladdimiro2021.evaluation import Case
@@ -58,6 +63,30 @@ def test_what_is_two_instances_off_the_step_model_is_not_near() -> None:
     assert near_the_model(course, load) == 1.0
     course.of_operators["topic"] += 2
     assert near_the_model(course, load) == 0.75
+
+
+def test_newcomers_start_from_the_order_to_their_first_tuple(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(starts, "POOL", 3)
+    times = {"started": 0.1, "first_batch": 0.2, "decided": 4.0}
+    events = [
+        Event(t=t, operator="topic", kind=EventKind(kind), instances=1)
+        for kind, t in [*times.items(), ("first_batch", 4.5), ("first_batch", 4.25)]
+    ]
+    assert starts.first_tuples(reported(events), "it") == (0.25, 0.5)
+    with pytest.raises(RunSpoilt, match="1 of 2 newcomers"):
+        starts.first_tuples(reported(events[:-1]), "it")
+
+
+def reported(events: list[Event]) -> Report:
+    return cast(Report, SimpleNamespace(events=events))
+
+
+def test_starts_are_told_beside_the_table() -> None:
+    start = starts.Start((0.1, 0.2, 0.9), 0.5, 1.25, 3 * 2**20, Exactness(9, 0, 0))
+    told = telling.whole_of_level(LevelEvaluation("live", [], [], starts={"waiting": start}))
+    assert "| waiting | 0.20 s | 0.90 s | 0.50 | 1.25 s | 3 MiB |" in told
 
 
 def test_a_redeployment_follows_the_changes_of_a_plan() -> None:

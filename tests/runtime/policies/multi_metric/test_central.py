@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import anabranch as ab
 from anabranch.runtime.policies.decision import Resize
-from anabranch.runtime.policies.look import Plan
+from anabranch.runtime.policies.control import Sight
+from anabranch.runtime.policies.look import OperatorLook, Plan
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Policy, Scale
@@ -52,6 +53,25 @@ def test_another_incarnation_knows_how_long_a_tuple_takes_without_load() -> None
     assert "work stable: delta" in plan.why or "work underloaded: delta" in plan.why
     assert central.heritage(memory, 5.0) == {"work": 0.02}
     assert central.born({"work": 0.02}, 9.0)["work"].unloaded_s == 0.02
+
+
+@given(st.lists(st.floats(0, 0.24), min_size=8, max_size=8), st.floats(0.75, 0.95))
+def test_when_readings_come_makes_no_difference_to_a_steady_load(
+    ages: list[float], busy: float
+) -> None:
+    """A reading is up to a quarter of a second old when the planner looks."""
+    planner = MultiMetricCentral(window_s=0.5, of_utilisation=1.0, of_queue=0.0, of_slowdown=0.0)
+    sight, memory = Sight([OperatorLook(name="work", scale=SCALE)]), planner.begin()
+    plans = []
+    for k, age_s in enumerate(ages):
+        now_s = 0.5 * k + 0.1
+        at_s = now_s - age_s
+        told = seen(0, now_s=at_s, processed_total=100 * at_s, busy_total_s=busy * at_s)
+        plan, memory = planner.assess(
+            sight.look(now_s, {"work": [told]}, {}).of(("work",)), memory, RNG
+        )
+        plans.append(plan and plan.wanted["work"])
+    assert plans == [None, 1] + [2] * 6
 
 
 def courses(policy: Policy[object]) -> list[list[int]]:

@@ -182,7 +182,8 @@ def evaluate_live(*, quick: bool = False, progress: Progress = silent) -> LevelE
         _row("II, pool", pool.course, pool.latency_s, enough),
         _row("II, redeployment", redeployed.course, redeployed.latency_s, enough),
     ]
-    exact = [run.exactness for run in (pool, redeployed, contention, *begun.values())]
+    exact = [pool.exactness, redeployed.exactness, contention.exactness]
+    exact += [start.exactness for start in begun.values()]
     criteria = [*_live(rows, pool, redeployed, exact), _gate(contention)]
     return LevelEvaluation("live", rows, criteria, starts=begun)
 

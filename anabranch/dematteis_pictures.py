@@ -15,6 +15,13 @@ from anabranch.panels import FAINT, INK, OPERATORS, head, new_figure, prepare
 from anabranch.workloads.dematteis2017.contestants import PUBLISHED
 from anabranch.workloads.dematteis2017.keys import PUBLISHED as MOVES
 from anabranch.workloads.dematteis2017.model import INSTANCES_MAX
+from anabranch.workloads.dematteis2017.moving import (
+    BIN_S,
+    DOUBLES_S,
+    ENDS_S,
+    JUMPS_S,
+    Moved,
+)
 from anabranch.workloads.dematteis2017.results import Evaluation, Results
 from anabranch.workloads.dematteis2017.telling import PAPER, PAPER_STEPS
 
@@ -34,12 +41,14 @@ BARS = {
 
 def draw_figures(found: Evaluation, folder: Path) -> list[Path]:
     """Write dematteis-LOAD.svg and dematteis-radar.svg, with load b dematteis-tables.svg, of the
-    model dematteis-keys.svg; of other levels their name comes before that of the figure. Raises
-    `PictureUnavailable`."""
+    model dematteis-keys.svg, live dematteis-live-move.svg; of other levels their name comes before
+    that of the figure. Raises `PictureUnavailable`."""
     figures = {name: _course(results) for name, results in found.results.items()}
     figures["radar"] = _radars([r for name, r in found.results.items() if name != "jump"])
     if found.moves:
         figures["keys"] = _keys(found)
+    if found.moved:
+        figures["move"] = _latencies(found.moved)
     if "b" in found.results:
         figures["tables"] = _tables(found.results["b"])
     level = "" if found.level == "model" else f"{found.level}-"
@@ -130,6 +139,21 @@ def _keys(found: Evaluation) -> Figure:
     _pairs(axes, names, [MOVES[n][0] for n in names], [found.moves[n].keys for n in names])
     axes.set_yscale("log")
     axes.set_ylim(10, None)
+    return figure
+
+
+def _latencies(moved: dict[str, list[Moved]]) -> Figure:
+    """Of the first seed."""
+    figure = new_figure(9, 4, "Figure 5: latency while keys move, first seed")
+    axes = figure.subplots()
+    prepare(axes, ENDS_S - JUMPS_S)
+    head(axes, "latency", "ms, mean of a quarter of a second")
+    for (way, runs), colour in zip(moved.items(), OPERATORS, strict=False):
+        means = runs[0].latencies_s
+        axes.plot(np.arange(len(means)) * BIN_S, means * 1000, color=colour, label=way)
+    axes.axvline(DOUBLES_S - JUMPS_S, color=FAINT, linewidth=1, linestyle="--")
+    axes.set_xlabel("seconds since the load jumped", color=FAINT)
+    axes.legend(frameon=False, fontsize=9)
     return figure
 
 

@@ -131,7 +131,7 @@ def pipeline_of(
     pipeline = Pipeline("fit", groups=GROUPS, dead_letters=dead_letters)
     quotes = pipeline.source(SOURCE, generate(quote, rate=part.curve, count=part.tuples))
     if size.keyed:
-        by_symbol = quotes.key_by(_symbol)
+        by_symbol = quotes.key_by(symbol_of)
         fitted = by_symbol.process(OPERATOR, _slowed(Fit(), size), state=dict, scale=scale)
     else:
         fitted = quotes.map(OPERATOR, _slowed(_fitted, size), scale=scale)
@@ -159,7 +159,7 @@ def _heaps() -> list[float]:
     return list(accumulate(popularity().values()))
 
 
-def _symbol(item: Quote) -> int:
+def symbol_of(item: Quote) -> int:
     return item[2]
 
 

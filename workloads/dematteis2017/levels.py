@@ -11,6 +11,7 @@ from anabranch.workloads.dematteis2017.contestants import PUBLISHED
 from anabranch.workloads.dematteis2017.criteria import criteria_of
 from anabranch.workloads.dematteis2017.loads import Scene, day, walk
 from anabranch.workloads.dematteis2017.model import Size
+from anabranch.workloads.dematteis2017.moving import WAYS, Moved, Way, live_move, mean_of
 from anabranch.workloads.dematteis2017.results import FIRST_SEED, Evaluation, Results, Run
 from anabranch.workloads.experiments.judging import Criterion
 from anabranch.workloads.experiments.noting import Exactness
@@ -66,11 +67,14 @@ def evaluate_live(
     steps: int | None = None,
     progress: Progress = silent,
     live_run: Callable[[Scene, int, str, int | None], live.Lived] = live.live,
+    move: Callable[[Way, int], Moved] = live_move,
 ) -> Evaluation:
-    """One run after the other, of load b, or of a without the recording. Raises `live.RunSpoilt`
-    if one fails."""
+    """One run after the other, of load b, or of a without the recording, then Figure 5. Raises
+    `RunSpoilt` if one fails."""
     runs: Runs = {}
     exact: list[Exactness] = []
+    moved: dict[str, list[Moved]] = {}
+    of_a_seed = len(LIVE) + len(WAYS)
     for i, seed in enumerate(range(FIRST_SEED, FIRST_SEED + seeds)):
         *_, scene = _scenes(seed, quotes)
         for k, contestant in enumerate(LIVE, 1):
@@ -78,13 +82,25 @@ def evaluate_live(
             exact.append(lived.exactness)
             run = Run.of(lived.course, live.SIZE.latency_ms)
             runs.setdefault(scene.name, {}).setdefault(contestant, []).append(run)
-            progress(i * len(LIVE) + k, seeds * len(LIVE))
+            progress(i * of_a_seed + k, seeds * of_a_seed)
+        for k, way in enumerate(WAYS, len(LIVE) + 1):
+            moved.setdefault(way, []).append(move(way, seed))
+            progress(i * of_a_seed + k, seeds * of_a_seed)
+    exact += [run.exactness for runs_of in moved.values() for run in runs_of]
     results = _results(runs, live.SIZE)
     criteria = {
         name: [c for c in criteria_of(found) if c.what.startswith(JUDGED_LIVE)] + [exactly(exact)]
         for name, found in results.items()
     }
-    return Evaluation("live", seeds, results, {}, criteria)
+    criteria["5"] = [*_of_moves(moved)]
+    return Evaluation("live", seeds, results, {}, criteria, moved)
+
+
+def _of_moves(moved: dict[str, list[Moved]]) -> Iterator[Criterion]:
+    for figure, what in (("peak_s", "peaks highest"), ("drain_s", "drains longest")):
+        of = {way: mean_of(runs, figure) for way, runs in moved.items()}
+        told = ", ".join(f"{way} {mean:.2f} s" for way, mean in of.items())
+        yield Criterion(f"C7: Balanced {what}", of["Balanced"] >= max(of.values()), told)
 
 
 def exactly(exact: list[Exactness]) -> Criterion:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from statistics import fmean, stdev
 
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.dematteis2017.keys import Moves
 from anabranch.workloads.dematteis2017.model import Course, Size
+from anabranch.workloads.dematteis2017.moving import Moved
 from anabranch.workloads.dematteis2017.scores import Scores, scores, step_latencies
 from anabranch.workloads.experiments.judging import Criterion
 
@@ -70,11 +71,12 @@ class Results:
 @dataclass(frozen=True, slots=True)
 class Evaluation:
     """`level`: model, simulated or live. `results`: by load; b is not there without its recording.
-    `moves`: keys of Figure 5, at the level of the model. `criteria`: by load, and of the keys under
-    5."""
+    `moves`: keys of Figure 5, at the level of the model. `moved`: what their move does to the
+    latency, live, a run per seed. `criteria`: by load, and of Figure 5 under 5."""
 
     level: str
     seeds: int
     results: dict[str, Results]
     moves: dict[str, Moves]
     criteria: dict[str, list[Criterion]]
+    moved: dict[str, list[Moved]] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from anabranch.runtime.reporting.report import (
     Report,
 )
 from anabranch.views.figures import count, died, duration, milliseconds, plural, rate, table
+from anabranch.views.last_letters import last_of_each
 
 REASONS_SHOWN = 5
 FAULTS_SHOWN = 10
@@ -24,7 +25,8 @@ def summary(report: Report, dead_letters: Path) -> list[str]:
     lines = ["", f"{report.pipeline}: {_ended(report)}"]
     if report.failure:
         lines += _failure(report.failure, report.failure_detail)
-    lines += ["", *_operators(report), "", *_ledger(report)]
+    if not report.failure or report.ledger.tuples_in:  # else it would be a table of zeros
+        lines += ["", *_operators(report), "", *_ledger(report)]
     if report.ledger.dead_letters:
         lines += _dead(report, dead_letters)
     lines += _late(report)
@@ -134,8 +136,10 @@ def _late(report: Report) -> list[str]:
 def _dead(report: Report, file: Path) -> list[str]:
     lines = [f"dead letters: {count(report.ledger.dead_letters)} in {file}"]
     reasons = sorted(report.dead_reasons.items(), key=lambda item: (-item[1], item[0]))
+    last = last_of_each(file)
     for reason, n in reasons[:REASONS_SHOWN]:
-        lines.append(f"{count(n):>9}  {reason}")
+        example = f", the last: {last[reason]}" if last.get(reason) else ""
+        lines.append(f"{count(n):>9}  {reason}{example}")
     left = reasons[REASONS_SHOWN:]
     if left:
         of = plural(len(left), "other reason")

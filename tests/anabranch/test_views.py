@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,29 @@ def test_the_summary_counts_dead_letters_by_reason_and_says_where_they_are() -> 
     assert "dead letters: 36 in headlines.dead.jsonl" in text
     assert "        8  reason 8" in text
     assert "        6  for 3 other reasons" in text
+
+
+def test_the_summary_shows_the_last_dead_letter_of_each_reason(tmp_path: Path) -> None:
+    file = tmp_path / "dead.jsonl"
+    letters = [
+        {"reason": "ValueError: first", "where": "a.py:3 in f"},
+        {"reason": "ValueError: " + "long " * 40, "where": "a.py:4 in f"},
+        {"reason": "late"},
+        {"reason": 7},
+    ]
+    lines = [json.dumps(letter) for letter in letters]
+    file.write_text("\n".join(["x" * 70_000, *lines, "[]", '{"reas']))
+    made = report(ledger={"dead_letters": 4}, dead_reasons={"ValueError": 3, "late": 1})
+    text = text_of(summary(made, file))
+    assert f"3  ValueError, the last: {('long ' * 20)[:99]}… (a.py:4 in f)" in text
+    assert text.endswith("        1  late")
+
+
+def test_a_run_that_did_not_start_has_no_table_of_zeros() -> None:
+    nothing = {"tuples_in": 0, "tuples_out": 0}
+    failed = report(ended="failed", failure="did not start", ledger=nothing)
+    assert "ledger:" not in text_of(summary(failed, DEAD))
+    assert "ledger:" in text_of(summary(report(ledger=nothing), DEAD))
 
 
 def test_the_summary_tells_why_a_run_failed() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from anabranch.runtime.live.agent import launch
 from anabranch.runtime.live.agent.launch import Run
+from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.reporting.failure import RunFailed
@@ -56,6 +57,7 @@ def pids_with_standby(run: Run) -> tuple[int, ...]:
     """Once there is a standby: the parent, its standby, and all others."""
     assert run._agent is not None
     forker = run._agent.forker
+    assert isinstance(forker, Forker)
     until(lambda: forker.standby_pid is not None and forker.standby_pid in run.snapshot().pids)
     return run.snapshot().pids
 

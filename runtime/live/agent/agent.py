@@ -69,9 +69,8 @@ from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.views import Observed, report_of, snapshot_of
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.agent.watchdog import Watchdog
-from anabranch.runtime.live.process.forker import Forker, ForkError, no_other
-from anabranch.runtime.live.process.run_dir import RunDir
-from anabranch.runtime.live.process.template_process import TemplateProcess
+from anabranch.runtime.live.process.processes import ForkError, MakeProcesses
+from anabranch.runtime.live.process.run_dir import RunDir, RunFolder
 from anabranch.runtime.pipeline.graph import Pipeline, edges
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
@@ -88,8 +87,7 @@ TOKEN_BYTES = 32
 
 
 class Agent:
-    """To be made and used inside one running event loop. `parent` and `state` belong to it from
-    then on. `another_parent`: see `Forker`.
+    """To be made and used inside one running event loop. `state` belongs to it from then on.
 
     It is the one place that knows all parts of a run: it has an attribute for each, and half of it
     makes them. They know each other only as far as they are given here.
@@ -99,10 +97,10 @@ class Agent:
         self,
         pipeline: Pipeline,
         options: Options,
-        parent: TemplateProcess,
+        make_processes: MakeProcesses,
         state: StateDir | None = None,
-        another_parent: Callable[[], TemplateProcess | None] = no_other,
         savepoint: Savepoint | None = None,
+        make_run_dir: Callable[[Path | None], RunFolder] = RunDir,
     ) -> None:
         self.resumed = None if state is None else state.resumed
         if self.resumed is not None:
@@ -114,10 +112,11 @@ class Agent:
         """What instances print, and what the agent has to tell the user."""
         self._state = state
         self._savepoint = savepoint
+        self._make_run_dir = make_run_dir
         self.course = Course()
         self.tasks = Tasks(self.course.crash)
         self._make_records()
-        self._make_processes(parent, another_parent)
+        self._make_processes(make_processes)
         self._make_parts()
 
     def _make_records(self) -> None:
@@ -127,11 +126,11 @@ class Agent:
         if resumed is not None:
             began = datetime.fromisoformat(resumed.started_at)
             self.clock = RunClock(began, resumed.earlier_s)
-            self.run_dir = RunDir(Path(original(resumed.run_dir)))
+            self.run_dir = self._make_run_dir(Path(original(resumed.run_dir)))
         else:
             before = self._savepoint
             self.clock = RunClock(None, 0.0 if before is None else before.head.passed_s)
-            self.run_dir = RunDir()
+            self.run_dir = self._make_run_dir(None)
         folder = self.run_dir.path / "state" if state is None else state.path
         self.files = RunFiles(folder, operators, keep_finished=options.until_committed)
         self.journal = RunJournalWriter(
@@ -152,13 +151,9 @@ class Agent:
             self.files, self.run_dir, self.roster, self.course, can_resume=state is not None
         )
 
-    def _make_processes(
-        self, parent: TemplateProcess, another_parent: Callable[[], TemplateProcess | None]
-    ) -> None:
+    def _make_processes(self, make: MakeProcesses) -> None:
         """What makes processes, and leads them."""
-        self.forker = Forker(
-            parent, self.say, self._parent_lost, self._parent_followed, another_parent
-        )
+        self.forker = make(self.say, self._parent_lost, self._parent_followed)
         self.pool = WarmPool(self.forker.fork, self.options.warm, self.tasks)
         self.starter = Starter(self.pool, self.forker, self.options.limits.start_deadline_s)
         self.services = Attendants(

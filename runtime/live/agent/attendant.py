@@ -25,8 +25,8 @@ from anabranch.runtime.live.agent.starter import Orders, Starter, StartError, Tr
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_process
 from anabranch.runtime.live.link import messages as msg
-from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import Service, Split
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
@@ -95,7 +95,7 @@ class Attendant:
         index: int,
         *,
         starter: Starter,
-        forker: Forker,
+        forker: Processes,
         tasks: Tasks,
         boards: Boards,
         news: News,

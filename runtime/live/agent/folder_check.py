@@ -7,7 +7,7 @@ from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.roster import Roster
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.channel.ended import Marks, ended_dir
-from anabranch.runtime.live.process.run_dir import RunDir
+from anabranch.runtime.live.process.run_dir import RunFolder
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.reporting.failure import Failure
 
@@ -16,7 +16,13 @@ class FolderCheck:
     """`can_resume`: the run can go on with another agent."""
 
     def __init__(
-        self, files: RunFiles, run_dir: RunDir, roster: Roster, course: Course, *, can_resume: bool
+        self,
+        files: RunFiles,
+        run_dir: RunFolder,
+        roster: Roster,
+        course: Course,
+        *,
+        can_resume: bool,
     ) -> None:
         self._files = files
         self._run_dir = run_dir

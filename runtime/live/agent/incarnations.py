@@ -13,8 +13,8 @@ from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.watch import describe_end, watch_process
-from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 
@@ -26,7 +26,7 @@ class Incarnations:
     def __init__(
         self,
         starter: Starter,
-        forker: Forker,
+        forker: Processes,
         tasks: Tasks,
         assignments: Assignments,
         deaths: DeathRegister,

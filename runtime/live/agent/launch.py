@@ -8,15 +8,19 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 
 import msgspec
 
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.course import Outcome
+from anabranch.runtime.live.agent.ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.savepoints import check_stop
-from anabranch.runtime.live.agent.state_dir import StateDir, StateError, open_state
+from anabranch.runtime.live.agent.state_dir import StateDir, open_state
+from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
+from anabranch.runtime.live.process.process import OnOutput
 from anabranch.runtime.live.process.template_process import (
     TemplateProcess,
     choose_way,
@@ -27,7 +31,6 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.pipeline.places import check_places, check_report
-from anabranch.runtime.plan.ends import Sink
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.dead_limit import exceeded
 from anabranch.runtime.reporting.failure import Failure, RunFailed
@@ -249,8 +252,8 @@ class Prepared:
         if self.parent is None:
             assert self.origin is not None
             self.parent = import_template(self.pipeline, self.origin, self.entry)
-        another = self._another_parent
-        return Agent(self.pipeline, self.options, self.parent, self.state, another, self.savepoint)
+        make = partial(_forker, self.parent, self._another_parent)
+        return Agent(self.pipeline, self.options, make, self.state, self.savepoint)
 
     def _another_parent(self) -> TemplateProcess | None:
         """One that reads the pipeline's file again, when no copy of it is left in any process.
@@ -279,6 +282,16 @@ class Prepared:
         parent.close()
 
 
+def _forker(
+    parent: TemplateProcess,
+    another: Callable[[], TemplateProcess | None],
+    on_output: OnOutput,
+    on_lost: Callable[[str], None],
+    on_taken_over: Callable[[], None],
+) -> Forker:
+    return Forker(parent, on_output, on_lost, on_taken_over, another)
+
+
 def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
     if being_loaded():
         raise PipelineError(
@@ -303,49 +316,15 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
     try:
         resumed = state is not None and state.resumed is not None
         check_stop(pipeline, options, resumed=resumed)
-        _prepare_ends(pipeline, resumed=resumed, adds=savepoint is not None)
+        prepare_ends(pipeline, resumed=resumed, adds=savepoint is not None)
         if not resumed:
-            _give_up_what_was(pipeline, state, adds=savepoint is not None)
+            give_up_what_was(pipeline, state, adds=savepoint is not None)
         parent = fork_template(pipeline, entry) if way == "fork" else None
     except BaseException:
         if state is not None:
             state.close()
         raise
     return Prepared(pipeline, options, entry, origin, parent, state, savepoint)
-
-
-def _prepare_ends(pipeline: Pipeline, *, resumed: bool, adds: bool) -> None:
-    """`adds`: the run begins from a savepoint, and its results belong to those that are there."""
-    for operator in pipeline.operators.values():
-        end = operator.source or operator.sink
-        if end is None:
-            continue
-        if not resumed and adds and operator.sink is not None and _is_there(operator.sink):
-            end.prepare_to_resume()
-        elif not resumed:
-            end.prepare()
-        elif operator.source is not None and operator.source.service is not None:
-            raise StateError(
-                f"source {operator.name!r} is fed by a service, which cannot feed it again; "
-                "begin anew with --fresh"
-            )
-        else:
-            end.prepare_to_resume()
-
-
-def _is_there(sink: Sink) -> bool:
-    path = sink.writes()
-    return path is not None and path.exists()
-
-
-def _give_up_what_was(pipeline: Pipeline, state: StateDir | None, *, adds: bool) -> None:
-    """The last run and its results (unless this one adds to them), now that nothing refuses to
-    begin. In this order, or a run whose results are gone could seem to be one that can go on."""
-    if state is not None:
-        state.clear()
-    for operator in pipeline.operators.values():
-        if operator.sink is not None and not adds:
-            operator.sink.empty()
 
 
 async def _carry_out(prepared: Prepared, began: Callable[[Agent], None], view: View) -> Report:

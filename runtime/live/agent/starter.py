@@ -10,8 +10,8 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
-from anabranch.runtime.live.process.forker import Forker, ForkError
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.live.process.processes import ForkError, Processes
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import id_to_wire
 from anabranch.runtime.values.texts import carried
@@ -91,7 +91,7 @@ class Orders:
 
 
 class Starter:
-    def __init__(self, pool: WarmPool, forker: Forker, deadline_s: float) -> None:
+    def __init__(self, pool: WarmPool, forker: Processes, deadline_s: float) -> None:
         self._pool = pool
         self._forker = forker
         self._deadline_s = deadline_s

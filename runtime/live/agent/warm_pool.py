@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.live.agent.tasks import Tasks
-from anabranch.runtime.live.process.forker import ForkError
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.live.process.processes import ForkError
 
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 5.0

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 from anabranch.runtime.live.link.messages import Failed
-from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process, describe_exit
+from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.values.kinds import Cause, Ending
 
@@ -21,7 +21,7 @@ process holds a copy of it."""
 
 
 async def watch_process(
-    process: Process, said_goodbye: asyncio.Future[None], forker: Forker
+    process: Process, said_goodbye: asyncio.Future[None], forker: Processes
 ) -> None:
     """Return when `process` has ended, so that its next incarnation may begin; what it printed may
     still come.

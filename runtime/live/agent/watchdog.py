@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
-from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED, look_at
+from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
 from anabranch.runtime.values.kinds import Cause, Ending, EventKind
@@ -60,7 +60,7 @@ class Watchdog:
     def __init__(
         self,
         roster: Roster,
-        forker: Forker,
+        forker: Processes,
         news: News,
         say: Callable[[str], None],
         hang_s: float | None,

@@ -21,6 +21,7 @@ from anabranch.runtime.live.link import control as msg
 from anabranch.runtime.live.link.link import encode
 from anabranch.runtime.live.process.orphan_wait import until_gone
 from anabranch.runtime.live.process.process import OnOutput, Process, describe_ends, describe_exit
+from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.standby import Standbys
 from anabranch.runtime.live.process.template_link import TemplateLink
 from anabranch.runtime.live.process.template_process import TemplateProcess
@@ -34,10 +35,6 @@ PARENTS_IN_VAIN_MAX = 5
 """So many in a row may end before they have forked a process. What ends them will not stop then."""
 PARENT_ENDED = "the template process has ended"
 PARENT_LOST = "the process that all others are forked from is gone"
-
-
-class ForkError(Exception):
-    """A process could not be made. The message says why."""
 
 
 class _Orphaned(ForkError):

@@ -29,6 +29,7 @@ from anabranch.runtime.live.link.last_words import detail_of, reason_of
 from anabranch.runtime.live.link.link import Link
 from anabranch.runtime.live.link.messages import Assign, Decide, Failed, Order, Ready, Spawned
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
+from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import RunContext, passing
 from anabranch.runtime.ports import clock
@@ -67,7 +68,7 @@ def run_instance(
     task = msgspec.convert(assign, Assign)
     if task.incarnation > 1:  # the first one may be refused
         wait_for_files(str(id_from_wire(task.id)))
-    sys.exit(_run(_live(link_socket, task, pipeline)))
+    sys.exit(_run(live(link_socket, task, pipeline, OwnProcess())))
 
 
 def wait_for_files(me: str) -> None:
@@ -124,7 +125,10 @@ def _be_a_child() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) -> int:
+async def live(
+    link_socket: socket.socket, task: Assign, pipeline: Pipeline, process: OwnProcess
+) -> int:
+    """From the assignment to the last word; returns the exit code."""
     agent_client = AgentClient()
     link = await Link.attach(link_socket, agent_client.receive)
     agent_client.attach(link)
@@ -148,14 +152,14 @@ async def _live(link_socket: socket.socket, task: Assign, pipeline: Pipeline) ->
         leave = functools.partial(instance.orders.decide, "leave", 1)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
         is_new = instance.is_new
-        os.register_at_fork(after_in_child=instance.neighbourhood.close_copies)
+        process.in_children(instance.neighbourhood.close_copies)
         address = await instance.neighbourhood.listen(_address(task, pipeline))
         instance.resume()
         agent_client.begin()
         agent_client.send(Ready(address=address))
         if task.bootstrap is not None and is_new:
             _found(instance, task)
-        await _until_over(instance, link)
+        await _until_over(instance, link, process)
     except LifeOver as error:
         agent_client.send(Failed(reason=str(error), again=error.cause))
         code = 1
@@ -209,14 +213,14 @@ def _is_of_ours(error: Exception) -> bool:
     return begun_in.startswith(_OURS)
 
 
-async def _until_over(instance: Instance, link: Link) -> None:
+async def _until_over(instance: Instance, link: Link, process: OwnProcess) -> None:
     """Until the protocol lets the instance go. Without the agent the process ends at once: whatever
     is in work would be cancelled half done, and what is left of it be recorded."""
     running = asyncio.ensure_future(instance.run())
     either: list[asyncio.Future[Any]] = [running, link.closed]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not running.done():
-        os._exit(ORPHAN_EXIT_CODE)
+        process.exit_now(ORPHAN_EXIT_CODE)
     running.result()
 
 

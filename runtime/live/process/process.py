@@ -84,17 +84,26 @@ class Process:
         self.orphan_wait = False
         """Its parent was killed, and it with that."""
 
-    async def open(self, link: socket.socket, output: int) -> None:
-        """Take the agent's ends of its link and of its output pipe; closed if that is given up."""
-        pipe = own(os.fdopen(output, "rb", buffering=0))
+    async def open(self, link: socket.socket, output: int | None) -> None:
+        """Take the agent's ends of its link and of its output pipe, if it has one. Closed if that
+        is given up."""
         with ExitStack() as undo:
-            undo.callback(pipe.close)
+            if output is not None:
+                pipe = own(os.fdopen(output, "rb", buffering=0))
+                undo.callback(pipe.close)
             self.link = await Link.attach(link, self._hand_over)
             undo.callback(self.link.close)
-            self._pipe, self.output = await asyncio.get_running_loop().connect_read_pipe(
-                lambda: Output(lambda line: self._on_output(self.name, line)), pipe
-            )
+            if output is None:
+                self.output = self._heard()
+                self.output.connection_lost(None)
+            else:
+                self._pipe, self.output = await asyncio.get_running_loop().connect_read_pipe(
+                    self._heard, pipe
+                )
             undo.pop_all()
+
+    def _heard(self) -> Output:
+        return Output(lambda line: self._on_output(self.name, line))
 
     def send(self, message: Any) -> None:
         self.link.send(message)

@@ -15,6 +15,7 @@ import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.plan.ends import passing
@@ -30,6 +31,16 @@ REMOVED_WITHIN_S = 2.0
 """How long it may take to remove what a killed run has left."""
 EMPTIED_WITHIN_S = 0.5
 """How long the rest of it may be there after its mark."""
+
+
+class RunFolder(Protocol):
+    """A run's own folder as the agent sees it."""
+
+    path: Path
+
+    @property
+    def is_there(self) -> bool: ...
+    def remove(self) -> None: ...
 
 
 class RunDir:

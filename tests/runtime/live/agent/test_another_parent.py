@@ -24,9 +24,7 @@ from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.control import FromParent, Loaded
 from anabranch.runtime.live.process import template_process
-from anabranch.runtime.live.process.forker import (
-    ForkError,
-)
+from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.run_dir import MARK, MARK_TEXT, RunDir
 from anabranch.runtime.live.process.template_link import TemplateLink
 from tests.runtime.agent_runs import finish, pids_with_standby, start, until

@@ -27,11 +27,11 @@ def dies_once(folder: Path, name: str) -> None:
 def test_founders_that_die_once_begin_again_and_nothing_is_missing(
     moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    live, found, resume = instance_process._live, instance_process._found, Instance.resume
+    live, found, resume = instance_process.live, instance_process._found, Instance.resume
 
-    async def assigned(link: Any, task: Any, pipeline: Any) -> int:
+    async def assigned(link: Any, task: Any, *others: Any) -> int:
         dies_once(tmp_path, str(task.id[0]))
-        return await live(link, task, pipeline)
+        return await live(link, task, *others)
 
     def begun(instance: Instance) -> None:
         dies_once(tmp_path, str(instance.me.operator))
@@ -42,7 +42,7 @@ def test_founders_that_die_once_begin_again_and_nothing_is_missing(
         found(instance, task)
 
     if moment == "assigned":
-        monkeypatch.setattr(instance_process, "_live", assigned)
+        monkeypatch.setattr(instance_process, "live", assigned)
     elif moment == "journal begun":
         monkeypatch.setattr(Instance, "resume", begun)
     else:

@@ -17,9 +17,9 @@ from anabranch.runtime.live.process.forker import (
     FORKS_IN_FLIGHT_MAX,
     PARENTS_IN_VAIN_MAX,
     Forker,
-    ForkError,
 )
 from anabranch.runtime.live.process.origin import find_origin
+from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.template_process import import_template
 from anabranch.runtime.reporting.failure import RunFailed
 from tests.runtime import fake_instance as fake

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from anabranch.runtime.live.agent.launch import Run
-from anabranch.runtime.live.process.forker import Forker, ForkError
+from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import Process
+from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.template_process import fork_template
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import failure_of, finish, pids_with_standby, start, until

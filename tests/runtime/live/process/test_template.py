@@ -25,8 +25,9 @@ from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process import origin
-from anabranch.runtime.live.process.forker import Forker, ForkError
+from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.process import OnOutput, Process, describe_exit
+from anabranch.runtime.live.process.processes import ForkError
 from anabranch.runtime.live.process.template_process import (
     choose_way,
     fork_template,

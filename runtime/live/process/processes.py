@@ -1,0 +1,78 @@
+"""Processes, as the agent of a run asks for them, and as one of them meets itself.
+
+A process is begun idle, gets its first order over its link, and ends by itself or is killed. Its
+exit is told after everything that it has sent over its link has come.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn, Protocol
+
+from anabranch.runtime.live.process.process import OnOutput, Process
+
+
+class ForkError(Exception):
+    """A process could not be made. The message says why."""
+
+
+class Processes(Protocol):
+    """Makes processes and knows how they end. `Forker` is the one that does so on a system."""
+
+    @property
+    def parent_pid(self) -> int:
+        """Of the process that they are all forked from; another one if that was lost."""
+        ...
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Of all that belong to the run."""
+        ...
+
+    async def start(self, timeout_s: float) -> None:
+        """Return when processes can be made. Raises `ForkError`."""
+        ...
+
+    def guard(self, folder: Path) -> None:
+        """Have `folder` removed if this process is killed."""
+        ...
+
+    def keep_standby(self) -> None:
+        """From now on the run outlives the process that all others are forked from."""
+        ...
+
+    async def ready(self) -> None:
+        """Return when a process can be made now. Raises `ForkError` if none ever will."""
+        ...
+
+    async def fork(self) -> Process:
+        """A new idle process. Raises `ForkError`."""
+        ...
+
+    def kill(self, process: Process) -> None:
+        """SIGKILL; harmless if it has ended."""
+        ...
+
+    async def stop(self) -> None:
+        """All have ended after this."""
+        ...
+
+
+MakeProcesses = Callable[[OnOutput, Callable[[str], None], Callable[[], None]], Processes]
+"""Takes who gets what processes print; who is told, with words, that none can be made any more;
+and who is told that all have ended with the one that they were forked from, which another follows.
+"""
+
+
+class OwnProcess:
+    """The process in which this runs."""
+
+    def exit_now(self, code: int) -> NoReturn:
+        """Whatever is in work is left as it is."""
+        os._exit(code)
+
+    def in_children(self, call: Callable[[], object]) -> None:
+        """Have it called in each process that is forked from this one."""
+        os.register_at_fork(after_in_child=call)

@@ -4,9 +4,9 @@ for instances come and go as long as the stream flows."""
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from typing import Any
 
-from anabranch.runtime.measuring.latency import merged
 from anabranch.runtime.reporting.carried import ByOperator, added, carried
 from anabranch.runtime.reporting.ledger import (
     FAULTS_MAX,
@@ -20,6 +20,9 @@ from anabranch.runtime.reporting.status import FinalCount, operator_of
 
 LATEST_MAX = 256
 """Told one by one, so that a fault of the ledger can be told where it is."""
+_OF_CHANNELS = {"sent", "received", "sent_before", "received_before"}
+_COUNTS = [f for f in FinalCount.__struct_fields__ if f not in {"id", "operator", *_OF_CHANNELS}]
+"""Fields of an account that add up, each by itself."""
 
 
 class Finals:
@@ -49,8 +52,8 @@ class Finals:
         """Look at it now, for a sum does not show what two of its parts have wrong in opposite
         ways."""
         operator = final.operator
-        nobody = FinalCount(id="", operator=operator)
-        before = self.summed.get(operator) or SummedFinals(count=nobody)
+        nothing = SummedFinals(count=FinalCount(id="", operator=operator))
+        before = self.summed.get(operator) or nothing
         faults = Faults(before.lost, before.duplicated, words=[*before.faults])
         is_source = operator in self._sources
         compare_within(final, self._downstream.get(operator, ()), is_source, faults)
@@ -66,29 +69,17 @@ def _together(sum_: FinalCount, one: FinalCount) -> FinalCount:
     return FinalCount(
         id=sum_.id,
         operator=sum_.operator,
-        tuples_in=sum_.tuples_in + one.tuples_in,
-        processed=sum_.processed + one.processed,
-        tuples_out=sum_.tuples_out + one.tuples_out,
-        dead=sum_.dead + one.dead,
-        dead_upstream=sum_.dead_upstream + one.dead_upstream,
-        dead_towards=_counted(sum_.dead_towards, one.dead_towards),
         sent_before=_sent(sum_.sent_before, one),
         received_before=_received(sum_.received_before, one),
-        queued=sum_.queued + one.queued,
-        handed_out=sum_.handed_out + one.handed_out,
-        handed_in=sum_.handed_in + one.handed_in,
-        messages=sum_.messages + one.messages,
-        joins=sum_.joins + one.joins,
-        leaves=sum_.leaves + one.leaves,
-        latency=merged((sum_.latency, one.latency)).counts,
-        dead_reasons=_counted(sum_.dead_reasons, one.dead_reasons),
-        late=_counted(sum_.late, one.late),
-        ahead=sum_.ahead + one.ahead,
-        busy_s=sum_.busy_s + one.busy_s,
-        blocked_s=sum_.blocked_s + one.blocked_s,
-        cpu_s=sum_.cpu_s + one.cpu_s,
-        here_s=sum_.here_s + one.here_s,
+        **{name: _added(getattr(sum_, name), getattr(one, name)) for name in _COUNTS},
     )
+
+
+def _added(first: Any, second: Any) -> Any:
+    """Numbers, or counts by name."""
+    if isinstance(first, dict):
+        return dict(Counter(first) + Counter(second))
+    return first + second
 
 
 def _sent(sums: ByOperator, one: FinalCount) -> ByOperator:
@@ -107,7 +98,3 @@ def _both(sums: ByOperator, more: ByOperator) -> ByOperator:
     for operator, one in more.items():
         sums = added(sums, operator, one)
     return sums
-
-
-def _counted(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
-    return dict(Counter(first) + Counter(second))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -178,6 +178,24 @@ def test_sums_of_an_earlier_part_of_the_run_count_on() -> None:
         after.add(account("b.0", world))
     assert [row.messages for row in after.rows()] == [1, 1]
     assert settle(after.latest, [("a", "b")], ["a", "b"], summed=after.summed).balanced
+
+
+def test_every_count_of_an_account_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that is added to the class later. What channels have carried is summed otherwise."""
+    monkeypatch.setattr(finals_module, "LATEST_MAX", 0)
+    counts: dict[str, Any] = {
+        field.name: {"x": 2} if field.default_factory is dict else 2
+        for field in msgspec.structs.fields(FinalCount)
+        if field.name not in ("id", "operator", "sent", "received")
+        and not field.name.endswith("_before")
+    }
+    kept = Finals(["a"], [])
+    for number in range(3):
+        kept.add(FinalCount(id=f"a.{number}", operator="a", **counts))
+    (row,) = kept.rows()
+    assert {name: getattr(row, name) for name in counts} == {
+        name: {"x": 6} if isinstance(count, dict) else 6 for name, count in counts.items()
+    }
 
 
 def test_an_incarnation_that_goes_on_has_the_sums_of_the_one_before(

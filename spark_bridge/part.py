@@ -14,6 +14,7 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.slots import is_marked, mark_slot, read_slots, write_slot
 from anabranch.spark_bridge.durable import sync_file
 from anabranch.spark_bridge.frames import rows_of
@@ -54,7 +55,7 @@ class PartWriter:
         """Whether that has been looked at closely: after power is lost there may be zeros."""
         note.parent.mkdir(exist_ok=True)
         self._note_path = note
-        self._note = os.open(note, os.O_RDWR | os.O_CREAT | _CLOEXEC, 0o600)
+        self._note = store().open(note, os.O_RDWR | os.O_CREAT)
         try:
             found = read_slots(self._note)
             self._sequence, self._last = 0, Noted("")
@@ -117,10 +118,10 @@ class PartWriter:
         self._close_handles()
 
     def _close_handles(self) -> None:
-        for handle in (self._handle, self._note):
-            if handle >= 0:
-                os.close(handle)
-        self._handle = self._note = -1
+        self._note.close()
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
 
     def _may_go_on(self) -> bool:
         """Not once a reader may take the part for complete, or has deleted it."""
@@ -159,7 +160,7 @@ class PartWriter:
         self._sequence += 1
         write_slot(self._note, self._sequence, json.dumps(noted).encode())
         if self._sync:
-            os.fsync(self._note)
+            self._note.sync()
         self._last, self._whole, self._certain = noted, False, False
 
     def _append(self, frames: bytes) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.runtime.pipeline.graph import check_name
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink
-from anabranch.runtime.storage.shared_file import in_thread
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.ddl import SchemaError, parse
 from anabranch.spark_bridge.fit import Fitted, Fitter
@@ -125,7 +125,7 @@ class LogWriter(ExactWriter):
     async def put(self, number: int, data: bytes) -> None:
         await self._wait_for_room()
         if self._sync:
-            await in_thread(lambda: self._part.put(number, data))
+            await store().in_thread(lambda: self._part.put(number, data))
         else:
             self._part.put(number, data)
         self._unseen_bytes += len(data)

@@ -15,11 +15,11 @@ from pathlib import Path
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.places import check_places
+from anabranch.runtime.ports.disk import write_whole
 from anabranch.runtime.reporting.standard_output import results_fd
 from anabranch.runtime.sinks.jsonl import JsonLines
 from anabranch.runtime.sinks.parquet import SUFFIX, Parquet
 from anabranch.runtime.sinks.stdout import Stdout
-from anabranch.runtime.storage.shared_file import write_whole
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_engine.rows import Kind, Row
 

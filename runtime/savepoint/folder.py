@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from anabranch.runtime.storage.sidecar import sync_folder
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
 
 FORMAT = 1
@@ -141,11 +141,11 @@ def write(path: Path, head: Head, rows: Iterable[tuple[str, Columns]]) -> None:
     (draft / HEAD).write_bytes(msgspec.json.format(msgspec.json.encode(sealed), indent=2))
     for file in draft.iterdir():
         _sync(file)
-    sync_folder(draft)
+    store().sync_folder(draft)
     with contextlib.suppress(FileNotFoundError):
         path.rename(old)
     draft.rename(path)
-    sync_folder(path.parent)
+    store().sync_folder(path.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.sinks.encoding import json_lines
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.values.path_names import path_of
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 @dataclass(frozen=True)
@@ -30,13 +32,14 @@ class JsonLines(Sink):
 
     def prepare(self) -> None:
         """Make the file; raises errors that name it if it cannot be written."""
-        if self.path.is_dir():
+        disk = store()
+        if disk.is_folder(self.path):
             raise IsADirectoryError(f"cannot write to {str(self.path)!r}: it is a folder")
-        if not self.path.absolute().parent.is_dir():
+        if not disk.is_folder(self.path.absolute().parent):
             raise FileNotFoundError(
                 f"cannot write to {str(self.path)!r}: there is no folder {str(self.path.parent)!r}"
             )
-        if self.path.resolve().is_fifo():  # not /dev/stdout, which has no name of its own
+        if _is_fifo(self.path.resolve()):  # not /dev/stdout, which has no name of its own
             raise ValueError(
                 f"cannot write to {str(self.path)!r}: it is a named pipe; "
                 "write to ab.stdout(format='jsonl') and redirect that"
@@ -49,14 +52,14 @@ class JsonLines(Sink):
 
     def _open(self, flag: int) -> None:
         try:
-            os.close(os.open(self.path, _APPEND | flag, 0o666))
+            store().open(self.path, _APPEND | flag, 0o666).close()
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot write results: {error.strerror}", str(self.path)
             ) from None
 
     def prepare_to_resume(self) -> None:
-        if not self.path.exists():
+        if not store().exists(self.path):
             raise FileNotFoundError(
                 errno.ENOENT,
                 "cannot go on writing results: the file is gone; put it back, or begin a new run",
@@ -66,13 +69,17 @@ class JsonLines(Sink):
     @property
     def exact(self) -> bool:
         """Whatever is no regular file, such as /dev/null, cannot be looked at again."""
-        return self.path.is_file() or not self.path.exists()
+        return store().is_file(self.path) or not store().exists(self.path)
 
     def writes(self) -> Path:
         return self.path
 
     def open(self, context: RunContext) -> Writer:
         return JsonLinesWriter(self, context)
+
+
+def _is_fifo(path: Path) -> bool:
+    return store().exists(path) and stat.S_ISFIFO(store().status(path).st_mode)
 
 
 def jsonl(path: str | Path, *, append: bool = False, durable: bool = False) -> JsonLines:

@@ -19,6 +19,7 @@ from typing import Any
 
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store, write_whole
 from anabranch.runtime.sinks.columns import (
     Schema,
     SchemaError,
@@ -26,8 +27,6 @@ from anabranch.runtime.sinks.columns import (
     check_schema,
     table_of,
 )
-from anabranch.runtime.storage.shared_file import in_thread, write_whole
-from anabranch.runtime.storage.sidecar import sync_folder
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.path_names import path_of
 from anabranch.runtime.values.working_folder import absolute
@@ -151,7 +150,7 @@ class ParquetWriter(ExactWriter):
         return sink.getvalue().to_pybytes(), dead
 
     async def put(self, number: int, data: bytes) -> None:
-        await in_thread(lambda: self._write_file(f"{self._stem}{number:08d}", data))
+        await store().in_thread(lambda: self._write_file(f"{self._stem}{number:08d}", data))
 
     def last_put(self) -> int:
         numbers = (n[len(self._stem) : -len(SUFFIX)] for n in self._names(self._stem, SUFFIX))
@@ -167,7 +166,7 @@ class ParquetWriter(ExactWriter):
             finally:
                 os.close(fd)
             os.replace(draft, self._folder / f"{stem}{SUFFIX}")
-            sync_folder(self._folder)
+            store().sync_folder(self._folder)
         except OSError as error:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)

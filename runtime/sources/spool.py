@@ -16,8 +16,8 @@ import os
 import shutil
 from pathlib import Path
 
+from anabranch.runtime.ports.disk import write_whole
 from anabranch.runtime.reporting.failure import PlainError
-from anabranch.runtime.storage.shared_file import write_whole
 
 PIECE_BYTES = 16 * 2**20
 KEEP_BYTES = 64 * 2**20

@@ -23,7 +23,6 @@ from typing import Any
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.ports.clock import wall_utc
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
-from anabranch.runtime.storage.shared_file import write_whole as write_whole
 from anabranch.runtime.values.foreign import shown
 
 TUPLE_CHARS_MAX = 8192

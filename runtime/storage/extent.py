@@ -15,6 +15,7 @@ import struct
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.forks import not_for_children
 from anabranch.runtime.storage.slots import SLOTS_BYTES, SlotsError, read_slots, write_slot
 
@@ -42,24 +43,23 @@ class ExtentFile:
     def __init__(self, journal: Path) -> None:
         path = extent_path(journal)
         self.folder = path.parent
-        self.folder.mkdir(mode=0o700, exist_ok=True)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if os.fstat(self._fd).st_size < SLOTS_BYTES:  # room is taken while a full disk is harmless
-            os.pwrite(self._fd, bytes(SLOTS_BYTES), 0)
-        found = read_slots(self._fd)
+        disk = store()
+        disk.make_folder(self.folder, 0o700)
+        self._file = disk.open(path, os.O_RDWR | os.O_CREAT)
+        if self._file.status().st_size < SLOTS_BYTES:  # room is taken while a full disk is harmless
+            self._file.write(bytes(SLOTS_BYTES), 0)
+        found = read_slots(self._file)
         self._sequence = 0 if found is None else found[0]
         self.noted = _unpacked(found)
         not_for_children(self)
 
     def note(self, part: int, size: int) -> None:
-        write_slot(self._fd, self._sequence + 1, _EXTENT.pack(part, size))
+        write_slot(self._file, self._sequence + 1, _EXTENT.pack(part, size))
         self._sequence += 1
         self.noted = Extent(part, size)
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
 
 
 def extent_path(journal: Path) -> Path:
@@ -71,18 +71,24 @@ def read_extent(journal: Path, *, power: bool) -> Extent:
     the extent may be short."""
     path = extent_path(journal)
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = store().open(path, os.O_RDONLY)
     except OSError as error:
         raise ExtentError(f"cannot read its extent {str(path)!r}: {error.strerror}") from None
     try:
-        found = read_slots(fd)
-        if not power and os.fstat(fd).st_size < SLOTS_BYTES:
+        found = read_slots(file)
+        if not power and file.status().st_size < SLOTS_BYTES:
             raise SlotsError
     except SlotsError:
         raise ExtentError(f"its extent {str(path)!r} is damaged") from None
     finally:
-        os.close(fd)
+        file.close()
     return _unpacked(found)
+
+
+def has_extent(journal: Path) -> bool:
+    """Whether it is more than a beginning, which a death or a full disk may leave at the start."""
+    path = extent_path(journal)
+    return store().exists(path) and store().status(path).st_size >= SLOTS_BYTES
 
 
 def _unpacked(found: tuple[int, bytes] | None) -> Extent:
@@ -90,4 +96,4 @@ def _unpacked(found: tuple[int, bytes] | None) -> Extent:
 
 
 def remove_extent(journal: Path) -> None:
-    extent_path(journal).unlink(missing_ok=True)
+    store().remove(extent_path(journal))

@@ -18,16 +18,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.reporting.failure import PlainError
 from anabranch.runtime.storage.extent import (
     Extent,
     ExtentError,
     ExtentFile,
-    extent_path,
+    has_extent,
     read_extent,
 )
-from anabranch.runtime.storage.shared_file import write_whole
-from anabranch.runtime.storage.sidecar import sync_folder
 
 _HEAD = struct.Struct(">II")
 _EDITION = struct.Struct(">cQ")
@@ -54,16 +54,17 @@ class RecordLog:
         """Cuts off what is left of a record that was not written whole. Raises `OSError`."""
         self.path = path
         self._power = power
+        self._store = disk = store()
         # First, for a death between the two may leave an extent without a log, not the reverse.
         self._extent = ExtentFile(path)
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        payloads = payloads_of(path.read_bytes())
+        self._file = disk.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        payloads = payloads_of(disk.read(path))
         self._edition = _edition_of(payloads)
         self.size = self._shortest = _size_of(payloads)
-        os.ftruncate(self._fd, self.size)
+        self._file.truncate(self.size)
         if power:
-            sync_folder(self._extent.folder)
-            sync_folder(path.parent)
+            disk.sync_folder(self._extent.folder)
+            disk.sync_folder(path.parent)
         self._is_torn = False
         """Whether something may lie behind the last record."""
 
@@ -76,17 +77,17 @@ class RecordLog:
         again. Raises `CannotSync` with `sync`, which returns when the record is on the disk."""
         data = framed(payload)
         if self._is_torn:
-            os.ftruncate(self._fd, self.size)
+            self._file.truncate(self.size)
         self._is_torn = True
         try:
-            write_whole(self._fd, data)
+            self._file.append(data)
             if sync:
-                _sync(self._fd)
+                _sync(self._file)
             if sync or not self._power:
                 self._extent.note(self._edition, self.size + len(data))
         except (OSError, CannotSync):
             with suppress(OSError):
-                os.ftruncate(self._fd, self.size)
+                self._file.truncate(self.size)
             raise
         self._is_torn = False
         self.size += len(data)
@@ -98,26 +99,24 @@ class RecordLog:
         edition = self._edition + 1
         data = b"".join(map(framed, [_EDITION.pack(_EDITION_TAG, edition), *payloads]))
         try:
-            fd = _written(aside, data)
+            file = _written(aside, data)
         except OSError:
-            aside.unlink(missing_ok=True)
+            self._store.remove(aside)
             self._shortest = self.size
             return
-        os.rename(aside, self.path)
+        self._store.rename(aside, self.path)
         if self._power:
             try:
-                sync_folder(self.path.parent)
+                self._store.sync_folder(self.path.parent)
             except OSError as error:
                 raise _unknown(error) from error
-        os.close(self._fd)
-        self._fd, self.size, self._shortest = fd, len(data), len(data)
+        self._file.close()
+        self._file, self.size, self._shortest = file, len(data), len(data)
         self._edition, self._is_torn = edition, False
         self._extent.note(edition, len(data))
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        self._file.close()
         self._extent.close()
 
 
@@ -125,11 +124,11 @@ def read_log(path: Path, *, name: str, power: bool = False) -> list[bytes]:
     """The payloads in their order; none if there was no log. `name`: for messages. `power`: power
     may have been lost meanwhile. Raises `LogDamaged`."""
     try:
-        data = path.read_bytes()
+        data = store().read(path)
     except FileNotFoundError:
-        if not extent_path(path).exists():
-            return []
         data = b""
+    if not data and not has_extent(path):
+        return []  # whatever ended its process then: nothing was ever appended
     payloads = payloads_of(data)
     found = Extent(_edition_of(payloads), _size_of(payloads))
     try:
@@ -179,9 +178,9 @@ def _edition_of(payloads: list[bytes]) -> int:
     return int(_EDITION.unpack(first)[1]) if first.startswith(_EDITION_TAG) else 0
 
 
-def _sync(fd: int) -> None:
+def _sync(file: File) -> None:
     try:
-        os.fdatasync(fd)
+        file.sync_data()
     except OSError as error:
         raise _unknown(error) from error
 
@@ -190,13 +189,13 @@ def _unknown(error: OSError) -> CannotSync:
     return CannotSync(f"what is on the disk now is unknown: {error.strerror}")
 
 
-def _written(path: Path, data: bytes) -> int:
+def _written(path: Path, data: bytes) -> File:
     """A file that is on the disk, still open."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    file = store().open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
     try:
-        write_whole(fd, data)
-        os.fsync(fd)
+        file.append(data)
+        file.sync()
     except OSError:
-        os.close(fd)
+        file.close()
         raise
-    return fd
+    return file

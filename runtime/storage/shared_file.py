@@ -22,15 +22,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from anabranch.runtime.plan.ends import NeverTaken
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.storage.forks import not_for_children
 from anabranch.runtime.storage.sidecar import (
     HEAD_BYTES,
@@ -38,11 +39,9 @@ from anabranch.runtime.storage.sidecar import (
     Entry,
     Sidecar,
     SidecarError,
-    sync_folder,
 )
 from anabranch.runtime.values.working_folder import absolute
 
-_APPEND = os.O_APPEND | getattr(os, "O_CLOEXEC", 0)
 _PAUSE_S_MAX = 0.005
 
 Fate = Literal["absent", "torn", "whole"]
@@ -79,12 +78,13 @@ class SharedFile:
         free: bool = False,
     ) -> None:
         self.path = path
+        self._store = store()
         self._target = absolute(path)
         self._side = None if sidecar is None else Sidecar(absolute(sidecar), owner, durable)
         self._kind = kind
         self._durable = durable
         self._free = free
-        self._fd = -1
+        self._opened: File | None = None
         self._identity = (0, 0)
         self._number: int | None = None
         self._mine: Entry | None = None
@@ -93,22 +93,34 @@ class SharedFile:
 
     def open(self) -> None:
         """Raises `OSError` that names the file. The first `put` does it at the latest."""
-        if self._fd >= 0:
+        if self._opened is not None:
             return
         with self._naming():
-            if self._target.exists() and not self._target.is_file():
+            if not self._is_regular():
                 self._side = None
             if self._side is not None:
                 self._side.open()
             self._open_target()
 
+    def _is_regular(self) -> bool:
+        """Also if it is still to be made."""
+        try:
+            return stat.S_ISREG(self._store.status(self._target).st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return True
+
+    @property
+    def _file(self) -> File:
+        assert self._opened is not None
+        return self._opened
+
     async def put(self, number: int, data: bytes) -> None:
         """Append `data` as the owner's piece `number`, unless it is there; raises `OSError`."""
         self.open()
         if self._durable:
-            return await in_thread(lambda: self._put(number, data, 0))
+            return await self._store.in_thread(lambda: self._put(number, data, wait=True))
         pause_s = 0.0
-        while not self._put(number, data, fcntl.LOCK_NB):
+        while not self._put(number, data, wait=False):
             await asyncio.sleep(pause_s)  # another instance writes: a matter of microseconds
             pause_s = min(2 * pause_s + 0.0001, _PAUSE_S_MAX)
 
@@ -117,7 +129,7 @@ class SharedFile:
         self.open()
         if self._number is None:
             self._number = self.last_put()
-        self._put(self._number + 1, data, 0)
+        self._put(self._number + 1, data, wait=True)
         self._number += 1
 
     def last_put(self) -> int:
@@ -126,11 +138,11 @@ class SharedFile:
         if self._side is None:
             return 0
         with self._naming():
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
+            self._file.lock(wait=True)
             try:
                 return self._last_of(self._side)
             finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                self._file.unlock()
 
     def _last_of(self, side: Sidecar) -> int:
         length = self._length()
@@ -142,29 +154,27 @@ class SharedFile:
         return entry.number if self._fate(side, entry, length) == "whole" else entry.last
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
         if self._side is not None:
             self._side.close()
 
-    def _put(self, number: int, data: bytes, flag: int) -> bool:
-        """False if the lock is somebody else's and `flag` says not to wait."""
+    def _put(self, number: int, data: bytes, *, wait: bool) -> bool:
+        """False if the lock is somebody else's and this is not to wait."""
         with self._naming():
             if self._free and self._is_taken():
-                os.close(self._fd)
+                self._file.close()
                 self._open_target()
             if self._side is None:
-                write_whole(self._fd, data)
+                self._file.append(data)
                 return True
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | flag)
-            except BlockingIOError:
+            if not self._file.lock(wait=wait):
                 return False
             try:
                 self._append(self._side, number, data)
             finally:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
+                self._file.unlock()
             return True
 
     def _append(self, side: Sidecar, number: int, data: bytes) -> None:
@@ -181,13 +191,13 @@ class SharedFile:
         entry = Entry(before.sequence + 1, length, len(data), row, last, number, tail, file, head)
         side.write_entry(entry)
         try:
-            write_whole(self._fd, data)
+            self._file.append(data)
             if self._durable:
-                os.fsync(self._fd)
+                self._file.sync()
         except OSError:
             # A reader should see no half line while the disk is full. The next put cuts, too.
             with contextlib.suppress(OSError):
-                os.ftruncate(self._fd, length)
+                self._file.truncate(length)
                 side.write_entry(Entry(entry.sequence + 1, length, 0, row, last, last, 0, file))
             raise
         self._mine = entry
@@ -214,7 +224,7 @@ class SharedFile:
         """Deal with the newest piece. Returns the owner's last number and the file's length."""
         fate = self._fate(side, entry, length)
         if fate == "torn":
-            os.ftruncate(self._fd, entry.start)
+            self._file.truncate(entry.start)
             length = entry.start
         done = entry.number if fate == "whole" else entry.last
         if entry.row == row:
@@ -242,7 +252,7 @@ class SharedFile:
     def _found(self, entry: Entry, length: int) -> Fate:
         """What the file has of the newest piece, by its first and last bytes."""
         end = entry.start + entry.length
-        begun = os.pread(self._fd, len(entry.head), entry.start)
+        begun = self._file.read(len(entry.head), entry.start)
         if not begun:
             return "absent"
         if not entry.head.startswith(begun):
@@ -250,7 +260,7 @@ class SharedFile:
             return "absent" if any(begun) else "torn"
         if length < end:
             return "torn"
-        ended = os.pread(self._fd, len(begun), end - len(begun))
+        ended = self._file.read(len(begun), end - len(begun))
         if zlib.crc32(ended) == entry.tail:
             return "whole"
         return "torn" if length == end else "absent"
@@ -258,7 +268,7 @@ class SharedFile:
     def _length(self) -> int:
         """Of the file under its name: one that was renamed or removed is written into the void."""
         try:
-            found = os.stat(self._target)
+            found = self._store.status(self._target)
         except FileNotFoundError:
             raise self._gone() from None
         if (found.st_dev, found.st_ino) != self._identity:
@@ -267,7 +277,7 @@ class SharedFile:
 
     def _is_taken(self) -> bool:
         try:
-            found = os.stat(self._target)
+            found = self._store.status(self._target)
         except FileNotFoundError:
             return True
         return (found.st_dev, found.st_ino) != self._identity
@@ -275,15 +285,16 @@ class SharedFile:
     def _open_target(self) -> None:
         used = self._side is not None and self._side.used and not self._free
         access = os.O_WRONLY if self._side is None else os.O_RDWR
-        self._fd = -1
+        self._opened = None
+        flags = access | os.O_APPEND | (0 if used else os.O_CREAT)
         try:
-            self._fd = os.open(self._target, access | _APPEND | (0 if used else os.O_CREAT), 0o666)
+            self._opened = self._store.open(self._target, flags, 0o666)
         except FileNotFoundError as error:
             raise (self._gone() if used else error) from None
-        found = os.fstat(self._fd)
+        found = self._file.status()
         self._identity = (found.st_dev, found.st_ino)
         if self._durable:
-            sync_folder(self._target.parent)
+            self._store.sync_folder(self._target.parent)
 
     def _gone(self) -> SharedFileError:
         return self._missing("somebody has removed or renamed it")
@@ -314,22 +325,5 @@ class SharedFile:
     def _kind_of(self, error: OSError) -> type[OSError]:
         if isinstance(error, SidecarError):
             return SidecarError
-        on_disk = self._fd < 0 or stat.S_ISREG(os.fstat(self._fd).st_mode)
+        on_disk = self._opened is None or stat.S_ISREG(self._opened.status().st_mode)
         return OSError if on_disk else NeverTaken
-
-
-def write_whole(fd: int, data: bytes) -> None:
-    """One `write`, and further ones only if the system took less (a signal, a full disk)."""
-    written = os.write(fd, data)
-    while written < len(data):
-        written += os.write(fd, memoryview(data)[written:])
-
-
-async def in_thread(work: Callable[[], object]) -> None:
-    """Like `asyncio.to_thread`, but the work has ended when this is cancelled: it holds a lock."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait([running])
-        raise

@@ -18,6 +18,8 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.storage.slots import (
     SLOTS_BYTES,
     SlotsError,
@@ -27,7 +29,6 @@ from anabranch.runtime.storage.slots import (
     write_slot,
 )
 
-_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
 _ENTRY = struct.Struct("<QQqQQIQ")
 _ROW = struct.Struct("<16sQI4x")
 HEAD_BYTES = 64
@@ -72,27 +73,33 @@ class Sidecar:
         self._durable = durable
         self._key = hashlib.blake2b(owner.encode(), digest_size=_KEY_BYTES).digest()
         self._row = NOBODY
-        self._fd = -1
+        self._store = store()
+        self._opened: File | None = None
 
     def open(self) -> None:
-        if self._fd >= 0:
+        if self._opened is not None:
             return
-        self._path.parent.mkdir(exist_ok=True)
-        self._fd = os.open(self._path, _FLAGS, 0o600)
-        self.used = os.fstat(self._fd).st_size > 0
+        self._store.make_folder(self._path.parent)
+        self._opened = self._store.open(self._path, os.O_RDWR | os.O_CREAT)
+        self.used = self._file.status().st_size > 0
         if self._durable:
-            sync_folder(self._path.parent)
-            sync_folder(self._path.parent.parent)  # in which that one may be new
+            self._store.sync_folder(self._path.parent)
+            self._store.sync_folder(self._path.parent.parent)  # in which that one may be new
+
+    @property
+    def _file(self) -> File:
+        assert self._opened is not None
+        return self._opened
 
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
 
     def entry(self) -> Entry | None:
         """The newest one; None if nothing was put yet. Raises `SidecarError`."""
         try:
-            found, both = read_both(self._fd)
+            found, both = read_both(self._file)
         except SlotsError:
             raise self.damaged() from None
         self.alone = not both
@@ -104,21 +111,21 @@ class Sidecar:
         return Entry(sequence, start, length, row, last, number, tail, file, head)
 
     def write_entry(self, entry: Entry) -> None:
-        write_slot(self._fd, entry.sequence, _ENTRY.pack(*entry[1:-1]) + entry.head)
+        write_slot(self._file, entry.sequence, _ENTRY.pack(*entry[1:-1]) + entry.head)
         self._sync()
 
     def mark_whole(self, entry: Entry) -> None:
         """Its piece has been appended, and synced if it is durable. (The mark need not be.)"""
-        mark_slot(self._fd, entry.sequence)
+        mark_slot(self._file, entry.sequence)
 
     def was_whole(self, entry: Entry) -> bool:
         """False also if its putter died before it could say so."""
-        return is_marked(self._fd, entry.sequence)
+        return is_marked(self._file, entry.sequence)
 
     def find_row(self) -> int:
         """The owner's row; `NOBODY` if it has none yet. Raises `SidecarError`."""
         if self._row == NOBODY:
-            table = os.pread(self._fd, os.fstat(self._fd).st_size, _TABLE_AT)
+            table = self._file.read(self._file.status().st_size, _TABLE_AT)
             for at in range(0, len(table) - _ROW.size + 1, _ROW.size):
                 row = table[at : at + _ROW.size]
                 if any(row) and self._unpacked(row)[0] == self._key:
@@ -128,12 +135,12 @@ class Sidecar:
     def own_row(self) -> int:
         """The owner's row, made if need be; under the lock."""
         if self.find_row() == NOBODY:
-            size = max(os.fstat(self._fd).st_size, _TABLE_AT)
+            size = max(self._file.status().st_size, _TABLE_AT)
             row = (size - _TABLE_AT) // _ROW.size
             # Zeros first: room for the entries is taken while a full disk is still harmless.
             head = b"" if row else bytes(_TABLE_AT)
             at = _TABLE_AT + row * _ROW.size - len(head)
-            os.pwrite(self._fd, head + _packed(self._key, 0), at)
+            self._file.write(head + _packed(self._key, 0), at)
             self._sync()
             self._row = row
         return self._row
@@ -144,7 +151,7 @@ class Sidecar:
 
     def set_number(self, row: int, number: int) -> None:
         key, _ = self._read(row)
-        os.pwrite(self._fd, _packed(key, number), _TABLE_AT + row * _ROW.size)
+        self._file.write(_packed(key, number), _TABLE_AT + row * _ROW.size)
         self._sync()
 
     def damaged(self) -> SidecarError:
@@ -161,7 +168,7 @@ class Sidecar:
         return SidecarError(None, what)
 
     def _read(self, row: int) -> tuple[bytes, int]:
-        return self._unpacked(os.pread(self._fd, _ROW.size, _TABLE_AT + row * _ROW.size))
+        return self._unpacked(self._file.read(_ROW.size, _TABLE_AT + row * _ROW.size))
 
     def _unpacked(self, row: bytes) -> tuple[bytes, int]:
         if len(row) < _ROW.size:
@@ -173,17 +180,8 @@ class Sidecar:
 
     def _sync(self) -> None:
         if self._durable:
-            os.fsync(self._fd)
+            self._file.sync()
 
 
 def _packed(key: bytes, number: int) -> bytes:
     return _ROW.pack(key, number, zlib.crc32(_ROW.pack(key, number, 0)))
-
-
-def sync_folder(folder: Path) -> None:
-    """Return when the names in it are on the disk."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -9,11 +9,12 @@ has come true of the record with that sequence.
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
 
-SLOT_BYTES = 512
+from anabranch.runtime.ports.store import SECTOR_BYTES, File
+
+SLOT_BYTES = SECTOR_BYTES
 SLOTS_BYTES = 2 * SLOT_BYTES
 BODY_BYTES_MAX = 480
 
@@ -26,15 +27,15 @@ class SlotsError(OSError):
     """Neither slot is whole, which no crash leaves behind."""
 
 
-def read_slots(fd: int) -> tuple[int, bytes] | None:
+def read_slots(file: File) -> tuple[int, bytes] | None:
     """Sequence and body of the record at the beginning of a file; None if there is none yet."""
-    return read_both(fd)[0]
+    return read_both(file)[0]
 
 
-def read_both(fd: int) -> tuple[tuple[int, bytes] | None, bool]:
+def read_both(file: File) -> tuple[tuple[int, bytes] | None, bool]:
     """The same, and whether the record before it is there, too. If not, then either that one was
     damaged later, or the next one was not written whole."""
-    slots = os.pread(fd, SLOTS_BYTES, 0)
+    slots = file.read(SLOTS_BYTES, 0)
     halves = slots[:SLOT_BYTES], slots[SLOT_BYTES:]
     found = sorted(record for half in halves if (record := _record(half)) is not None)
     if not found and all(map(any, halves)):
@@ -47,19 +48,19 @@ def read_both(fd: int) -> tuple[tuple[int, bytes] | None, bool]:
     return found[-1], [number for number, _ in others] == [sequence - 1]
 
 
-def write_slot(fd: int, sequence: int, body: bytes) -> None:
+def write_slot(file: File, sequence: int, body: bytes) -> None:
     """One write. Sequences begin with 1 and grow by one."""
     slot = _HEAD.pack(sequence, len(body)) + body
-    os.pwrite(fd, slot + _CHECK.pack(zlib.crc32(slot)), sequence % 2 * SLOT_BYTES)
+    file.write(slot + _CHECK.pack(zlib.crc32(slot)), sequence % 2 * SLOT_BYTES)
 
 
-def mark_slot(fd: int, sequence: int) -> None:
+def mark_slot(file: File, sequence: int) -> None:
     """Mark the record with this sequence, which was written last."""
-    os.pwrite(fd, _MARK.pack(sequence), _mark_at(sequence))
+    file.write(_MARK.pack(sequence), _mark_at(sequence))
 
 
-def is_marked(fd: int, sequence: int) -> bool:
-    return os.pread(fd, _MARK.size, _mark_at(sequence)) == _MARK.pack(sequence)
+def is_marked(file: File, sequence: int) -> bool:
+    return file.read(_MARK.size, _mark_at(sequence)) == _MARK.pack(sequence)
 
 
 def _mark_at(sequence: int) -> int:

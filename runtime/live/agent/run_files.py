@@ -20,6 +20,7 @@ from anabranch.runtime.live.agent.state_dir import (
 )
 from anabranch.runtime.live.journal.journal import remove_journal
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.values.texts import carried, original
 
@@ -41,11 +42,11 @@ class RunFiles:
     @property
     def is_there(self) -> bool:
         """Whether nobody has removed the folders."""
-        return all((self.path / name).is_dir() for name in (JOURNALS, ENDS))
+        return all(store().is_folder(self.path / name) for name in (JOURNALS, ENDS))
 
     def make(self) -> None:
         for folder in (self.path, self.path / JOURNALS, self.path / ENDS):
-            folder.mkdir(mode=0o700)
+            store().make_folder(folder, 0o700)
 
     def journal_of(self, operator: str, number: int) -> Path:
         """By the operator's place: its name may be too long for a file together with the rest."""

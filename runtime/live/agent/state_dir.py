@@ -18,7 +18,6 @@ from __future__ import annotations
 import fcntl
 import io
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
@@ -40,11 +39,11 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.storage.extent import EXTENTS
 from anabranch.runtime.storage.record_log import LogDamaged
-from anabranch.runtime.storage.shared_file import write_whole
-from anabranch.runtime.storage.sidecar import sync_folder
+from anabranch.runtime.storage.replaced import replace_file
 
 RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
@@ -112,25 +111,26 @@ class StateDir:
 
     def begin(self, run: RunFile) -> None:
         for name in (JOURNALS, ENDS):
-            (self.path / name).mkdir(mode=0o700, exist_ok=True)
+            store().make_folder(self.path / name, 0o700)
         self.rewrite(run)
-        sync_folder(self.path.parent)  # in which this one may be new
+        store().sync_folder(self.path.parent)  # in which this one may be new
 
     def rewrite(self, run: RunFile) -> None:
         """The run goes on in another way."""
-        _write_synced(self.path / RUN, msgspec.json.encode(run.sealed))
+        replace_file(self.path / RUN, msgspec.json.encode(run.sealed))
 
     def clear(self) -> None:
         """Remove what belongs to the run, and nothing else: the folder is the user's. What says
         that it was ours goes last."""
+        disk = store()
         with suppress(FileNotFoundError):
-            (self.path / RUN).rename(self.path / OVER)
+            disk.rename(self.path / RUN, self.path / OVER)
         for name in _OURS:
             path = self.path / name
-            if path.is_dir():
-                shutil.rmtree(path)
+            if disk.is_folder(path):
+                disk.remove_folder(path)
             else:
-                path.unlink(missing_ok=True)
+                disk.remove(path)
 
     def is_resumable(self, *, power: bool) -> bool:
         """Raises `StateError` if what the agent knew cannot be read."""
@@ -397,15 +397,3 @@ def _is_free(lock: Path) -> bool:
         return True
     finally:
         os.close(fd)
-
-
-def _write_synced(path: Path, data: bytes) -> None:
-    aside = path.with_name(f"{path.name}.new")
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    try:
-        write_whole(fd, data)
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-    os.rename(aside, path)
-    sync_folder(path.parent)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.ports.disk import store
 
 MARK = b"\1"
 
@@ -27,13 +28,13 @@ def leave_mark(folder: Path, instance: InstanceId) -> None:
 
 def has_mark(folder: Path, instance: InstanceId) -> bool:
     try:
-        fd = os.open(folder / instance.operator, os.O_RDONLY | os.O_CLOEXEC)
+        file = store().open(folder / instance.operator, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
-        return os.pread(fd, 1, instance.number) == MARK
+        return file.read(1, instance.number) == MARK
     finally:
-        os.close(fd)
+        file.close()
 
 
 class Marks:
@@ -57,7 +58,7 @@ class Marks:
 
     def _file(self, operator: str) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._folder / operator)
+            found = store().status(self._folder / operator)
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino
@@ -68,16 +69,16 @@ def mark_all(folder: Path, operator: str, below: int, but: Iterable[int]) -> Non
     meanwhile. Raises `OSError`."""
     path = folder / operator
     marks = bytearray(MARK * below)
-    before = path.read_bytes() if path.exists() else b""
+    before = store().read(path) if store().exists(path) else b""
     for number in but:
         marks[number : number + 1] = before[number : number + 1] or b"\0"
     _write(path, 0, bytes(marks))
 
 
 def _write(path: Path, at: int, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    store().make_folder(path.parent, parents=True)
+    file = store().open(path, os.O_WRONLY | os.O_CREAT)
     try:
-        os.pwrite(fd, data, at)
+        file.write(data, at)
     finally:
-        os.close(fd)
+        file.close()

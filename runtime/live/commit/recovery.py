@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,8 @@ from anabranch.runtime.live.journal.journal import (
     read_journal,
     segments,
 )
-from anabranch.runtime.storage.sidecar import sync_folder
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.replaced import replace_file
 
 
 @dataclass(slots=True)
@@ -124,13 +124,7 @@ class Past:
 def write_base(path: Path, base: dict[str, list[bytes]]) -> None:
     """What an instance begins with, beside its journal at `path`: changes by kind, as if they were
     the first in it. To be written before its first incarnation."""
-    aside = path.with_name(f"{path.name}.base.new")
-    with aside.open("wb") as file:
-        pickle.dump(base, file, 5)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.rename(base_of(path))
-    sync_folder(path.parent)
+    replace_file(base_of(path), pickle.dumps(base, 5))
 
 
 def read_base(path: Path) -> dict[str, list[bytes]]:
@@ -140,7 +134,7 @@ def read_base(path: Path) -> dict[str, list[bytes]]:
     if there and there[0][0] != FIRST_SEGMENT:
         return {}
     try:
-        data = base_of(path).read_bytes()
+        data = store().read(base_of(path))
     except FileNotFoundError:
         return {}
     base: dict[str, list[bytes]] = pickle.loads(data)
@@ -150,7 +144,7 @@ def read_base(path: Path) -> dict[str, list[bytes]]:
 def base_bytes(path: Path) -> int:
     """How long it is; 0 if there is none."""
     try:
-        return base_of(path).stat().st_size
+        return store().status(base_of(path)).st_size
     except FileNotFoundError:
         return 0
 

@@ -25,9 +25,7 @@ behind it.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import fcntl
 import os
 import pickle
 import struct
@@ -37,6 +35,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.processing.payload import describe
 from anabranch.runtime.reporting.failure import PlainError
 from anabranch.runtime.storage.extent import (
@@ -47,14 +47,10 @@ from anabranch.runtime.storage.extent import (
     remove_extent,
 )
 from anabranch.runtime.storage.forks import not_for_children
-from anabranch.runtime.storage.shared_file import write_whole
-from anabranch.runtime.storage.sidecar import sync_folder
 
 _LENGTHS = struct.Struct(">II")
 _CHECK = struct.Struct(">I")
 _HEAD_BYTES = _LENGTHS.size + _CHECK.size
-_PIECES_MAX = 512
-"""Of one system call; Linux takes 1,024."""
 LOCK_TIMEOUT_S = 5.0
 """How long a journal may stay locked behind the end of an incarnation. A process that its function
 has forked in the last moment lets go of it as soon as it runs (see `forks`), which may be later."""
@@ -103,33 +99,34 @@ class Journal:
         """Whether half a record may lie behind them."""
         self._is_named = False
         """Whether the name of the segment is on the disk."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+        self._store = store()
+        self._store.make_folder(path.parent, parents=True)
         self._lock = _locked(path)
         self._old = segments(path)
         self._number = max((number for number, _ in self._old), default=FIRST_SEGMENT - 1)
-        self._fd = -1
+        self._file: File | None = None
         try:
             self._extent = ExtentFile(path)
             self.begin_segment()
         except OSError:
-            os.close(self._lock)
+            self._lock.close()
             raise
         not_for_children(self)
 
     def begin_segment(self) -> None:
         """From now on write to a new segment; the caller gives it a snapshot. Raises `OSError` if
         none can be made, and goes on with the present one then."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         try:
-            fd = os.open(_name(self.path, self._number + 1), flags, 0o600)
+            file = self._store.open(_name(self.path, self._number + 1), flags)
         except OSError as error:
             what = f"cannot begin a new part of the journal: {error.strerror}"
             raise OSError(error.errno, what, str(self.path)) from error
-        if self._fd >= 0:
-            os.close(self._fd)
+        if self._file is not None:
+            self._file.close()
             self._old.append((self._number, _name(self.path, self._number)))
         self._number += 1
-        self._fd = fd
+        self._file = file
         self.size = self._snapshot = 0
         self._is_torn = self._is_named = False
 
@@ -142,7 +139,7 @@ class Journal:
         """The present segment tells everything, and this is safe: the older ones may go."""
         self._snapshot = self.size
         for _, segment in self._old:
-            segment.unlink(missing_ok=True)
+            self._store.remove(segment)
         self._old.clear()
 
     def append(self, record: Record) -> None:
@@ -156,22 +153,22 @@ class Journal:
         crc = zlib.crc32(entries, zlib.crc32(lengths))
         for piece in pieces:
             crc = zlib.crc32(piece, crc)
-        buffers = [lengths, _CHECK.pack(crc), entries, *pieces]
+        assert self._file is not None
         try:
-            self._cut()
+            self._cut(self._file)
             self._is_torn = True
-            self._write(buffers)
+            self._file.append(lengths, _CHECK.pack(crc), entries, *pieces)
             if not self.power:
                 self._extent.note(self._number, self.size + _HEAD_BYTES + length)
             self._is_torn = False
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._cut()
+                self._cut(self._file)
             raise OSError(
                 error.errno, f"cannot write the journal: {error.strerror}", str(self.path)
             ) from error
         self.size += _HEAD_BYTES + length
-        if not os.fstat(self._fd).st_nlink:
+        if not self._file.status().st_nlink:
             raise JournalError(
                 f"the journal {str(self.path)!r} was removed while the run writes it, so a death "
                 "could not be outlived any more; leave the folder of a run alone, and begin a new "
@@ -183,56 +180,55 @@ class Journal:
         before = self._extent.noted
         return [(_FOLLOWS, *before)] if not self.size and before.part else []
 
-    def _cut(self) -> None:
+    def _cut(self, file: File) -> None:
         """Remove what is left of a record that was not written whole."""
         if self._is_torn:
-            os.ftruncate(self._fd, self.size)
+            file.truncate(self.size)
             self._is_torn = False
-
-    def _write(self, buffers: list[bytes]) -> None:
-        for start in range(0, len(buffers), _PIECES_MAX):
-            some = buffers[start : start + _PIECES_MAX]
-            written = os.writev(self._fd, some)
-            if written < sum(map(len, some)):  # a signal, or a disk that is nearly full
-                write_whole(self._fd, b"".join(some)[written:])
 
     async def synced(self) -> None:
         """Return when all that was appended is on the disk."""
-        fd = os.dup(self._fd)
+        assert self._file is not None
+        file = self._file.twin()
         folders = [] if self._is_named else [self._extent.folder, self.path.parent]
         number, size = self._number, self.size
         try:
-            await asyncio.to_thread(_sync, fd, folders)
+            await self._store.in_thread(lambda: self._sync(file, folders))
             self._extent.note(number, size)
         except OSError as error:
             raise OSError(
                 error.errno, f"cannot sync the journal: {error.strerror}", str(self.path)
             ) from error
         finally:
-            os.close(fd)
+            file.close()
         self._is_named = True
 
+    def _sync(self, file: File, folders: list[Path]) -> None:
+        file.sync_data()
+        for folder in folders:
+            self._store.sync_folder(folder)
+
     def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            os.close(self._lock)
+        if self._file is not None:
+            self._file.close()
+            self._lock.close()
             self._extent.close()
-            self._fd = -1
+            self._file = None
 
 
-def _locked(path: Path) -> int:
-    lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _locked(path: Path) -> File:
+    lock = store().open(_lock_of(path), os.O_RDWR | os.O_CREAT)
     deadline = clock.monotonic() + LOCK_TIMEOUT_S
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return lock
-        except BlockingIOError:
-            if clock.monotonic() > deadline:
-                os.close(lock)
-                told = f"{path} is written by another process, an earlier incarnation"
-                raise JournalError(told) from None
+    while not lock.lock(wait=False):
+        if clock.monotonic() > deadline:
+            lock.close()
+            raise JournalError(f"{path} is written by another process, an earlier incarnation")
         clock.pause(LOCK_PERIOD_S)
+    return lock
+
+
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
 
 
 def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
@@ -270,11 +266,12 @@ def _taken_off(records: list[Record]) -> dict[int, int]:
 
 
 def remove_journal(path: Path) -> None:
+    disk = store()
     for _, segment in segments(path):
-        segment.unlink(missing_ok=True)
+        disk.remove(segment)
     remove_extent(path)
-    base_of(path).unlink(missing_ok=True)
-    Path(f"{path}.lock").unlink(missing_ok=True)
+    disk.remove(base_of(path))
+    disk.remove(_lock_of(path))
 
 
 def base_of(path: Path) -> Path:
@@ -285,7 +282,7 @@ def base_of(path: Path) -> Path:
 def segments(path: Path) -> list[tuple[int, Path]]:
     """The segments of a journal, oldest first."""
     before = f"{path.name}."
-    names = os.listdir(path.parent) if path.parent.is_dir() else []
+    names = store().names(path.parent)
     numbers = [name.removeprefix(before) for name in names if name.startswith(before)]
     return [(n, _name(path, n)) for n in sorted(int(n) for n in numbers if n.isdecimal())]
 
@@ -316,7 +313,7 @@ def _lost(segment: Path, what: str) -> str:
 def _records(segment: Path, power: bool, least: int = 0) -> Iterator[Record]:
     """`least`: how many bytes are known to have been written whole."""
     try:
-        data = segment.read_bytes()
+        data = store().read(segment)
     except OSError as error:
         raise JournalError(f"cannot read the journal {str(segment)!r}: {error.strerror}") from None
     at = 0
@@ -384,9 +381,3 @@ def _record(segment: Path, data: bytes, at: int, end: int) -> Record:
 
 def _name(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
-
-
-def _sync(fd: int, folders: list[Path]) -> None:
-    os.fdatasync(fd)
-    for folder in folders:
-        sync_folder(folder)

@@ -102,7 +102,7 @@ def test_an_incarnation_waits_for_what_was_forked_in_the_last_moment_of_the_one_
 def test_a_forked_process_does_not_keep_a_file_locked_that_others_write(tmp_path: Path) -> None:
     file = SharedFile(tmp_path / "out", tmp_path / "sides" / "out", "out.0", kind="results")
     file.open()
-    fcntl.flock(file._fd, fcntl.LOCK_EX)  # forked in this moment, as by another thread
+    file._file.lock(wait=True)  # forked in this moment, as by another thread
     with helper():
         file.close()
         with (tmp_path / "out").open() as other:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.ports import disk
 from anabranch.runtime.storage import record_log
 from anabranch.runtime.storage.extent import extent_path
 from anabranch.runtime.storage.record_log import CannotSync, LogDamaged, RecordLog, read_log
@@ -95,7 +96,7 @@ def test_a_record_that_could_not_be_written_leaves_no_trace(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(record_log, "write_whole", half)
+        patch.setattr(disk, "write_whole", half)
         with pytest.raises(OSError, match="No space left"):
             log.append(b"torn", sync=sync)
     assert path.stat().st_size == log.size
@@ -119,7 +120,7 @@ def test_a_log_that_has_no_room_to_be_replaced_goes_on_as_it_is(
         log.append(b"many")
     assert log.is_long
 
-    def full(_path: Path, _data: bytes) -> int:
+    def full(_path: Path, _data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:

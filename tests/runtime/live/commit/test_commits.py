@@ -110,7 +110,7 @@ async def test_a_commit_is_the_longer_the_more_the_last_one_had_to_tell(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, cost_s: float, least_s: float
 ) -> None:
     now = itertools.count(0.0, cost_s)
-    monkeypatch.setattr("anabranch.runtime.live.commit.commits.time.thread_time", now.__next__)
+    monkeypatch.setattr("anabranch.runtime.live.commit.commits.clock.thread_s", now.__next__)
     await kept.commits.committed()
     began = asyncio.get_running_loop().time()
     kept.value = 1
@@ -126,7 +126,7 @@ def test_a_commit_in_which_no_more_can_be_done_ends_at_once_if_something_waits_f
     """Instances use a loop whose handles are of types of its own."""
     monkeypatch.setattr(commits, "TURN_S_MAX", 3600.0)
     now = itertools.count(0.0, 3600.0)
-    monkeypatch.setattr("anabranch.runtime.live.commit.commits.time.thread_time", now.__next__)
+    monkeypatch.setattr("anabranch.runtime.live.commit.commits.clock.thread_s", now.__next__)
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(ends_if_awaited(Kept(tmp_path / "a.journal")))
 

@@ -145,7 +145,7 @@ async def test_a_snapshot_is_drawn_for_as_long_as_it_took_to_tell_what_has_chang
         clock[0] += telling_s
         before.append(drawn[0])
 
-    monkeypatch.setattr("anabranch.runtime.live.commit.commits.time.thread_time", lambda: clock[0])
+    monkeypatch.setattr("anabranch.runtime.live.commit.commits.clock.thread_s", lambda: clock[0])
     monkeypatch.setattr(commits, "TURN_S_MAX", 0.0)
     before: list[int] = []
     kept = KeptTurns(tmp_path / "a.journal")

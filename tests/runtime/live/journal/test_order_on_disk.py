@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.runtime.live.agent.run_journal import EndedEarly, Passed, RunJournal
-from anabranch.runtime.live.agent.state_dir import _write_synced
 from anabranch.runtime.storage.extent import extent_path
+from anabranch.runtime.storage.replaced import replace_file as replace_run_file
 from anabranch.spark_bridge.durable import replace_file
 from tests.runtime.recorded_disk import RecordedDisk
 from tests.runtime.sinks.test_parquet import opened
@@ -33,7 +33,7 @@ async def test_a_file_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = RecordedDisk(monkeypatch)
-    _write_synced(tmp_path / "run.json", b"{}")
+    replace_run_file(tmp_path / "run.json", b"{}")
     aside = "run.json.new"
     assert disk.asked == [
         ("write", aside),

@@ -12,12 +12,12 @@ import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-from anabranch.runtime.ports.store import File, Store
+from anabranch.runtime.ports.store import File, Held, Store
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _PIECES_MAX = 512
@@ -76,6 +76,28 @@ class DiskFile(File):
             os.close(fd)
 
 
+class FolderLock(Held):
+    """A shared lock on a folder: cleaners of temporary files that ask for locks, as
+    systemd-tmpfiles does, leave alone what lies in it. Harmless where folders cannot be locked."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | _CLOEXEC)
+        with suppress(OSError):
+            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def is_at(self, path: Path) -> bool:
+        """Whether the folder of this name is still the same."""
+        try:
+            return os.path.samestat(path.lstat(), os.fstat(self._fd))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+
 class Disk(Store):
     def open(self, path: Path, flags: int, mode: int = 0o600) -> DiskFile:
         return DiskFile(os.open(path, flags | _CLOEXEC, mode))
@@ -100,6 +122,9 @@ class Disk(Store):
 
     def remove_folder(self, path: Path) -> None:
         shutil.rmtree(path)
+
+    def hold(self, folder: Path) -> FolderLock:
+        return FolderLock(folder)
 
     def sync_folder(self, path: Path) -> None:
         fd = os.open(path, os.O_RDONLY)

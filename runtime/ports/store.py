@@ -22,6 +22,7 @@ Errors are those of the system, `OSError` with its `errno`.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from abc import ABC, abstractmethod
@@ -76,6 +77,12 @@ class File(ABC):
     def close(self) -> None: ...
 
 
+class Held(ABC):
+    @abstractmethod
+    def close(self) -> None:
+        """May be called again."""
+
+
 class Store(ABC):
     """The disk as one process reaches it."""
 
@@ -93,8 +100,10 @@ class Store(ABC):
     def exists(self, path: Path) -> bool:
         try:
             self.status(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                return False
+            raise
         return True
 
     def is_folder(self, path: Path) -> bool:
@@ -122,6 +131,10 @@ class Store(ABC):
     @abstractmethod
     def remove_folder(self, path: Path) -> None:
         """With all that is in it."""
+
+    @abstractmethod
+    def hold(self, folder: Path) -> Held:
+        """Until that is closed, programs that clean up leave alone what lies in the folder."""
 
     @abstractmethod
     def sync_folder(self, path: Path) -> None:

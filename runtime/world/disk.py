@@ -19,7 +19,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from anabranch.runtime.ports.store import File, Store
+from anabranch.runtime.ports.store import File, Held, Store
 from anabranch.runtime.world.disk_faults import NO_FAULTS, NOTHING_LEFT, Blow, Faults, Left
 from anabranch.runtime.world.disk_nodes import Change, Node
 
@@ -358,6 +358,9 @@ class MemoryStore(Store):
         folder, name = self._place(path)
         self.disk.change(folder, Change(name, None))
 
+    def hold(self, folder: Path) -> Held:
+        return _NobodyCleans()
+
     def sync_folder(self, path: Path) -> None:
         blow = self.asks("sync_folder", path, 0)
         folder = self.disk.find(path)
@@ -384,6 +387,13 @@ class MemoryStore(Store):
 
     def _place(self, path: Path) -> tuple[Node, str]:
         return self.disk.folder_of(path)
+
+
+class _NobodyCleans(Held):
+    """There are no other programs."""
+
+    def close(self) -> None:
+        pass
 
 
 def _check_gives_way(node: Node, there: Node, path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from anabranch.runtime.live.agent.state_dir import StateDir, StateError
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink
+from anabranch.runtime.ports.disk import store
 
 
 def prepare_ends(pipeline: Pipeline, *, resumed: bool, adds: bool) -> None:
@@ -28,7 +29,7 @@ def prepare_ends(pipeline: Pipeline, *, resumed: bool, adds: bool) -> None:
 
 def _is_there(sink: Sink) -> bool:
     path = sink.writes()
-    return path is not None and path.exists()
+    return path is not None and store().exists(path)
 
 
 def give_up_what_was(pipeline: Pipeline, state: StateDir | None, *, adds: bool) -> None:

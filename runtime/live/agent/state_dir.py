@@ -15,8 +15,6 @@ same lies in the folder of the run and goes with it.
 
 from __future__ import annotations
 
-import fcntl
-import io
 import os
 import zlib
 from collections.abc import Iterator
@@ -34,12 +32,12 @@ from anabranch.runtime.live.agent.run_journal import (
     read_records,
 )
 from anabranch.runtime.live.link.inherited_fds import own
-from anabranch.runtime.live.process.run_dir import FolderLock
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.storage.extent import EXTENTS
 from anabranch.runtime.storage.record_log import LogDamaged
@@ -97,12 +95,12 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
 class StateDir:
     """Locked from `open_state` to `close`."""
 
-    def __init__(self, path: Path, lock: io.FileIO) -> None:
+    def __init__(self, path: Path, lock: File) -> None:
         self.path = path
         self.resumed: RunFile | None = None
         """What the run was that is to go on; None: a new one begins."""
-        self._lock = lock
-        self._folder = own(FolderLock(path))
+        self._lock: File | None = lock
+        self._folder = own(store().hold(path))
         self._journal: RunJournal | None = None
 
     def journal(self, *, power: bool) -> RunJournal:
@@ -151,10 +149,11 @@ class StateDir:
             self._journal.close()
             self._journal = None
         self._folder.close()
-        if not self._lock.closed:
-            if not (self.path / RUN).exists():
-                (self.path / LOCK).unlink(missing_ok=True)
+        if self._lock is not None:
+            if not store().exists(self.path / RUN):
+                store().remove(self.path / LOCK)
             self._lock.close()
+            self._lock = None
 
 
 def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
@@ -166,12 +165,12 @@ def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
         return None
     path = options.state.absolute()
     try:
-        if options.resume and not (path / RUN).exists():
+        if options.resume and not store().exists(path / RUN):
             raise StateError(
                 f"state folder {str(path)!r} holds no run that could be resumed: none was begun "
                 "there, or it is complete; start without --resume to begin one"
             )
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store().make_folder(path, 0o700, parents=True)
         state = StateDir(path, _locked(path))
     except OSError as error:
         raise StateError(
@@ -187,7 +186,7 @@ def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
 
 def kept_in(state: Path | None) -> bool:
     """Whether the folder holds a run that could be resumed."""
-    return state is not None and (state / RUN).exists()
+    return state is not None and store().exists(state / RUN)
 
 
 def as_before(options: Options, run: RunFile) -> Options:
@@ -211,8 +210,8 @@ def operators_in_words(pipeline: Pipeline) -> dict[str, str]:
 
 def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> RunFile | None:
     path = state.path
-    if not (path / RUN).exists():
-        if (path / OVER).exists() and _read_ours(path, OVER):
+    if not store().exists(path / RUN):
+        if store().exists(path / OVER) and _read_ours(path, OVER):
             state.clear()  # a run was killed while it did so
         if foreign := [name for name in _OURS if _is_foreign(path / name)]:
             raise StateError(
@@ -243,21 +242,21 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
 
 def _is_foreign(path: Path) -> bool:
     """Whether it is there and no run has left it that was killed before it had begun."""
-    if path.name == HALF and path.is_file():
-        data = path.read_bytes()
+    if path.name == HALF and store().is_file(path):
+        data = store().read(path)
         return data[: len(_HALF_BEGINS)] != _HALF_BEGINS[: len(data)]
     return _has_something(path)
 
 
 def _has_something(path: Path) -> bool:
     """An empty folder is all that a run leaves which is killed before it has begun."""
-    return any(path.iterdir()) if path.is_dir() else path.exists()
+    return bool(store().names(path)) if store().is_folder(path) else store().exists(path)
 
 
 def _read_ours(path: Path, name: str) -> dict[str, Any]:
     """Of whatever version: a file that only has the name of ours is the user's."""
     try:
-        run = msgspec.json.decode((path / name).read_bytes(), type=dict[str, Any])
+        run = msgspec.json.decode(store().read(path / name), type=dict[str, Any])
     except msgspec.DecodeError:
         run = {}
     if not {"format", "version", "pipeline", "operators", "token"} <= run.keys():
@@ -336,39 +335,36 @@ def _in_words(operator: Operator) -> str:
     return f"{kind}{by_key}" + (f" after {', '.join(operator.upstream)}" * bool(operator.upstream))
 
 
-def _locked(path: Path) -> io.FileIO:
+def _locked(path: Path) -> File:
     """The lock of the folder, with the process that holds it written into."""
-    if not (path / RUN).exists() and not _is_lock(path / LOCK):
+    if not store().exists(path / RUN) and not _is_lock(path / LOCK):
         raise StateError(
             f"state folder {str(path)!r} holds {LOCK!r}, which is not part of a run; "
             "name another folder"
         )
     while True:
-        fd = os.open(path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        lock = own(io.FileIO(fd, "r+"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = lock.read(20).decode("ascii", "replace").strip()
+        lock = own(store().open(path / LOCK, os.O_CREAT | os.O_RDWR))
+        if not lock.lock(wait=False):
+            holder = lock.read(20, 0).decode("ascii", "replace").strip()
             lock.close()
             raise StateError(
                 f"state folder {str(path)!r} is in use by another run"
                 + (f" (process {holder})" if holder else "")
                 + "; wait until that has ended, or name another folder"
-            ) from None
+            )
         with suppress(FileNotFoundError):
-            if os.fstat(lock.fileno()).st_ino == (path / LOCK).stat().st_ino:
+            if lock.status().st_ino == store().status(path / LOCK).st_ino:
                 break
         lock.close()  # the run that held it has removed it in this moment
     lock.truncate(0)
-    lock.write(f"{os.getpid()}\n".encode())
+    lock.write(f"{os.getpid()}\n".encode(), 0)
     return lock
 
 
 def _is_lock(path: Path) -> bool:
     """Whether a lock of ours is there, or none: it holds the number of a process."""
     try:
-        text = path.read_bytes()[:20]
+        text = store().read(path)[:20]
     except FileNotFoundError:
         return True
     return not text.strip() or text.strip().isdigit()
@@ -377,8 +373,9 @@ def _is_lock(path: Path) -> bool:
 def _wait_for_the_old(path: Path) -> None:
     """Processes of a killed run end by themselves; until then they hold their journals."""
     deadline = clock.monotonic() + LEFT_TIMEOUT_S
-    for lock in (path / JOURNALS).glob("*.lock"):
-        while not _is_free(lock):
+    for name in store().names(path / JOURNALS):
+        lock = path / JOURNALS / name
+        while lock.suffix == ".lock" and not _is_free(lock):
             if clock.monotonic() > deadline:
                 raise StateError(
                     f"state folder {str(path)!r}: a process of the killed run still writes "
@@ -388,12 +385,8 @@ def _wait_for_the_old(path: Path) -> None:
 
 
 def _is_free(lock: Path) -> bool:
-    fd = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    file = store().open(lock, os.O_RDWR)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        return True
+        return file.lock(wait=False)
     finally:
-        os.close(fd)
+        file.close()

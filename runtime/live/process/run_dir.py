@@ -20,6 +20,7 @@ from typing import Protocol
 from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import FolderLock
 
 PREFIX = "anabranch-"
 MARK, LOCK = ".anabranch-run", "lock"
@@ -86,28 +87,6 @@ class RunDir:
             _remove_all(self.path)
         self._folder.close()
         os.close(self._lock)
-
-
-class FolderLock:
-    """A shared lock on a folder: cleaners of temporary files that ask for locks, as
-    systemd-tmpfiles does, leave alone what lies in it. Harmless where folders cannot be locked."""
-
-    def __init__(self, folder: Path) -> None:
-        self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with suppress(OSError):
-            fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-
-    def is_at(self, path: Path) -> bool:
-        """Whether the folder of this name is still the same."""
-        try:
-            return os.path.samestat(path.lstat(), os.fstat(self._fd))
-        except OSError:
-            return False
-
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
 
 
 def is_marked(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from anabranch.runtime.live.agent.state_dir import RunFile, StateError, open_sta
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import parse_script
+from anabranch.runtime.ports.disk import Disk
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start
@@ -128,14 +129,14 @@ def test_a_version_that_wrote_less_is_told_as_another_version(tmp_path: Path) ->
 def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(
     tmp_path: Path, wish: dict[str, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mine, exists = tmp_path / "mine", Path.exists
+    mine, exists = tmp_path / "mine", Disk.exists
 
-    def forbidden(path: Path, *_: object, **__: object) -> bool:
+    def forbidden(disk: Disk, path: Path, *_: object, **__: object) -> bool:
         if path.is_relative_to(mine):
             raise PermissionError(13, "Permission denied")
-        return exists(path)
+        return exists(disk, path)
 
-    monkeypatch.setattr(Path, "exists" if wish.get("resume") else "mkdir", forbidden)
+    monkeypatch.setattr(Disk, "exists" if wish.get("resume") else "make_folder", forbidden)
     with pytest.raises(
         StateError, match=r"folder '.*mine' cannot be used: Permission denied; name another folder"
     ):

@@ -12,12 +12,10 @@ import asyncio
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgpack
+import pyarrow as pa
 
-from anabranch.spark_bridge.arrow_rows import arrow_schema, to_batch
-from anabranch.spark_bridge.ddl import parse
+from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.spark_bridge.durable import replace_file, sealed, unsealed
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import StreamInfo, claim_stream, read_stream, stream_dir
@@ -40,7 +38,7 @@ _ACKS_FILE = "acks.json"
 class _Stream:
     def __init__(self, folder: Path, info: StreamInfo) -> None:
         self.info = info
-        self.columns = parse(info.schema)
+        self.schema: pa.Schema = arrow_schema(info.schema, sparks=True)
         self.log = StreamLog(folder)
         self.served: dict[str, int] = {}
         """Up to which row each part was handed out, to whomever."""
@@ -130,10 +128,11 @@ class Collect:
         stream.log.refresh()
         slices = stream.log.slices(request.part, request.start, request.end)
         picked = self._picked(stream, request.columns)
-        schema = arrow_schema([stream.columns[i] for i in picked])
+        schema = pa.schema([stream.schema.field(i) for i in picked])
         yield Block(rows=0), schema.serialize().to_pybytes()
-        for rows, columns in self._joined(slices, picked):
-            yield Block(rows=rows), to_batch(columns, schema).serialize().to_pybytes()
+        for batch in self._joined(slices, stream.schema):
+            body = batch.select(picked).serialize().to_pybytes()
+            yield Block(rows=batch.num_rows), body
         served = stream.served
         served[request.part] = max(request.end, served.get(request.part, 0))
         yield Block(rows=request.end - request.start, last=True), b""
@@ -141,29 +140,25 @@ class Collect:
     def uncollected(self) -> int:
         return sum(s.uncollected() for s in self._streams.values())
 
-    def _joined(
-        self, slices: Iterator[Slice], picked: Sequence[int]
-    ) -> Iterator[tuple[int, list[list[Any]]]]:
+    def _joined(self, slices: Iterator[Slice], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Slices put together to blocks of a good size for Spark."""
-        columns: list[list[Any]] = [[] for _ in picked]
+        found: list[pa.RecordBatch] = []
         rows = size = 0
         for one in slices:
-            found = msgpack.unpackb(one.payload, use_list=False)
-            for column, index in zip(columns, picked, strict=True):
-                column.extend(found[index][one.skip : one.skip + one.rows])
+            batch = pa.ipc.read_record_batch(pa.py_buffer(one.payload), schema)
+            found.append(batch.slice(one.skip, one.rows))
             rows += one.rows
             size += len(one.payload)
             if rows >= self._limits.block_rows or size >= self._limits.block_bytes:
-                yield rows, columns
-                columns = [[] for _ in picked]
-                rows = size = 0
-        if rows:
-            yield rows, columns
+                yield pa.concat_batches(found)
+                found, rows, size = [], 0, 0
+        if found:
+            yield pa.concat_batches(found)
 
     def _picked(self, stream: _Stream, names: Sequence[str]) -> list[int]:
         if not names:
-            return list(range(len(stream.columns)))
-        known = {c.name.lower(): i for i, c in enumerate(stream.columns)}
+            return list(range(len(stream.schema)))
+        known = {name.lower(): i for i, name in enumerate(stream.schema.names)}
         if missing := [n for n in names if n.lower() not in known]:
             raise Refused(
                 "schema",

@@ -20,13 +20,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.runtime.reporting.failure import PlainError
-from anabranch.spark_bridge.ddl import parse
 from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
 
 STREAM_FILE = "stream.json"
 CLOSED_FILE = "closed"
 SEGMENT_SUFFIX = ".seg"
+_ROWS = "arrow"
+"""The form of the payloads of frames: record batches of Arrow, without their schema."""
 
 
 class LogError(PlainError, OSError):
@@ -56,7 +58,7 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
         draft = folder / f".{STREAM_FILE}.{secrets.token_hex(4)}"
         replace_file(
             draft,
-            sealed({"schema": schema, "generation": secrets.token_hex(8)}),
+            sealed({"schema": schema, "generation": secrets.token_hex(8), "rows": _ROWS}),
             sync=True,
         )
         # A link, unlike a rename, fails if another instance was faster.
@@ -64,7 +66,7 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
             os.link(draft, path)
         draft.unlink()
     info = read_stream(folder)
-    if parse(info.schema) != parse(schema):
+    if arrow_schema(info.schema, sparks=True) != arrow_schema(schema, sparks=True):
         raise LogError(
             f"{folder} holds results with the schema {info.schema!r}, not {schema!r}; "
             "give the stream another name or the run another state folder"
@@ -76,6 +78,11 @@ def read_stream(folder: Path) -> StreamInfo:
     """Raises `LogError` if nothing was written there yet, or not what is there."""
     try:
         found = unsealed(folder / STREAM_FILE)
+        if found.get("rows") != _ROWS:
+            raise LogError(
+                f"{folder} holds results of an earlier version of Anabranch; collect them with "
+                "that one, or give the stream another name"
+            )
         return StreamInfo(str(found["schema"]), str(found["generation"]))
     except (OSError, KeyError) as error:
         raise LogError(f"{folder} holds no results ({error})") from None

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
+import pyarrow as pa
 from msgspec import Struct
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.columns.rows import to_tuples
 from anabranch.runtime.processing.payload import Encoder
 from anabranch.runtime.storage.record_log import framed as as_record
 from anabranch.runtime.storage.record_log import payloads_of
-from anabranch.spark_bridge.arrow_rows import read_batch, read_schema, to_tuples
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.durable import replace_file, sync_file
 from anabranch.spark_bridge.frames import framed
@@ -62,7 +63,7 @@ class Receiver:
         self.request = request
         self.folder = folder
         self.rows = 0
-        self._schema = read_schema(schema)
+        self._schema = _read_schema(schema)
         self._crc = zlib.crc32(schema)
         self._encoder = Encoder(DEFAULT_LIMITS)
         self._file_bytes = file_bytes
@@ -79,11 +80,11 @@ class Receiver:
             return
         self._crc = zlib.crc32(body, self._crc)
         try:
-            batch = read_batch(body, self._schema)
+            batch = _read_batch(body, self._schema)
             for first in range(0, batch.num_rows, _SLICE_ROWS):
                 part = batch.slice(first, _SLICE_ROWS)
                 self.rows += part.num_rows
-                tuples, dead = to_tuples(part, self.request.shape)
+                tuples, dead = to_tuples(part, as_lists=self.request.shape == "list")
                 self._spool(tuples, dead)
                 yield
         except Refused as error:
@@ -149,3 +150,21 @@ class Receiver:
         self._files.append(File(os.path.basename(self._open.name), self._file_rows, size))
         self._open = None
         self._file_rows = 0
+
+
+def _read_schema(data: bytes) -> pa.Schema:
+    """Raises `Refused` ("bad_request") if these bytes are no Arrow schema."""
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(data))
+    except (pa.ArrowException, OSError) as error:
+        raise Refused("bad_request", f"not an Arrow schema: {error}") from None
+
+
+def _read_batch(data: bytes, schema: pa.Schema) -> pa.RecordBatch:
+    """A record batch whose buffers are safe to read. Raises `Refused` ("bad_request")."""
+    try:
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data), schema)
+        batch.validate()
+        return batch
+    except (pa.ArrowException, OSError) as error:
+        raise Refused("bad_request", f"not an Arrow record batch: {error}") from None

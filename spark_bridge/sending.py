@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from anabranch.runtime.columns.tables import pieces
 from anabranch.spark_bridge.client import reach
 from anabranch.spark_bridge.messages import Ok, Rows, Skip, Stage, Staged
 from anabranch.spark_bridge.options import Options
@@ -76,7 +77,10 @@ def send(options: Options, batch: Batch, batches: Iterator[pa.RecordBatch]) -> S
             return Sent(batch, stage.partition, token, 0, True)
         rows, crc = 0, zlib.crc32(schema)
         while first is not None:
-            for piece in _pieces(first):
+            for piece in pieces(first, _PIECE_BYTES_GOOD):
+                if piece.nbytes > BODY_BYTES_MAX - 2**16:
+                    most = f"at most {BODY_BYTES_MAX} are taken"
+                    raise ValueError(f"a row of {piece.nbytes} bytes; {most}")
                 body = memoryview(piece.serialize())
                 link.tell(Rows(), body)
                 crc = zlib.crc32(body, crc)
@@ -86,22 +90,6 @@ def send(options: Options, batch: Batch, batches: Iterator[pa.RecordBatch]) -> S
         if not isinstance(done, Ok) or done.rows != rows:
             raise WireError(f"the gateway did not confirm {rows} staged rows, but said {done}")
     return Sent(batch, stage.partition, token, rows, False)
-
-
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces that fit a frame."""
-    if batch.nbytes <= _PIECE_BYTES_GOOD:
-        if batch.num_rows:
-            yield batch
-        return
-    if batch.num_rows == 1:
-        if batch.nbytes > BODY_BYTES_MAX - 2**16:
-            raise ValueError(f"a row of {batch.nbytes} bytes; at most {BODY_BYTES_MAX} are taken")
-        yield batch
-        return
-    middle = batch.num_rows // 2
-    yield from _pieces(batch.slice(0, middle))
-    yield from _pieces(batch.slice(middle))
 
 
 def _task() -> TaskContext:

@@ -22,7 +22,7 @@ class GatewayService(Service):
     linger_s = 60.0
 
     async def serve(self, context: ServiceContext) -> None:
-        # Here, because only this process needs PyArrow: instances are forked without it.
+        # Here, because instances are forked without PyArrow, whose import starts threads.
         from anabranch.spark_bridge.gateway import Gateway
         from anabranch.spark_bridge.needs import gateway_needs
 

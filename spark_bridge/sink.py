@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import errno
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.runtime.columns.schemas import SchemaError, arrow_schema, check_schema
 from anabranch.runtime.pipeline.graph import check_name
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.spark_bridge.ddl import SchemaError, parse
-from anabranch.spark_bridge.fit import Fitted, Fitter
 from anabranch.spark_bridge.frames import framed
 from anabranch.spark_bridge.gateway_ends import CollectEnd
 from anabranch.spark_bridge.log import claim_stream, log_bytes, stream_dir
@@ -23,7 +21,6 @@ from anabranch.spark_bridge.part import PartWriter
 from anabranch.spark_bridge.places import forget_ended, state_dir
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 
-_FRAME_ROWS_MAX = 4096
 _FRAME_BYTES_GOOD = 2**20
 _LOOK_EVERY_BYTES = 2**22
 _LOOK_EVERY_S = 1.0
@@ -57,7 +54,7 @@ class SparkCollect(CollectEnd, Sink):
     def __post_init__(self) -> None:
         check_name("stream", self.stream)
         try:
-            parse(self.schema)
+            check_schema(self.schema, sparks=True)
         except SchemaError as error:
             raise PipelineError(f"collect {self.stream!r}: {error}") from None
         if self.log_bytes_max < 1 or self.segment_bytes_max < 1:
@@ -109,17 +106,20 @@ class LogWriter(ExactWriter):
             sink.segment_bytes_max,
             sync=self._sync,
         )
-        self._fitter = Fitter(parse(sink.schema))
+        self._schema = arrow_schema(sink.schema, sparks=True)
         self._unseen_bytes = 0
         self._looked_s = -_LOOK_EVERY_S
 
     def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
-        frames: list[bytes] = []
-        dead: list[DeadLetter] = []
-        for fitted in self._frames(tuples):
-            dead.extend(DeadLetter(reason, one) for one, reason in fitted.dead)
-            if fitted.rows:
-                frames.append(framed(fitted.payload, fitted.rows))
+        """In pieces of about a mebibyte, so that a reader need not hold much at once."""
+        from anabranch.runtime.columns.tables import pieces, table_of
+
+        table, dead = table_of(tuples, self._schema, as_spark=True)
+        frames = [
+            framed(piece.serialize().to_pybytes(), piece.num_rows)
+            for batch in (table.to_batches() if table is not None else ())
+            for piece in pieces(batch, _FRAME_BYTES_GOOD)
+        ]
         return b"".join(frames), dead
 
     async def put(self, number: int, data: bytes) -> None:
@@ -135,20 +135,6 @@ class LogWriter(ExactWriter):
 
     async def close(self) -> None:
         self._part.close()
-
-    def _frames(self, tuples: Sequence[Any]) -> Iterator[Fitted]:
-        """Encoded in pieces of about a mebibyte, so that a reader need not hold much at once."""
-        for first in range(0, len(tuples), _FRAME_ROWS_MAX):
-            yield from self._halved(tuples[first : first + _FRAME_ROWS_MAX])
-
-    def _halved(self, tuples: Sequence[Any]) -> Iterator[Fitted]:
-        fitted = self._fitter.fit(tuples)
-        if len(fitted.payload) <= _FRAME_BYTES_GOOD or len(tuples) == 1:
-            yield fitted
-            return
-        middle = len(tuples) // 2
-        yield from self._halved(tuples[:middle])
-        yield from self._halved(tuples[middle:])
 
     async def _wait_for_room(self) -> None:
         now = time.monotonic()

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, overload
 
+from anabranch.runtime.columns.schemas import SchemaError, check_schema
 from anabranch.runtime.plan.ends import Reader, RunContext, Sink, Source, Split, Writer
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.spark_bridge.ddl import SchemaError, parse
 
 _ONLY_THERE = (
     "is there only on Spark: run the pipeline with `anabranch run FILE.py --on spark` or "
@@ -55,7 +55,7 @@ class SparkTable(Sink):
 
     def __post_init__(self) -> None:
         try:
-            parse(self.schema)
+            check_schema(self.schema, sparks=True)
         except SchemaError as error:
             raise PipelineError(f"table {self.name!r}: {error}") from None
 

@@ -12,15 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 from anabranch.runtime.sinks.discard import Discard
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.foreach import Foreach
 from anabranch.runtime.sinks.jsonl import JsonLines
-from anabranch.runtime.sinks.parquet import Parquet
+from anabranch.runtime.sinks.parquet import Parquet, file_of
 from anabranch.runtime.sinks.stdout import Stdout
-from anabranch.spark_bridge.ddl import parse
-from anabranch.spark_bridge.fit import Fitter
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine.ends import SparkTable
 
@@ -66,9 +65,7 @@ class ParquetPen(Pen):
     """Whole files."""
 
     def __init__(self, sink: Parquet) -> None:
-        from anabranch.runtime.sinks.columns import arrow_schema
-
-        self._schema = arrow_schema(sink.schema)
+        self._schema = sink.arrow_schema()
         self._rows = sink.rows
         self._waiting: list[Any] = []
 
@@ -80,30 +77,23 @@ class ParquetPen(Pen):
         return self._file() if self._waiting else ([], [])
 
     def _file(self) -> Given:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        from anabranch.runtime.sinks.columns import table_of
-
         tuples, self._waiting = self._waiting, []
-        table, dead = table_of(tuples, self._schema)
-        if table is None:
-            return [], dead
-        target = pa.BufferOutputStream()
-        pq.write_table(table, target)
-        return [(len(tuples) - len(dead), target.getvalue().to_pybytes())], dead
+        data, dead = file_of(tuples, self._schema)
+        return ([(len(tuples) - len(dead), data)] if data else []), dead
 
 
 class RowsPen(Pen):
-    """Columns of plain values, as `anabranch.spark_bridge.fit` makes them."""
+    """Record batches of Arrow, without their schema."""
 
     def __init__(self, schema: str) -> None:
-        self._fitter = Fitter(parse(schema))
+        self._schema = arrow_schema(schema, sparks=True)
 
     async def write(self, tuples: list[Any]) -> Given:
-        fitted = self._fitter.fit(tuples)
-        dead = [DeadLetter(reason, one) for one, reason in fitted.dead]
-        return ([(fitted.rows, fitted.payload)] if fitted.rows else []), dead
+        from anabranch.runtime.columns.tables import table_of
+
+        table, dead = table_of(tuples, self._schema, as_spark=True)
+        batches = [] if table is None else table.to_batches()
+        return [(one.num_rows, one.serialize().to_pybytes()) for one in batches], dead
 
 
 class WriterPen(Pen):

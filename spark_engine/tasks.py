@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 
-import msgpack
 import pyarrow as pa
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.columns.rows import to_tuples
+from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.runtime.processing.payload import Encoder
-from anabranch.spark_bridge.arrow_rows import arrow_schema, to_batch, to_tuples
-from anabranch.spark_bridge.ddl import parse
 from anabranch.spark_engine.rows import NAMES, Kind, Row, place_of, with_trace
 from anabranch.spark_engine.section import SectionTask
 from anabranch.spark_engine.shipping import received
@@ -85,7 +84,7 @@ def read_rows(
     position, encoder = 0, Encoder(DEFAULT_LIMITS)
     for batch in batches:
         rows = []
-        tuples, _ = to_tuples(batch, "auto")
+        tuples, _ = to_tuples(batch)
         for count, data in encoder.encode_batches(tuples).batches:
             places = [place_of(source, lane, position + n) for n in range(count)]
             traced = with_trace(data, None, places)
@@ -105,7 +104,7 @@ def read_rows(
 
 def unpack_rows(schema: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows for a table, from what its sink has handed in."""
-    wanted = arrow_schema(parse(schema))
+    wanted = arrow_schema(schema, sparks=True)
     for batch in batches:
         for data in batch.column("data").to_pylist():
-            yield to_batch(msgpack.unpackb(data, strict_map_key=False), wanted)
+            yield pa.ipc.read_record_batch(pa.py_buffer(data), wanted)

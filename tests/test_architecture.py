@@ -41,8 +41,8 @@ ON_VALUES = {"runtime", "spark_bridge", "spark_engine"}
 driver of its own."""
 ROOMS = (
     "ports",
-    *("values", "measuring", "reporting", "policies", "plan", "processing", "storage"),
-    *("keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
+    *("values", "measuring", "reporting", "policies", "plan", "columns", "processing"),
+    *("storage", "keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),
     "world",

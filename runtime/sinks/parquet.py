@@ -17,16 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from anabranch.runtime.columns.schemas import Schema, SchemaError, arrow_schema, check_schema
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store, write_whole
-from anabranch.runtime.sinks.columns import (
-    Schema,
-    SchemaError,
-    arrow_schema,
-    check_schema,
-    table_of,
-)
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.path_names import path_of
 from anabranch.runtime.values.working_folder import absolute
@@ -83,6 +77,10 @@ class Parquet(Sink):
     def open(self, context: RunContext) -> Writer:
         return ParquetWriter(self, context)
 
+    def arrow_schema(self) -> Any:
+        """None if it is left to the tuples. Raises `SchemaError` that names the column."""
+        return _written(arrow_schema(self.schema))
+
     def _check_package(self) -> None:
         if importlib.util.find_spec("pyarrow") is None:
             raise PipelineError(WITHOUT_PYARROW)
@@ -99,11 +97,12 @@ def parquet(
     """Files of up to about `rows` rows in `folder`, one at least every `every_s` seconds.
 
     Tuples are dicts by column name; with a `schema` also tuples or lists by position. `schema`: a
-    `pyarrow.Schema`, or a dict such as `{"word": str, "at": "timestamp[us, tz=UTC]"}`, with types
-    as Arrow prints them. Without one, each file has the columns and types of its own tuples; a
-    column that those do not agree upon has that of the first. A tuple with a value that its column
-    would not give back as it was (1.5 where there are whole numbers, a finer time, text for bytes)
-    is a dead letter; only short floats are rounded to the nearest. A value that is missing is null.
+    `pyarrow.Schema`, a dict such as `{"word": str, "at": "timestamp[us, tz=UTC]"}`, with types as
+    Arrow prints them or as Spark calls them, or a text of Spark's, "word string, n long". Without
+    one, each file has the columns and types of its own tuples; a column that those do not agree
+    upon has that of the first. A tuple with a value that its column would not give back as it was
+    (1.5 where there are whole numbers, a finer time, text for bytes) is a dead letter; only short
+    floats are rounded to the nearest. A value that is missing is null.
     The folder must be empty unless `append`. Results are delivered when their file is complete.
     Raises `ValueError` (a `PipelineError`) for settings that make no sense.
     """
@@ -114,14 +113,18 @@ def parquet(
             f"got {rows!r}, {every_s!r}"
         )
     of_pyarrow = type(schema).__module__.startswith("pyarrow")  # which need not be here yet
-    if schema is not None and not of_pyarrow and not (isinstance(schema, Mapping) and schema):
+    of_ours = isinstance(schema, (str, Mapping)) and schema
+    if not (schema is None or of_pyarrow or of_ours):
         raise PipelineError(
-            f"parquet: expected a pyarrow.Schema or a dict of columns as schema, got {schema!r}"
+            "parquet: expected a pyarrow.Schema, a dict of columns or a text such as 'word string, "
+            f"n long' as schema, got {schema!r}"
         )
     if importlib.util.find_spec("pyarrow") is None:
         raise PipelineError(WITHOUT_PYARROW)
     try:
-        check_schema(schema)
+        made = check_schema(schema)
+        if made is not None:
+            _written(made)
     except SchemaError as error:
         raise PipelineError(f"parquet: {error}") from None
     return Parquet(path_of(folder, "parquet"), schema, rows, every_s, append)
@@ -132,22 +135,14 @@ class ParquetWriter(ExactWriter):
         self.gather = (sink.rows, sink.every_s)
         self._folder = absolute(sink.folder)
         self._shown = str(sink.folder)
-        self._schema = arrow_schema(sink.schema)
+        self._schema = sink.arrow_schema()
         self._stem = f"{_run_tag(context.lasting_dir)}-{context.instance}-"
         for name in self._names(f".{self._stem}", _DRAFT):
             (self._folder / name).unlink(missing_ok=True)
 
     def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
         """The whole file."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        table, dead = table_of(tuples, self._schema)
-        if table is None:
-            return b"", dead
-        sink = pa.BufferOutputStream()
-        pq.write_table(table, sink)
-        return sink.getvalue().to_pybytes(), dead
+        return file_of(tuples, self._schema)
 
     async def put(self, number: int, data: bytes) -> None:
         await store().in_thread(lambda: self._write_file(f"{self._stem}{number:08d}", data))
@@ -176,6 +171,31 @@ class ParquetWriter(ExactWriter):
 
     def _names(self, begin: str, end: str) -> list[str]:
         return [n for n in os.listdir(self._folder) if n.startswith(begin) and n.endswith(end)]
+
+
+def file_of(tuples: list[Any], schema: Any) -> tuple[bytes, list[DeadLetter]]:
+    """The whole file of the tuples that fit, nothing if none does, and the others."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from anabranch.runtime.columns.tables import table_of
+
+    table, dead = table_of(tuples, schema)
+    if table is None:
+        return b"", dead
+    target = pa.BufferOutputStream()
+    pq.write_table(table, target)
+    return target.getvalue().to_pybytes(), dead
+
+
+def _written(schema: Any) -> Any:
+    """The schema. Raises `SchemaError` if Parquet cannot hold it."""
+    from anabranch.runtime.columns.tables import is_written
+
+    for column in schema or ():
+        if not is_written(column.type):
+            raise SchemaError(f"column {column.name!r}: Parquet has no type {column.type}")
+    return schema
 
 
 def _run_tag(folder: Path) -> str:

@@ -13,11 +13,13 @@ from typing import Any
 import pyarrow as pa
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Split
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.client import Link
 from anabranch.spark_bridge.gateway import Gateway
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
+from anabranch.spark_bridge.log_reader import StreamLog
 from anabranch.spark_bridge.places import Place
 from anabranch.spark_bridge.source import SpoolReader
 
@@ -204,6 +206,16 @@ async def ask(place: Place, request: m.Request) -> m.Reply:
             return link.ask(request)[0]
 
     return await asyncio.to_thread(once)
+
+
+def logged(log: StreamLog, part: str, end: int, schema: str) -> list[dict[str, Any]]:
+    """The rows of a part of a log of results, as they lie there."""
+    wanted = arrow_schema(schema)
+    return [
+        row
+        for piece in log.slices(part, 0, end)
+        for row in pa.ipc.read_record_batch(pa.py_buffer(piece.payload), wanted).to_pylist()
+    ]
 
 
 async def fetch(

@@ -10,11 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.runtime.processing.payload import decode
 from anabranch.runtime.storage.record_log import framed as as_record
 from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.collecting import Collect
-from anabranch.spark_bridge.durable import Damaged, sealed
+from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
 from anabranch.spark_bridge.frames import FrameError
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import LogError, claim_stream, read_stream, stream_dir
@@ -23,7 +22,7 @@ from anabranch.spark_bridge.messages import Ack
 from anabranch.spark_bridge.places import Place, PlaceUnknown, write_place
 from anabranch.spark_bridge.receiving import STAGE_FILE, StageNote, read_note
 from anabranch.spark_bridge.sink import SparkCollect
-from tests.spark_bridge.support import context, drain
+from tests.spark_bridge.support import context, drain, logged
 from tests.spark_bridge.test_ends import spool
 
 
@@ -59,7 +58,7 @@ async def log_of(run_dir: Path, *puts: int, **settings: Any) -> Path:
 
 def words(log: StreamLog, part: str, end: int) -> list[str]:
     log.refresh()
-    return [w for piece in log.slices(part, 0, end) for w in decode(piece.payload)[0]]
+    return [row["word"] for row in logged(log, part, end, "word string")]
 
 
 async def test_a_log_of_results_is_refused_by_its_reader_and_by_its_writers_next_incarnation(
@@ -89,6 +88,17 @@ def test_a_staged_part_is_none_so_that_spark_sends_it_again(tmp_path: Path) -> N
     path.write_bytes(as_record(msgspec.msgpack.encode(note)))
     assert read_note(tmp_path) == note
     assert [what for what in damaged(path) if read_note(tmp_path) is not None] == []
+
+
+def test_results_of_an_earlier_version_are_refused(tmp_path: Path) -> None:
+    """They were no batches of Arrow."""
+    claim_stream(tmp_path, "word string")
+    path = tmp_path / "stream.json"
+    info = unsealed(path)
+    del info["rows"]
+    replace_file(path, sealed(info))
+    with pytest.raises(LogError, match="results of an earlier version of Anabranch; collect them"):
+        read_stream(tmp_path)
 
 
 def acks(state: Path) -> Path:

@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.plan.ends import passing
-from anabranch.runtime.processing.payload import decode
 from anabranch.spark_bridge.log import LogError
 from anabranch.spark_bridge.log_reader import StreamLog
 from anabranch.spark_bridge.sink import LogWriter, SparkCollect
 from tests.runtime.dying import survives
-from tests.spark_bridge.support import context
+from tests.spark_bridge.support import context, logged
 
 PUTS = 4
 
@@ -38,10 +37,9 @@ def words(run_dir: Path) -> list[str]:
     log = StreamLog(run_dir / "spark/collect/words")
     log.refresh()
     return [
-        word
+        row["word"]
         for part, end in log.ends().items()
-        for piece in log.slices(part, 0, end)
-        for word in decode(piece.payload)[0]
+        for row in logged(log, part, end, "word string")
     ]
 
 

@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from anabranch.runtime.sinks.arrow_types import type_called
-from anabranch.runtime.sinks.columns import arrow_schema, table_of
+from anabranch.runtime.columns.schemas import arrow_schema
+from anabranch.runtime.columns.tables import table_of
+from anabranch.runtime.columns.types import type_called
 from anabranch.runtime.sinks.parquet import parquet
 from anabranch.runtime.values.checks import PipelineError
 
@@ -171,7 +172,7 @@ def test_a_type_is_called_what_arrow_prints(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("integer", "column 'v': expected .* got 'integer'"),
+        ("whole", "column 'v': expected .* got 'whole'"),
         ("int46", "did you mean 'int64'"),
         ("timestamp[h]", "timestamp has units s, ms, us, ns, got 'h'"),
         ("timestamp[us, tz=Nowhere]", "there is no time zone 'Nowhere'"),

@@ -4,12 +4,15 @@ pyarrow itself takes more than that: it cuts fractions in columns of whole numbe
 unit of their column and structs to the fields that there are, makes infinity of what is too large
 for a short float, and text of bytes. Whatever would be another value when it is read again does not
 fit. One thing is meant by its type: a short float is the one next to the number that was given.
+
+`naive` times, without a zone, fit into columns with one if they are meant as UTC, as for Spark.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+import functools
 import math
 import struct
 from collections.abc import Callable, Mapping
@@ -22,6 +25,7 @@ Check = Callable[[Any], str | None]
 refuses by itself is left to it."""
 
 _NONE = frozenset((type(None),))
+_PLAIN = _NONE | {bool, int, float, str, bytes, dt.datetime, dt.date, decimal.Decimal}
 
 
 class Fit(NamedTuple):
@@ -40,7 +44,25 @@ class Fit(NamedTuple):
         return kinds <= self.kinds or all(self.misfit(value) is None for value in values)
 
 
-def fit_of(kind: Any) -> Fit:
+def ask_for_class(value: Any) -> None:
+    """Raise what a value, or one in it, raises if it is asked for its class: pyarrow, which asks
+    where it looks for a type, ends the process then."""
+    if type(value) in _PLAIN:
+        return
+    _ = value.__class__
+    if isinstance(value, Mapping):
+        value = value.values()
+    elif getattr(getattr(value, "dtype", None), "kind", "") == "O":
+        value = value.tolist()
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        return
+    if not _PLAIN.issuperset(map(type, value)):
+        for inner in value:
+            ask_for_class(inner)
+
+
+@functools.cache
+def fit_of(kind: Any, naive: bool = False) -> Fit:
     """How values fit into columns of a type of Arrow."""
     types = pa.types
     if types.is_integer(kind):
@@ -57,13 +79,13 @@ def fit_of(kind: Any) -> Fit:
         return _of(str)
     if _is_bytes(kind):
         return _of(bytes, bytearray, memoryview)
-    return _nested_or_time(kind)
+    return _nested_or_time(kind, naive)
 
 
-def _nested_or_time(kind: Any) -> Fit:
+def _nested_or_time(kind: Any, naive: bool) -> Fit:
     types = pa.types
     if types.is_timestamp(kind):
-        return Fit(frozenset(), _timestamp(kind))
+        return Fit(frozenset(), _timestamp(kind, naive))
     if types.is_date(kind):
         return _of(dt.date, but=dt.datetime)
     if types.is_time(kind):
@@ -71,13 +93,13 @@ def _nested_or_time(kind: Any) -> Fit:
     if types.is_duration(kind):
         return Fit(frozenset(), _fine(dt.timedelta, kind.unit))
     if types.is_dictionary(kind):
-        return fit_of(kind.value_type)
+        return fit_of(kind.value_type, naive)
     if types.is_map(kind):
-        return Fit(frozenset(), _map(fit_of(kind.key_type), fit_of(kind.item_type)))
+        return Fit(frozenset(), _map(fit_of(kind.key_type, naive), fit_of(kind.item_type, naive)))
     if types.is_struct(kind):
-        return Fit(frozenset(), _struct([kind.field(at) for at in range(kind.num_fields)]))
+        return Fit(frozenset(), _struct([kind.field(at) for at in range(kind.num_fields)], naive))
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        return Fit(frozenset(), _list(kind.value_field))
+        return Fit(frozenset(), _list(kind.value_field, naive))
     return Fit(frozenset(), lambda value: None)
 
 
@@ -182,16 +204,17 @@ def _coarse(value: Any, part: int, unit: str) -> str | None:
     return "finer than its unit" if micros % part or (rest and unit != "ns") else None
 
 
-def _timestamp(kind: Any) -> Check:
+def _timestamp(kind: Any, naive: bool) -> Check:
     part, unit, zoned = _PARTS[kind.unit], kind.unit, kind.tz is not None
 
     def check(value: Any) -> str | None:
         if not isinstance(value, dt.datetime):
             same = getattr(getattr(value, "dtype", None), "kind", "") == "M" and not zoned
             return None if same and f"[{unit}]" in str(value.dtype) else "another type"
-        if (value.utcoffset() is not None) != zoned:
+        has_zone = value.utcoffset() is not None
+        if has_zone != zoned and not (naive and zoned):
             return "it has no time zone" if zoned else "it has a time zone"
-        if zoned and value.year in _OUTER_YEARS and _is_beyond(value, kind.tz):
+        if has_zone and value.year in _OUTER_YEARS and _is_beyond(value, kind.tz):
             return f"beyond the years 1 to 9999 as a time of {kind.tz}"
         return _coarse(value, part, unit)
 
@@ -214,8 +237,8 @@ def _is_beyond(value: dt.datetime, zone: str) -> bool:
 # -- values within values --------------------------------------------------------------------
 
 
-def _within(field: Any) -> Check:
-    fit = fit_of(field.type)
+def _within(field: Any, naive: bool) -> Check:
+    fit = fit_of(field.type, naive)
 
     def check(value: Any) -> str | None:
         if value is None:
@@ -225,8 +248,8 @@ def _within(field: Any) -> Check:
     return check
 
 
-def _list(field: Any) -> Check:
-    inner = _within(field)
+def _list(field: Any, naive: bool) -> Check:
+    inner = _within(field, naive)
 
     def check(value: Any) -> str | None:
         if hasattr(value, "dtype") and hasattr(value, "tolist"):  # an array of NumPy's
@@ -242,8 +265,8 @@ def _list(field: Any) -> Check:
     return check
 
 
-def _struct(fields: list[Any]) -> Check:
-    checks = {field.name: _within(field) for field in fields}
+def _struct(fields: list[Any], naive: bool) -> Check:
+    checks = {field.name: _within(field, naive) for field in fields}
 
     def check(value: Any) -> str | None:
         if not isinstance(value, Mapping):

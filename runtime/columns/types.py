@@ -1,7 +1,8 @@
 """Types of Arrow by what they are called, as Arrow prints them: `timestamp[us, tz=UTC]`,
 `decimal128(10, 2)`, `list<int64>`, `struct<x: double, y: double>`, `map<string, int64>`,
-`dictionary<values=string, indices=int32>`. Read without pyarrow, so that a mistake is found while a
-pipeline is built, where importing it would take a second and start threads."""
+`dictionary<values=string, indices=int32>`; or as Spark calls them: `bigint`, `array<int>`. Read
+without pyarrow, so that a mistake is found while a pipeline is built, where importing it would take
+a second and start threads."""
 
 from __future__ import annotations
 
@@ -37,6 +38,19 @@ _PLAIN: dict[str, str] = {
     "date32[day]": "date32",
     "date64[ms]": "date64",
 }
+SPARKS: dict[str, str] = {
+    **{n: n for n in ("string", "binary", "boolean", "float", "double")},
+    **dict.fromkeys(("byte", "tinyint"), "int8"),
+    **dict.fromkeys(("short", "smallint"), "int16"),
+    **dict.fromkeys(("int", "integer"), "int32"),
+    **dict.fromkeys(("long", "bigint"), "int64"),
+    "real": "float",
+    "decimal": "decimal128(10, 0)",
+    "date": "date32",
+    "timestamp": "timestamp[us, tz=UTC]",
+    "timestamp_ntz": "timestamp[us]",
+}
+"""Spark's names, in small letters, and what Arrow calls these types."""
 _UNITS = {
     "timestamp": ("s", "ms", "us", "ns"),
     "duration": ("s", "ms", "us", "ns"),
@@ -44,23 +58,37 @@ _UNITS = {
     "time64": ("us", "ns"),
 }
 _DIGITS_MAX = {"decimal32": 9, "decimal64": 18, "decimal128": 38, "decimal256": 76}
-_NESTED = ("list", "large_list", "fixed_size_list", "struct", "map", "dictionary")
-KNOWN = (*_PLAIN, *(f"{n}[{u}]" for n, us in _UNITS.items() for u in us), *_DIGITS_MAX, *_NESTED)
+_NESTED = ("array", "list", "large_list", "fixed_size_list", "struct", "map", "dictionary")
+KNOWN = (
+    *_PLAIN,
+    *SPARKS,
+    *(f"{n}[{u}]" for n, us in _UNITS.items() for u in us),
+    *_DIGITS_MAX,
+    *_NESTED,
+)
 
 _TIME = re.compile(r"(timestamp|duration|time32|time64)\[(\w+)(?:, *tz=([^\]]+))?\]")
-_DECIMAL = re.compile(r"(decimal\d+)\((\d+), *(-?\d+)\)")
+_DECIMAL = re.compile(r"(decimal\d*)\((\d+), *(-?\d+)\)", re.IGNORECASE)
 _SIZED = re.compile(r"(?:fixed_size_binary|binary)[\[(](\d+)[\])]")
-_INNER = re.compile(r"(\w+)<(.*)>(?:\[(\d+)\])?", re.DOTALL)
+_INNER = re.compile(r"(\w+)\s*<(.*)>(?:\[(\d+)\])?", re.DOTALL)
+_SPARKS_INNER = re.compile(r"(array|map|struct)\s*<.*>|decimal\(.*\)", re.IGNORECASE | re.DOTALL)
 _OFFSET = re.compile(r"[+-]\d\d:\d\d")
 
 
-def type_called(text: str) -> Make:
-    """Raises `ValueError` that says what is wrong with it."""
+def type_called(text: str, *, sparks: bool = False) -> Make:
+    """Raises `ValueError` that says what is wrong with it, such as that Spark, if it is to be one
+    of its types (`sparks`), has no such type."""
     text = text.strip()
+    if text.lower() in SPARKS:
+        text = SPARKS[text.lower()]
+    elif sparks and not _SPARKS_INNER.fullmatch(text):
+        raise ValueError(f"there is no type {text!r}; expected {', '.join(SPARKS)} and array<...>")
     if text in _PLAIN:
         name = _PLAIN[text]
         return lambda pa: getattr(pa, name)()
-    for pattern, make in ((_TIME, _time), (_DECIMAL, _decimal), (_SIZED, _sized), (_INNER, _inner)):
+    if found := _INNER.fullmatch(text):
+        return _inner(found[1], found[2], found[3], sparks)
+    for pattern, make in ((_TIME, _time), (_DECIMAL, _decimal), (_SIZED, _sized)):
         if found := pattern.fullmatch(text):
             return make(*found.groups())
     near = difflib.get_close_matches(text, KNOWN, 1)
@@ -84,6 +112,7 @@ def _time(kind: str, unit: str, zone: str | None) -> Make:
 
 
 def _decimal(kind: str, digits: str, scale: str) -> Make:
+    kind = "decimal128" if kind.lower() == "decimal" else kind
     digits_max = _DIGITS_MAX.get(kind)
     if digits_max is None or not 1 <= int(digits) <= digits_max:
         raise ValueError(f"{kind}({digits}, {scale}): expected such as decimal128(38, 2)")
@@ -94,20 +123,20 @@ def _sized(size: str) -> Make:
     return lambda pa: pa.binary(int(size))
 
 
-def _inner(kind: str, inner: str, size: str | None) -> Make:
-    parts = _split(inner)
+def _inner(kind: str, inner: str, size: str | None, sparks: bool) -> Make:
+    parts, kind = parts_of(inner), kind.lower()
     if (size is None) == (kind == "fixed_size_list"):
         raise ValueError(f"{kind}<{inner}>: only fixed_size_list has a length, as in [3]")
-    if kind in ("list", "large_list", "fixed_size_list") and len(parts) == 1:
-        field = _field(parts[0], "item")
+    if kind in ("array", "list", "large_list", "fixed_size_list") and len(parts) == 1:
+        field = _field(parts[0], "element" if kind == "array" else "item", sparks)
         make = "large_list" if kind == "large_list" else "list_"
         length = () if size is None else (int(size),)
         return lambda pa: getattr(pa, make)(field(pa), *length)
     if kind == "struct":
-        fields = [_field(part, None) for part in parts]
+        fields = [_field(part, None, sparks) for part in parts]
         return lambda pa: pa.struct([make(pa) for make in fields])
     if kind == "map" and len(parts) == 2:
-        key, item = type_called(parts[0]), type_called(parts[1])
+        key, item = (type_called(part, sparks=sparks) for part in parts)
         return lambda pa: pa.map_(key(pa), item(pa))
     if kind == "dictionary":
         said: dict[str, str] = {}
@@ -121,7 +150,7 @@ def _inner(kind: str, inner: str, size: str | None) -> Make:
     raise ValueError(f"{kind}<{inner}> cannot be understood")
 
 
-def _field(text: str, default: str | None) -> Make:
+def _field(text: str, default: str | None, sparks: bool) -> Make:
     """`name: type`, perhaps `not null`; the name may be left out if it has a default."""
     bare = text.removesuffix(" not null")
     name, colon, kind = bare.partition(":")
@@ -129,17 +158,17 @@ def _field(text: str, default: str | None) -> Make:
         name, kind = "", bare
     if not (name := name.strip() or default or ""):
         raise ValueError(f"{text!r}: expected `name: type`")
-    make = type_called(kind)
+    make = type_called(kind, sparks=sparks)
     return lambda pa: pa.field(name, make(pa), bare == text)
 
 
-def _split(inner: str) -> list[str]:
-    """At commas, but not at those within brackets."""
+def parts_of(text: str) -> list[str]:
+    """Split at commas, but not at those within brackets or between backquotes."""
     parts: list[str] = []
     depth, part = 0, ""
-    for char in inner:
+    for char in text:
         depth += (char in "<[(") - (char in ">])")
-        if char == "," and depth == 0:
+        if char == "," and depth == 0 and part.count("`") % 2 == 0:
             parts.append(part.strip())
             part = ""
         else:

@@ -24,7 +24,7 @@ PYTHON = VENV / "bin" / "python"
 UNFINISHED = VENV / ".anabranch-unfinished"
 EXTRAS = "spark,plot,dev"
 NO_JAVA = 3
-"""Exit code of `anabranch.spark_bridge.java` when there is no Java for Spark."""
+"""Exit code of `anabranch.spark_bridge.local.java` when there is no Java for Spark."""
 
 
 class SetupFailed(Exception):
@@ -143,7 +143,7 @@ def make_venv() -> None:
 def provide_java() -> None:
     """See whether Spark finds a Java runtime; if not, get one from PyPI."""
     probe = subprocess.run(
-        [str(PYTHON), "-m", "anabranch.spark_bridge.java"], capture_output=True, text=True
+        [str(PYTHON), "-m", "anabranch.spark_bridge.local.java"], capture_output=True, text=True
     )
     if probe.returncode == 0:
         return

@@ -7,6 +7,7 @@ and are resumed.
     scripts/swarm.py --minutes 10 --size large        as many large worlds as fit
     scripts/swarm.py --seeds 3000 --break F11         a broken rule must be found out
     scripts/swarm.py --seeds 2000 --crashes all       processes die in each of them
+    scripts/swarm.py --seeds 100000 --on spark=spark://host:7077      on a Spark cluster
     scripts/swarm.py --mutants                        every lapse of a driver must be found out
     scripts/swarm.py --machines                       Hypothesis's state machines, profile `deep`
 
@@ -23,8 +24,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +36,10 @@ from anabranch.protocol.table import TABLE
 from anabranch.runtime.simulation.lapses import LAPSES, lapse_named
 from anabranch.runtime.simulation.scene import plain
 from anabranch.runtime.simulation.scene_drawing import SIZES, draw
-from anabranch.runtime.simulation.swarm import Tally, first_found, swarm
+from anabranch.runtime.simulation.swarm import Over, Tally, first_found, over_processes, swarm
 from anabranch.runtime.simulation.trial import Outcome, Verdict
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.spark_bridge.errors import SparkUnavailable
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINES = "tests/protocol/test_machines.py"
@@ -60,23 +65,39 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     patch = variant.patch if variant is not None else {}
     telling = Telling(args)
-    deadline_s = None if args.minutes is None else time.monotonic() + 60 * args.minutes
     try:
-        swarm(
-            first=args.first,
-            seeds=args.seeds,
-            deadline_s=deadline_s,
-            jobs=args.jobs,
-            size=args.size,
-            table={**TABLE, **patch},
-            crashes=args.crashes,
-            lapse=lapse.name if lapse is not None else "",
-            progress=telling.progress,
-        )
+        with place_of(args) as over:
+            swarm(
+                first=args.first,
+                seeds=args.seeds,
+                deadline_s=None if args.minutes is None else time.monotonic() + 60 * args.minutes,
+                over=over,
+                size=args.size,
+                table={**TABLE, **patch},
+                crashes=args.crashes,
+                lapse=lapse.name if lapse is not None else "",
+                progress=telling.progress,
+            )
     except KeyboardInterrupt:
         telling.conclude()
         return 130
+    except (SparkUnavailable, PipelineError) as error:
+        print(f"swarm: {error}", file=sys.stderr)
+        return 2
     return telling.conclude()
+
+
+@contextmanager
+def place_of(args: argparse.Namespace) -> Iterator[Over]:
+    """Where the worlds are tried: in processes of this machine, or on a cluster."""
+    if args.on is None:
+        yield over_processes(args.jobs)
+        return
+    from anabranch.spark_bridge.sessions import master_of, session_for
+    from anabranch.spark_bridge.spreading import in_waves
+
+    with session_for(master_of(args.on), "anabranch swarm") as spark:
+        yield partial(in_waves, spark)
 
 
 def mutants(seeds: int) -> int:
@@ -118,6 +139,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, metavar="M", help="stop after so long")
     parser.add_argument("--first", type=int, default=0, metavar="S", help="the first seed")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1))
+    parser.add_argument(
+        "--on", metavar="spark[=MASTER]", help="on a Spark cluster instead of --jobs processes"
+    )
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument(
         "--break", dest="rule", metavar="RULE", help="with a broken rule, or a lapse"

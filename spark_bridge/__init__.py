@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anabranch.spark_bridge.errors import SparkUnavailable
-    from anabranch.spark_bridge.local_spark import session
+    from anabranch.spark_bridge.local.session import session
     from anabranch.spark_bridge.sink import SparkCollect as collect  # noqa: N813
     from anabranch.spark_bridge.source import SparkFeed as feed  # noqa: N813
     from anabranch.spark_bridge.verbs import finish, read, release, wait, write
@@ -42,7 +42,7 @@ _WHERE = {
     "release": ("verbs", "release"),
     "wait": ("verbs", "wait"),
     "write": ("verbs", "write"),
-    "session": ("local_spark", "session"),
+    "session": ("local.session", "session"),
 }
 
 

@@ -1,25 +1,28 @@
-"""Runs of an experiment on a Spark cluster: one task per seed, their figures as Parquet.
+"""Jobs on a Spark cluster: one task per seed, what they give in their order, and as Parquet.
 
-Workers import what jobs are made of, so Anabranch must be installed where they run.
+A job has a `seed` and a method `run`. Workers import what jobs are made of, so Anabranch must be
+installed where they run.
 """
 
 from __future__ import annotations
 
-import contextlib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.spark_bridge import local_spark
 from anabranch.spark_bridge.errors import SparkUnavailable
+from anabranch.spark_bridge.sessions import session_for
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 LOCAL = "local[2]"
-_LOCAL = re.compile(r"local\[(\d+)\]|local")
+WAVE_TASKS = 4
+_COLUMNS = "task int, data binary"
 
 
 @dataclass(frozen=True)
@@ -33,45 +36,57 @@ class OverSpark:
     master: str = LOCAL
 
     def __call__(self, jobs: Sequence[Any], progress: Callable[[int, int], None]) -> list[Any]:
-        tasks: dict[int, list[int]] = {}
-        for i, job in enumerate(jobs):
-            tasks.setdefault(job.seed, []).append(i)
-        parts = [[jobs[i] for i in some] for some in tasks.values()]
-        with session_at(self.master) as spark:
-            distributed = spark.sparkContext.parallelize(parts, max(1, len(parts)))
-            found = distributed.map(_run_all).collect()
+        with session_for(self.master, "anabranch experiment") as spark:
+            found = run_on(spark, jobs)
         progress(len(jobs), len(jobs))
-        by_job = {
-            i: result
-            for some, results in zip(tasks.values(), found, strict=True)
-            for i, result in zip(some, results, strict=True)
-        }
-        return [by_job[i] for i in range(len(jobs))]
+        return found
 
 
-def _run_all(jobs: Sequence[Any]) -> list[Any]:
-    return [job.run() for job in jobs]
+def run_on(spark: SparkSession, jobs: Sequence[Any]) -> list[Any]:
+    """What the jobs give, in their order."""
+    import pyarrow as pa
+    from pyspark import cloudpickle
+    from pyspark.sql.functions import col
+
+    tasks: dict[int, list[int]] = {}
+    for number, job in enumerate(jobs):
+        tasks.setdefault(job.seed, []).append(number)
+    shipped = [
+        cloudpickle.dumps([jobs[number] for number in task])  # type: ignore[no-untyped-call]
+        for task in tasks.values()
+    ]
+    schema = pa.schema([("task", pa.int32()), ("data", pa.binary())])
+    rows = pa.table([range(len(shipped)), shipped], schema=schema)
+    frame = spark.createDataFrame(rows, schema=_COLUMNS)
+    spread = frame.repartitionById(max(1, len(shipped)), col("task"))
+    done = spread.mapInArrow(_run_tasks, _COLUMNS).collect()
+    found = {row["task"]: pickle.loads(row["data"]) for row in done}
+    by_job = {
+        number: result
+        for task, numbers in enumerate(tasks.values())
+        for number, result in zip(numbers, found[task], strict=True)
+    }
+    return [by_job[number] for number in range(len(jobs))]
 
 
-@contextlib.contextmanager
-def session_at(master: str) -> Iterator[SparkSession]:
-    """A session of one's own on this machine, or one at a cluster, for a `with` block."""
-    local = _LOCAL.fullmatch(master)
-    if local is not None:
-        with local_spark.session("anabranch experiment", int(local[1] or 1)) as spark:
-            yield spark
-        return
-    local_spark.check_packages()
-    from pyspark.sql import SparkSession
+def in_waves(spark: SparkSession, jobs: Iterator[Any]) -> Iterator[Any]:
+    """What each job gives. They are taken as they are needed: so many at once that each core of the
+    cluster has some, and a long one among them does not keep the others waiting for long."""
+    wave = WAVE_TASKS * max(1, spark.sparkContext.defaultParallelism)
+    while some := [*itertools.islice(jobs, wave)]:
+        yield from run_on(spark, some)
 
-    try:
-        spark = SparkSession.builder.appName("anabranch experiment").master(master).getOrCreate()
-    except Exception as error:
-        raise SparkUnavailable(f"no session at {master}: {error}") from error
-    try:
-        yield spark
-    finally:
-        spark.stop()
+
+def _run_tasks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    for batch in batches:
+        for task, data in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            given = pickle.dumps([job.run() for job in pickle.loads(data)])
+            yield pa.record_batch(
+                [pa.array([task], pa.int32()), pa.array([given], pa.binary())],
+                names=["task", "data"],
+            )
 
 
 def write_rows(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

@@ -14,6 +14,7 @@ import click
 from anabranch.commands.failing import Refusal, WrongUsage
 from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
+from anabranch.runtime.values.checks import PipelineError
 from anabranch.workloads.experiments.spreading import Spread, over_cores
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,14 +25,15 @@ PLACES = "cores|spark[=MASTER]"
 
 def _place(_context: click.Context, _parameter: click.Parameter, value: str) -> Spread:
     """Where runs of an experiment are made: `cores`, `spark` or `spark=MASTER`."""
-    place, equals, master = value.partition("=")
-    if place == "cores" and not equals:
+    if value == "cores":
         return over_cores
-    if place != "spark" or (equals and not master):
-        raise click.BadParameter(f"{value!r}: expected cores, spark or spark=MASTER")
+    from anabranch.spark_bridge.sessions import master_of
     from anabranch.spark_bridge.spreading import LOCAL, OverSpark
 
-    return OverSpark(master or LOCAL)
+    try:
+        return OverSpark(master_of(value, LOCAL))
+    except PipelineError:
+        raise click.BadParameter(f"{value!r}: expected cores, spark or spark=MASTER") from None
 
 
 def options(quick: str) -> Callable[[F], F]:
@@ -69,6 +71,8 @@ def spreading() -> Iterator[None]:
         yield
     except SparkUnavailable as error:
         raise WrongUsage(f"--on spark: {error}") from None
+    except PipelineError as error:
+        raise WrongUsage(str(error)) from None
     except RunSpoilt as error:
         raise Refusal(str(error)) from None
 

@@ -18,29 +18,25 @@ from anabranch.runtime.pipeline.places import check_places, check_report
 from anabranch.runtime.reporting.report import check_writable, put_report
 from anabranch.runtime.reporting.standard_output import kept_apart
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.spark_bridge import sessions
 
 if TYPE_CHECKING:
     from anabranch.spark_engine.report import SparkReport
 
-ENGINE = "spark"
 
-
-def master_of(text: str) -> str | None:
+def master_of(text: str) -> str:
     """`spark` or `spark=MASTER`, such as `spark=local[2]`. Raises `WrongUsage`."""
-    engine, equals, master = text.partition("=")
-    if engine != ENGINE or (equals and not master):
-        raise WrongUsage(
-            f"--on {text!r}: expected spark, or spark=MASTER such as spark=local[4] or "
-            "spark=spark://host:7077"
-        )
-    return master or None
+    try:
+        return sessions.master_of(text)
+    except PipelineError as error:
+        raise WrongUsage(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)
 class SparkWish:
     """What was asked for on the command line."""
 
-    master: str | None
+    master: str
     mode: str
     duration_s: float | None
     report: Path | None
@@ -73,7 +69,6 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
     from anabranch.spark_bridge.errors import SparkUnavailable
     from anabranch.spark_engine.failing import JobFailed
     from anabranch.spark_engine.running import check, mode_of, run
-    from anabranch.spark_engine.sessions import session_for
 
     planned = plan(target, settings, None, quiet=wish.as_json)
     pipeline = planned.pipeline
@@ -94,7 +89,7 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
             check_report(pipeline, wish.report)
             check_places(pipeline, wish.report)
         _prepare_state(wish)
-        with session_for(wish.master) as spark, kept_apart():
+        with sessions.session_for(wish.master) as spark, kept_apart():
             outcome = run(
                 pipeline,
                 spark,

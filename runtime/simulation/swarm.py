@@ -68,16 +68,41 @@ class Chunk:
     crashes: Crashes = "some"
     lapse: str = ""
 
+    @property
+    def seed(self) -> int:
+        """It is a job of its own on a cluster."""
+        return self.first
 
-def run_chunk(chunk: Chunk) -> Tally:
-    """The seeds of a chunk, one after the other."""
-    tally, began_s = Tally(), time.process_time()
-    with neglected(lapse_named(chunk.lapse) if chunk.lapse else None):
-        for seed in range(chunk.first, chunk.first + chunk.count):
-            scene = draw(seed, chunk.size, chunk.crashes)
-            tally.count(Trial(scene, table=chunk.table).run())
-    tally.cpu_s = time.process_time() - began_s
-    return tally
+    def run(self) -> Tally:
+        """The seeds, one after the other."""
+        tally, began_s = Tally(), time.process_time()
+        with neglected(lapse_named(self.lapse) if self.lapse else None):
+            for seed in range(self.first, self.first + self.count):
+                scene = draw(seed, self.size, self.crashes)
+                tally.count(Trial(scene, table=self.table).run())
+        tally.cpu_s = time.process_time() - began_s
+        return tally
+
+
+Over = Callable[[Iterator[Chunk]], Iterator[Tally]]
+"""Runs chunks somewhere; takes them as they are needed, so that a deadline is kept."""
+
+
+def over_processes(jobs: int) -> Over:
+    """In so many processes of this machine."""
+
+    def run(chunks: Iterator[Chunk]) -> Iterator[Tally]:
+        if jobs == 1:
+            yield from map(Chunk.run, chunks)
+            return
+        with multiprocessing.Pool(jobs, initializer=_leave_signals_to_the_parent) as pool:
+            begun = (pool.apply_async(Chunk.run, (chunk,)) for chunk in chunks)
+            under_way = [*itertools.islice(begun, 2 * jobs)]
+            while under_way:
+                yield under_way.pop(0).get()
+                under_way += itertools.islice(begun, 1)
+
+    return run
 
 
 def swarm(
@@ -85,7 +110,7 @@ def swarm(
     first: int,
     seeds: int | None,
     deadline_s: float | None,
-    jobs: int,
+    over: Over,
     size: str = "small",
     table: Table = TABLE,
     crashes: Crashes = "some",
@@ -98,18 +123,9 @@ def swarm(
     whole = Tally()
     like = Chunk(first, CHUNK[size], size, table, crashes, lapse)
     chunks = _chunks(like, seeds, deadline_s)
-    if jobs == 1:
-        for chunk in chunks:
-            whole.add(run_chunk(chunk))
-            progress(whole)
-        return whole
-    with multiprocessing.Pool(jobs, initializer=_leave_signals_to_the_parent) as pool:
-        # Handed out one by one as they are done, so that a deadline is kept.
-        under_way = [pool.apply_async(run_chunk, (c,)) for c in itertools.islice(chunks, 2 * jobs)]
-        while under_way:
-            whole.add(under_way.pop(0).get())
-            progress(whole)
-            under_way += [pool.apply_async(run_chunk, (c,)) for c in itertools.islice(chunks, 1)]
+    for tally in over(chunks):
+        whole.add(tally)
+        progress(whole)
     return whole
 
 

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 import anabranch as ab
-from anabranch.spark_engine.sessions import session_for
+from anabranch.spark_bridge.sessions import session_for
 from benches.chain_functions import long_enough, upper, with_length
 from benches.keyed_functions import itself, one_more
 

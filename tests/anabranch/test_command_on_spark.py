@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.java import find_java
+from anabranch.spark_bridge.local.java import find_java
 from tests.anabranch.files import write
 
 COMMAND = [sys.executable, "-m", "anabranch.cli"]

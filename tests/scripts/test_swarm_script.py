@@ -75,6 +75,16 @@ def test_wrong_usage_is_refused(arguments: list[str]) -> None:
     assert ended.value.code == 2
 
 
+@pytest.mark.parametrize(
+    ("master", "message"), [("moon", "expected spark, or spark=MASTER"), ("spark=moon", "local[N]")]
+)
+def test_what_is_no_cluster_is_refused(
+    master: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert swarm.main(["--seeds", "5", "--on", master]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_an_unknown_rule_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert swarm.main(["--seeds", "5", "--break", "no rule"]) == 2
     assert "'no rule' names no broken variants of:" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.local_spark import session
+from anabranch.spark_bridge.local.session import session
 from tests.spark_bridge.threaded import GatewayThread
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.local_spark import session
+from anabranch.spark_bridge.local.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

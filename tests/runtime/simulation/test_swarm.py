@@ -17,7 +17,7 @@ from anabranch.runtime.simulation.happenings import Decision, Trouble
 from anabranch.runtime.simulation.scene import Scene
 from anabranch.runtime.simulation.scene_drawing import draw
 from anabranch.runtime.simulation.story import told
-from anabranch.runtime.simulation.swarm import Chunk, Tally, run_chunk, swarm
+from anabranch.runtime.simulation.swarm import Chunk, Tally, over_processes, swarm
 from anabranch.runtime.simulation.trial import Outcome, Trial, Verdict
 
 SEEDS = 150
@@ -75,7 +75,7 @@ def decision(at_s: float, operator: str, action: str, n: int = 1) -> Decision:
 
 
 def test_every_world_is_valid_and_most_prove_something() -> None:
-    tally = run_chunk(Chunk(0, SEEDS, "small", TABLE))
+    tally = Chunk(0, SEEDS, "small", TABLE).run()
     assert tally.failing == []
     assert tally.verdicts[Verdict.VALID] > 0.8 * SEEDS
     assert min(tally.sums[n] for n in ("joins", "leaves", "hand_overs", "troubles")) > SEEDS / 4
@@ -221,12 +221,14 @@ def test_several_processes_find_what_one_finds() -> None:
     def note(tally: Tally) -> None:
         heard.append(tally.seeds)
 
-    one = swarm(first=5, seeds=130, deadline_s=None, jobs=1, table=table, progress=note)
-    two = swarm(first=5, seeds=130, deadline_s=None, jobs=2, table=table)
+    one = swarm(
+        first=5, seeds=130, deadline_s=None, over=over_processes(1), table=table, progress=note
+    )
+    two = swarm(first=5, seeds=130, deadline_s=None, over=over_processes(2), table=table)
     assert one.failing == two.failing != []
     assert (one.verdicts, one.sums, heard) == (two.verdicts, two.sums, [100, 130])
 
 
 def test_a_swarm_without_time_does_nothing() -> None:
-    tally = swarm(first=0, seeds=None, deadline_s=time.monotonic(), jobs=1)
+    tally = swarm(first=0, seeds=None, deadline_s=time.monotonic(), over=over_processes(1))
     assert tally.seeds == 0

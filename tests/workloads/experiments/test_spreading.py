@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli import main
-from anabranch.spark_bridge.spreading import OverSpark, write_rows
+from anabranch.spark_bridge.spreading import write_rows
 from anabranch.workloads.experiments.judging import Criterion, judged, listed, plain, rising, table
 from anabranch.workloads.experiments.spreading import over_cores
 
@@ -32,13 +32,6 @@ def test_jobs_over_cores_keep_their_order_and_are_told() -> None:
     assert over_cores(JOBS, lambda done, of: told.append((done, of))) == SQUARES
     assert told == [(done, 7) for done in range(1, 8)]
     assert over_cores(JOBS[:1]) == [0]
-
-
-@pytest.mark.spark
-def test_jobs_over_spark_keep_their_order_though_tasks_are_by_seed() -> None:
-    told: list[tuple[int, int]] = []
-    assert OverSpark()(JOBS, lambda done, of: told.append((done, of))) == SQUARES
-    assert told == [(7, 7)]
 
 
 @pytest.mark.spark

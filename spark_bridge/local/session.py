@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.java import find_java
-from anabranch.spark_bridge.spark_home import LOG_VARIABLE, make_home
+from anabranch.spark_bridge.local.java import find_java
+from anabranch.spark_bridge.local.spark_home import LOG_VARIABLE, make_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

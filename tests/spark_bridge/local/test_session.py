@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.local_spark import session
-from anabranch.spark_bridge.spark_home import make_home
+from anabranch.spark_bridge.local.session import session
+from anabranch.spark_bridge.local.spark_home import make_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,7 +76,7 @@ def test_only_this_machine_is_listened_to(spark: SparkSession) -> None:
 
 STARTS_TWICE = """
 import os, sys
-from anabranch.spark_bridge.local_spark import session
+from anabranch.spark_bridge.local.session import session
 before = dict(os.environ)
 quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 with session("first", conf=quick) as spark:
@@ -111,7 +111,7 @@ def test_a_session_is_silent_leaves_nothing_and_can_be_started_again(tmp_path: P
 @pytest.mark.usefixtures("spark")
 def test_a_spark_that_does_not_start_shows_what_it_said(tmp_path: Path) -> None:
     code = (
-        "from anabranch.spark_bridge.local_spark import session\n"
+        "from anabranch.spark_bridge.local.session import session\n"
         "two = '-XX:+UseSerialGC -XX:+UseParallelGC'\n"
         "with session(conf={'spark.driver.extraJavaOptions': two}): pass\n"
     )

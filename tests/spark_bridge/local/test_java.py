@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.java import VECTOR_MODULE, find_java, probe
+from anabranch.spark_bridge.local.java import VECTOR_MODULE, find_java, probe
 
 ADD_MODULES = f"--add-modules={VECTOR_MODULE}"
 

@@ -1,0 +1,1 @@
+"""A Spark on this machine: its Java, its folder, its session."""

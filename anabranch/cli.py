@@ -25,6 +25,7 @@ COMMANDS = {
     "experiment": "Run a published evaluation again, theirs beside ours.",
     "verify": "Search all interleavings of the protocol for a fault.",
     "simulate": "Forecast what a pipeline would do under a load.",
+    "report": "Write reports of runs as tables of Parquet files.",
     "policies": "List the policies by which operators scale.",
     "replay": "Repeat one seed of the simulated swarm.",
 }

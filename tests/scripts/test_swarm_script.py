@@ -17,7 +17,7 @@ def test_valid_seeds_end_well_and_are_counted(capsys: pytest.CaptureFixture[str]
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("30 of 30 seeds in ")
     assert ", 0 invalid, " in lines[0]
-    assert lines[1].startswith("per seed: ")
+    assert lines[-1].startswith("per seed: ")
 
 
 def test_invalid_seeds_are_kept_with_their_worlds_and_commands(

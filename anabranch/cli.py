@@ -154,7 +154,7 @@ def _give_up(lost: OutputLost) -> NoReturn:
 
 
 def _fill_closed_streams() -> None:
-    """Standard streams closed by whoever called (`>&-`) fail when used, as they should.
+    """Standard streams that the caller has closed (`>&-`) fail when used, as they should.
 
     Their numbers must not be free: the next file opened would become standard output. Opened for
     the other direction, they give the error of a closed file.
@@ -164,7 +164,7 @@ def _fill_closed_streams() -> None:
             os.fstat(fd)
         except OSError:
             os.set_inheritable(os.open(os.devnull, os.O_RDONLY if fd else os.O_WRONLY), True)
-    # Writing to standard output fails, for those who need it; errors cannot be told anyway.
+    # Writing to standard output fails, if it is used; errors cannot be told anyway.
     if sys.stdout is None:
         sys.stdout = open(STDOUT, "w", closefd=False)  # noqa: SIM115 - open to the end
     if sys.stderr is None:

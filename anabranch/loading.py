@@ -36,7 +36,7 @@ _NEEDED = {
     "uvloop",
 }
 _UNUSED = {"antigravity", "idlelib", "test", "this", "turtle", "turtledemo"}
-"""Modules of Python which nobody misses when a pipeline has their name."""
+"""Modules of Python that are not missed when a pipeline has their name."""
 
 
 log = logging.getLogger("anabranch.loading")

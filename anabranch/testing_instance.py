@@ -265,7 +265,7 @@ class Line:
         read: Callable[[], list[Any]],
         marks: list[float] | None,
     ) -> None:
-        """In the order of the tuples, whoever owns their keys."""
+        """In the order of the tuples, whichever instances own their keys."""
         node = self._node
         if len(node.instances) == 1:
             await node.instances[0].take_keyed(keys, tuples, side, read, marks)
@@ -298,4 +298,4 @@ def _telling_late_tuples(operator: Operator) -> Operator:
 
 
 async def _no_turn() -> None:
-    """Nobody else wants a turn."""
+    """No other task waits for a turn."""

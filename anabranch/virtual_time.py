@@ -14,7 +14,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 PATIENCE_S = 1.0
-"""How long to wait, in real time, for what nobody has promised, before it is called a deadlock."""
+"""How long to wait, in real time, for something unannounced, before it is called a deadlock."""
 
 
 class Deadlock(RuntimeError):
@@ -75,7 +75,5 @@ class _Selector(selectors.DefaultSelector):
         events = super().select(timeout if promised else PATIENCE_S)
         self._loop.now += time.monotonic() - began
         if not events and not promised:
-            raise Deadlock(
-                "an asynchronous function waits for something that nobody is going to do"
-            )
+            raise Deadlock("an asynchronous function waits for something that will never happen")
         return events

@@ -1,7 +1,7 @@
 """Stays with a run to its end: shows it, and turns Ctrl-C into a clean end.
 
 Ctrl-C ends the input: what was read is finished. A second one stops at once, and so does SIGTERM
-where the run is kept: whoever ends a service, or shuts the host down, wants it to go on later.
+where the run is kept: a service that is ended, or a host that is shut down, goes on later.
 
 The agent works in a thread of its own, so a terminal that takes no output (Ctrl-S, a paused
 pager) holds up the view and not the run.

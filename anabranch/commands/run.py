@@ -312,7 +312,7 @@ def _check_savepoints(
 
 
 def _beginning(name: str, resumed_from: str | None, state: Path) -> str:
-    """Whoever restarts a run wants to see in its log whether it went on."""
+    """The log has to say whether a run that was restarted went on."""
     if resumed_from is None:
         return f"{name}: begins; kept in {state}"
     began = datetime.fromisoformat(resumed_from).astimezone()
@@ -320,7 +320,7 @@ def _beginning(name: str, resumed_from: str | None, state: Path) -> str:
 
 
 def _told(error: Exception) -> str:
-    """Without the number of a refusal, which tells nobody anything."""
+    """Without the number of a refusal, which tells a user nothing."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
     return str(error)

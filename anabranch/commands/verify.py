@@ -25,8 +25,8 @@ A scope is a small pipeline and what may happen to it. Checked are the invariant
 no tuple is lost or doubled (S1, S2), nothing is addressed to a terminated instance (S3), views
 are complete at rest (S4), every operator has a keeper (S5), and that operations, tuples and
 executions come to their end (L1 to L3). Of operators with key groups: that every tuple is
-processed once and in the order of its key (K1, K2), and that a group has one owner, whom all who
-send to it know (K3 to K7), while groups move to children, to new owners and between siblings. Where
+processed once and in the order of its key (K1, K2), and that a group has one owner, which all of
+its senders know (K3 to K7), while groups move to children, to new owners and between siblings. If
 processes die, at any moment and anywhere, all of this holds for their next incarnations too.
 
 \b
@@ -38,7 +38,7 @@ Examples:
   anabranch verify --instances 1,2,2 --keyed 1,2 --moves 2 --tuples 2
   anabranch verify --instances 1,2,1 --leaves 1 --tuples 2 --crashes 2
   anabranch verify --published --svg charts         what the paper's protocol loses, and how
-  anabranch verify --mutants                        every rule broken, and who notices
+  anabranch verify --mutants                        every rule broken, and what finds it
   anabranch verify --coverage                       what was met in which state, beside what
   anabranch verify --coverage --scope small --scope deep      and what no small scope reaches
 """
@@ -67,10 +67,10 @@ Examples:
 @click.option(
     "--room", type=click.IntRange(0), default=0, help="Tuples per channel. [default: any]"
 )
-@click.option("--finish", is_flag=True, help="The stream ends, and everybody must.")
+@click.option("--finish", is_flag=True, help="The stream ends, and all instances must.")
 @click.option("--spawn", is_flag=True, help="Starts take time, and may fail.")
 @click.option("--slow", is_flag=True, help="Moving key groups takes time.")
-@click.option("--mutants", is_flag=True, help="Break every rule once; who notices?")
+@click.option("--mutants", is_flag=True, help="Break every rule once, and show what finds it.")
 @click.option("--published", is_flag=True, help="Find the faults of the published protocol again.")
 @click.option("--coverage", "covering", is_flag=True, help="Tell what the searches go through.")
 @click.option("--json", "as_json", is_flag=True, help="Print the coverage as JSON, nothing else.")

@@ -19,8 +19,8 @@ class View(Protocol):
 
 
 def held_up(snapshot: RunSnapshot) -> dict[str, str]:
-    """Operators that wait for the credit of another one, and which (P40): the culprit is the
-    operator at the end of such a chain that waits for nobody itself."""
+    """Operators that wait for the credit of another one, and which (P40): the cause is the
+    operator at the end of such a chain, which waits for none itself."""
     found = {}
     for operator in snapshot.operators:
         blockers = [m.blocked_by for m in operator.members if m.blocked_by]

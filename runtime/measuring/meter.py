@@ -1,7 +1,7 @@
 """From counters to readings: what an instance notes down about its own work.
 
 The driver calls a method per batch, which adds to a number; everything else happens when
-somebody asks for a reading, a few times per second. Nothing here looks at a clock.
+the driver takes a reading, a few times per second. Nothing here looks at a clock.
 
 Rates are exponentially weighted means over `period_s`, or over a few service times where those
 are longer. They begin anew when the number of instances changes: older samples say nothing about
@@ -60,7 +60,7 @@ class Meter:
 
     `period_s` is the operator's `Scale.period_s`, `capacity` its given capacity (tuples per busy
     second; measured when None), `now_s` the moment the instance became active. `here`: how many
-    tuples are here and not worked off, kept by whoever takes them in.
+    tuples are here and not processed yet; the intake updates it.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Meter:
 
     def queue(self, tuples: int, held_upstream: float = 0) -> None:
         """What waits here, and what all predecessors together hold for this operator; of a paced
-        source: what is due and nobody has read."""
+        source: what is due and not read."""
         self._queued = tuples
         self._held = held_upstream
 

@@ -1,9 +1,9 @@
 """What an instance counts in whole slots of time, the same slots for all siblings.
 
-Slot k lasts from k to k + 1 periods of the clock. Its figures are sums, exact and never faded, to
-which those of siblings can be added (`SlotSums`). Whoever counts a batch adds to a number; the rest
-happens when a reading is taken. What is here is integrated at each arrival and departure by whoever
-takes it in (`Level`); what predecessors hold is as fine as readings are.
+Slot k lasts from k to k + 1 periods of the clock. Its figures are exact sums, to which those of
+siblings can be added (`SlotSums`). To count a batch adds to a number; the rest happens when a
+reading is taken. The intake integrates the number of tuples here at each arrival and departure
+(`Level`); what predecessors hold is updated with each reading.
 """
 
 from __future__ import annotations

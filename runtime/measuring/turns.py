@@ -1,15 +1,15 @@
-"""Who of the siblings acts, and what they all know to be under way without being told.
+"""Which of the siblings acts, and which changes all of them expect without a message.
 
-Siblings which share their load evenly see the same: the same load, the same count, the same time.
-So each can work out what all of them together have to do, and only those whose turn it is do it.
-The expectation is that of siblings who draw for themselves, n * p newcomers; what goes is the
-variance, and most of the messages, since one batch of k costs 2(S + P) + k and k single joins
-cost k times 2(S + P) + 1.
+Siblings that share their load evenly measure the same: the same load, the same count, the same
+time. So each can compute what all of them together have to do, and only those whose turn it is do
+it. The expectation is that of siblings that draw for themselves, n * p newcomers. Turns avoid the
+variance, and most of the messages, since one batch of k costs 2(S + P) + k and k single joins cost
+k times 2(S + P) + 1.
 
-What it takes beside the count n is the rank: the place of an instance among its siblings in the
-order of their ids. Whoever counts the siblings of an instance knows its rank too and tells both.
-An instance whose view differs, say through a load of its own, does more or less than its share in
-its turn, as one that draws would.
+Beside the count n this needs the rank: the place of an instance among its siblings in the order of
+their ids. A neighbour that counts the siblings of an instance knows its rank too and sends both.
+An instance with another view, for example because of a load of its own, does more or less than its
+share in its turn, as one that draws would.
 
 Growth goes round: with every slot of `period_s` the turn moves on to the next rank. Leaving goes
 by age: the youngest leave, so that the turn of one that may not leave, the keeper, is not lost
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 
 BATCH_MAX = 8
-"""Nobody starts more at once as long as there are enough siblings to share it with."""
+"""An instance starts no more at once if there are enough siblings to share the rest."""
 COMING_PERIODS = 3.0
 """What was decided is expected to show within so many periods (or the cool-down)."""
 _ROUNDING = 1e-9

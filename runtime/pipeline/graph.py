@@ -291,8 +291,8 @@ class Stream:
         """The same stream; windows behind it close as time goes on in its tuples.
 
         `fn(tuple)`: when it happened, in seconds. `disorder_s`: by how much a tuple may be older
-        than the newest before it; older ones are late. `device(tuple)`: who sent it, where each
-        sender has a clock of its own: the slowest counts, unless it was silent for `idle_s`.
+        than the newest before it; older ones are late. `device(tuple)`: which device sent it, if
+        each has a clock of its own: the slowest counts, unless it was silent for `idle_s`.
         `ahead_s`: times further ahead of this host's clock do not count.
         """
         timing = EventTime(fn, disorder_s, device, idle_s, ahead_s)

@@ -186,7 +186,7 @@ def _reads_time_in_order(operators: Operators, operator: Operator) -> bool:
 
 
 def _asks_behind(operators: Operators, operator: Operator) -> bool:
-    """Whether somebody behind has to do with the event time that is read here."""
+    """Whether an operator further down needs the event time that is read here."""
     for other in operators.values():
         if operator.name in other.upstream:
             if other.keyed is not None and other.keyed.asks_for_time:

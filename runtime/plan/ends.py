@@ -5,7 +5,7 @@ A **source** divides its input into splits: small values that MessagePack can ca
 which the agent of the host keeps. An instance claims one split at a time, reads it, and says
 that it is done; if it leaves before, it puts back what remains. So any number of instances read
 one input without overlap, join and leave at any time, and the input has ended when the board is
-empty and nobody holds a split.
+empty and no instance holds a split.
 
 A **sink** opens one writer per instance. What `write` returned for is counted as delivered when
 `flush` has returned.
@@ -132,7 +132,7 @@ class Service(ABC):
 
     @abstractmethod
     async def serve(self, context: ServiceContext) -> None:
-        """Work until `closing`, and until the service finds that nobody needs it any more.
+        """Work until `closing`, and until the service finds that it is not needed any more.
 
         Must call `context.address` within the start deadline. An exception fails the run. If the
         process dies, a new one serves in its place, from the beginning.
@@ -204,8 +204,8 @@ class Reader(ABC):
         return None
 
     def done(self) -> None:  # noqa: B027 - optional
-        """Called after `close`, once it is recorded that the split was read to its end: nobody
-        will read it again. Delete here what only this split needed. If the process dies in this
+        """Called after `close`, once it is recorded that the split was read to its end: it will
+        not be read again. Delete here what only this split needed. If the process dies in this
         moment, the next incarnation opens the split once more for this, unless that raises
         `FileNotFoundError`."""
 
@@ -240,7 +240,7 @@ class Source(ABC):
         return ""
 
     def reads(self) -> Iterable[Path]:
-        """Files that are read, so that nobody writes to them in the same run."""
+        """Files that are read, so that no sink writes to them in the same run."""
         return ()
 
     @abstractmethod
@@ -280,8 +280,8 @@ class Writer(ABC):
 class ExactWriter(Writer):
     """A writer that makes no result twice, half or lost, whenever its process dies.
 
-    Whoever drives it stages tuples, records the data under the next number, then puts it, and
-    notes later that this was done. Numbers of an instance go 1, 2, 3, ... over all its
+    The driver stages tuples, records the data under the next number, then puts it, and notes later
+    that this was done. Numbers of an instance go 1, 2, 3, ... over all its
     incarnations.
     """
 
@@ -313,13 +313,13 @@ class ExactWriter(Writer):
         """The highest number that is at the target for certain; 0 if none."""
 
     async def write(self, tuples: list[Any]) -> list[DeadLetter]:
-        """Stage and put, where nobody records anything: the numbers go on from the last one."""
+        """Stage and put without a journal: the numbers go on from the last one."""
         data, dead = self.stage(tuples)
         await self.put_next(data)
         return dead
 
     async def put_next(self, data: bytes) -> None:
-        """Put what was staged where nobody records anything. Raises `OSError` as `put` does."""
+        """Put what was staged, without a journal. Raises `OSError` as `put` does."""
         if data:
             if self._number is None:
                 self._number = self.last_put()
@@ -354,7 +354,7 @@ _PASSING = frozenset(
 def passing(error: OSError) -> bool:
     """Whether trying again later may help: a full disk can be emptied, a server comes back.
 
-    Not so a file that is gone or whose permission was taken: somebody meant that.
+    Not so if a file or its permission was removed, since a user did that on purpose.
     """
     return error.errno in _PASSING and not isinstance(error, NeverTaken)
 

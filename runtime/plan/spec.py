@@ -57,7 +57,7 @@ class EventTime:
     """How event time is read from the tuples of a stream.
 
     `fn`: seconds, of one tuple. `disorder_s`: how far a tuple may be behind the latest one.
-    `device`: who sent it; each device has its own latest time, and the slowest one counts.
+    `device`: which one sent it; each has its own latest time, and the slowest one counts.
     `idle_s`: a device that has sent nothing for so long is not waited for; None: always waited
     for. `ahead_s`: a time further ahead of this host's clock does not count (P38); None: any does.
     """

@@ -30,7 +30,7 @@ def passed_on(reading: Reading) -> tuple[str, float]:
 
 
 def is_news(tuples: float, told: float) -> bool:
-    """Whether neighbours should hear of it, who were told another number last."""
+    """Whether to send it to neighbours, which were sent another number last."""
     if not tuples or not told:
         return tuples != told
     return abs(tuples - told) > max(1.0, NEWS * max(tuples, told))

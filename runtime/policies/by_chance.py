@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from anabranch.runtime.policies.policy import Scale
 
 JITTER = 0.1
-"""By what share of the period looks are put off or brought forward: those who draw had better not
-be in step."""
+"""By what share of the period looks are delayed or brought forward: instances that draw should not
+decide at the same moments."""
 ROUNDING = 1e-9
 """So that a surplus of exactly one survives floating point."""
 

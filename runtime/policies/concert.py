@@ -1,9 +1,9 @@
-"""How siblings bring about the number of instances that each of them has worked out (`Resize`).
+"""How siblings bring about the number of instances that each of them has computed (`Resize`).
 
-All see the same sums, so all say the same number. Who knows its rank does its part of the
-difference: what is missing is shared out in turns, what is too many are the youngest (`turns`).
-What siblings have under way is noted, and counts until it shows or is given up. Who does not know
-its rank draws, with the same expectation for all of them together.
+All get the same sums, so all compute the same number. An instance that knows its rank does its part
+of the difference: siblings create the missing ones in turns, and the youngest leave (`turns`). What
+siblings have under way is noted, and counts until it shows or is given up. An instance that does
+not know its rank draws, with the same expectation for all of them together.
 
 One number per period is carried out. An instance does not grow where successors hold it up or the
 host has no processor to spare, does nothing while an operation of its own is open, and keeps to

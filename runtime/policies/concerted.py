@@ -11,7 +11,7 @@ figures, and the next slot has another teller if need be.
 **Plans.** Where the keeper of an operator decides for all (`Policy.at_keeper`), it tells the number
 to that neighbour, which passes the newest on to all siblings. A lost one costs a period.
 
-**Arrears.** What waits before an instance that is held up is told to who holds it up (`arrears`).
+**Arrears.** An instance tells the successors that hold it up how much waits before it (`arrears`).
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Concerted(Generic[C]):
     def teller(
         self, own: Figures | None, preds: Collection[InstanceId], succs: Collection[InstanceId]
     ) -> InstanceId | None:
-        """Whom to tell `own` figures now; None if they were told or there are none."""
+        """The neighbour that gets `own` figures now; None if they were sent, or are not there."""
         if own is None or own.slot <= self._own_told:
             return None
         self._own_told = own.slot

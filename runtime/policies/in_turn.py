@@ -1,4 +1,4 @@
-"""What siblings that know their ranks do about their load; `turns` says who of them does it."""
+"""What siblings that know their ranks do about their load; `turns` says which of them does it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LASTING_PERIODS = 3.0
 """A slight overload that lasts so long is answered."""
 RESERVE = 0.4
-"""Who leaves must leave so much of an instance too many behind. More means fewer messages and
+"""An instance leaves only if so much of an instance too many remains. More means fewer messages and
 more instances; with 0 the load is met closest but throughput suffers (`anabranch experiment
 belkhiria2019`)."""
 LEAVE_MAX = 0.15

@@ -51,7 +51,7 @@ def cooling_s(reading: Reading, settings: Scale, memory: Memory) -> float:
 
 
 def learn(reading: Reading, settings: Scale, memory: Memory, load: Load) -> Memory:
-    """Judge the last growth of the operator, whoever began it, by what it brought."""
+    """Judge the last growth of the operator, whichever instance began it, by what it brought."""
     n = reading.instances
     change = n - memory.instances if memory.instances else 0
     now = replace(

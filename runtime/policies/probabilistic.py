@@ -5,7 +5,7 @@ L = demand / capacity, target share r and p = L / r - 1:
 
 * L > high: floor(p) duplicates, and one more with probability p - floor(p). Over all n
   instances that is n*p newcomers in expectation, which is what is missing (errata PE1, PE2).
-* L < low: n*|p| instances are superfluous. Truncated toward zero (PE4), so that nobody leaves
+* L < low: n*|p| instances are superfluous. Truncated toward zero (PE4), so that none leaves
   unless the others stay at or below the target without it; shared among the n - 1 instances
   that may leave (PE3, PE5), each leaves with probability min(1, trunc(n*|p|) / (n - 1)).
 
@@ -17,7 +17,7 @@ What the paper leaves open is decided so:
 * Demand is arrivals plus what waits, here and at predecessors without credit, spread over a few
   seconds (`DRAIN_S`): under backpressure the arrival rate equals the service rate and hides the
   load, while a short queue must not count like a lasting rate.
-* What the instance sees of itself wins over rates (P13): one that is busy all the time counts
+* An instance trusts its own busy time more than rates (P13): one that is busy all the time counts
   as overloaded and never leaves; one held up by successors decides nothing.
 * `max_instances` is shared: siblings that decide in the same moment each take at most their
   share of the room. They can still overshoot by luck; the surplus leaves again.
@@ -29,9 +29,9 @@ What the paper leaves open is decided so:
   step is not undone, since that would make a saturated instance leave.
 * Decisions come every period with a tenth of jitter, so that siblings do not stay in step (P22).
 
-Where neighbours tell an instance its rank as well, nobody draws (`turns`): all work out the same
-missing or superfluous number, less what is under way already, and those whose turn it is see to
-it. Then, beside the above,
+Where neighbours send an instance its rank as well, none draws (`turns`): all compute the same
+missing or superfluous number, less what is under way already, and those whose turn it is carry it
+out. Then, beside the above,
 
 * figures are believed as far as the load keeps to them (`motion`): where ups and downs undo each
   other, a mean counts, and few leave at once; a load that more than doubles, or falls, must be

@@ -1,6 +1,6 @@
 """What instances have to do so that what is becomes what a controller has planned.
 
-Of a plan and a later look come orders, by the rules of those who decide in concert (`concert`):
+A plan and a later look become orders, by the rules of policies in concert (`concert`):
 what is missing is shared out in turns, or made by the most loaded where state is keyed, since a
 newcomer gets keys of its maker; of what is too many the youngest leave; bounds, budgets and guards
 hold, and one step per period is taken. What was ordered counts until it shows or is given up, so

@@ -1,1 +1,1 @@
-"""The work on tuples without keys: steps, failures, who owns a value, batches as bytes."""
+"""The work on tuples without keys: steps, failures, owners of values, batches as bytes."""

@@ -1,6 +1,6 @@
-"""How tuples flow between neighbours: to whom a batch goes, and how much may be under way.
+"""How tuples flow between neighbours: which successor gets a batch, and how much may be under way.
 
-Pure, and the same in every driver: what is simulated is what runs.
+Pure, and the same in every driver: the simulation runs this code too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RATE_SHARE = 0.2
 
 
 class Creditor(Protocol):
-    """Somebody to whom batches may be sent as far as the allowance goes."""
+    """A receiver of batches, as far as its allowance goes."""
 
     allowance: Allowance
 
@@ -37,10 +37,11 @@ def least_waiting(channels: Sequence[C], rng: random.Random) -> C | None:
     """Of those with credit, the one that has the fewest of my tuples waiting, by chance among
     equals; None if none has credit.
 
-    Not the one with the most credit: windows differ, and whoever has the widest would be full
-    while its siblings idle; a newcomer with a wide first window would be buried, one with a narrow
-    window starve. Not the first of equals: it would always get the next batch as soon as it is
-    done with the last. In both cases one instance would duplicate, and others leave, for nothing.
+    Not the one with the most credit: windows differ, and the successor with the widest would be
+    full while its siblings idle. A newcomer with a wide first window would get far too much, one
+    with a narrow window hardly anything. Not the first of equals: it would always get the next
+    batch as soon as it is done with the last. In both cases one instance would duplicate, and
+    others leave, for nothing.
     """
     if len(channels) > COMPARED_MAX:
         channels = rng.sample(channels, 2)

@@ -31,7 +31,7 @@ def was_cancelled(task: asyncio.Task[Any] | None) -> bool:
 
 
 async def take_back(task: asyncio.Task[Any] | None) -> None:
-    """Have a task go on that somebody else than the runtime has cancelled."""
+    """Have a task go on that was cancelled by other code than the runtime."""
     if task is None or not task.cancelling():
         return
     with contextlib.suppress(asyncio.CancelledError):

@@ -6,8 +6,8 @@ that keep windows and timers. So which tuples are late follows from the order of
 time is read, and from nothing else: neither from a clock nor from how many instances lie between.
 `NO_MARK` is that of a tuple which no such instance has seen.
 
-Only where somebody behind asks for event time do marks travel (`marked_ways`): a batch begins with
-them then, eight bytes each, or eight for all if they are alike.
+Marks travel only where an operator further down needs event time (`marked_ways`): a batch begins
+with them then, eight bytes each, or eight for all if they are alike.
 
     0xC1, flags, bytes of marks (4), marks, the batch as in `anabranch.runtime.processing.payload`
 

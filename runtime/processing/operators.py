@@ -22,8 +22,8 @@ A `Processor` takes batches and hands out `Part`s, in the order of the tuples:
   is awaited ahead of each with the tag of its batch, and may say why not to work on it.
 - **Classes** whose objects can be called are made into one object per instance, in its process.
 
-Whatever a function raises is a failure of its tuple: `SystemExit` and `GeneratorExit` too, and that
-it was cancelled by somebody else than the runtime. Only `KeyboardInterrupt` passes.
+Whatever a function raises is a failure of its tuple: `SystemExit` and `GeneratorExit` too, and a
+cancellation by other code than the runtime. Only `KeyboardInterrupt` passes.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ def make_processor(
 ) -> Processor:
     """The processor of one instance; objects are made from classes here.
 
-    `drops`: nobody takes the results, so functions may return what they like.
+    `drops`: results are dropped, so functions may return what they like.
     Raises `StepError` if the user's class cannot be made into an object.
     """
     chain = Chain(operator, drops)

@@ -1,4 +1,4 @@
-"""Who owns a value: what a function is given is its own, and what it has returned never changes.
+"""Owners of values: what a function is given is its own, and what it has returned never changes.
 
 A value that can change is copied where more than one holds it, by the way that it would travel to
 another process. What cannot change (`fixed`) is never copied, and what cannot be copied (an open
@@ -40,7 +40,7 @@ def all_fixed(values: list[Any]) -> bool:
 
 
 def copied(value: Any) -> Any:
-    """An equal value that nobody else holds."""
+    """An equal value that is held nowhere else."""
     if type(value) in CONTAINERS:
         if has_atoms(value):
             return value.copy()
@@ -94,7 +94,7 @@ class Came:
 
     @classmethod
     def here(cls, tuples: list[Any]) -> Came:
-        """Those that nobody changes."""
+        """Tuples that no function changes."""
         came = cls.__new__(cls)
         came._source, came._n = [None, tuples], len(tuples)
         return came
@@ -131,7 +131,7 @@ class _AsTheyAre(Encoder):
 
 
 class Saver:
-    """Saves tuples before functions get them, where nobody could read them anew. Those that share
+    """Saves tuples before functions get them, if they cannot be read anew. Those that share
     something do so in what was saved, of which each is copied before it is given away."""
 
     def __init__(self) -> None:

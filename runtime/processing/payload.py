@@ -195,8 +195,8 @@ def _chosen(tuples: Sequence[Any], at: list[int]) -> Sequence[Any]:
 
 
 def decode(data: bytes | memoryview) -> list[Any]:
-    """The tuples of a batch; raises `PayloadError`, and `MemoryError` as it is. See the module for
-    who may be trusted.
+    """The tuples of a batch; raises `PayloadError`, and `MemoryError` as it is. The
+    module says whose bytes may be trusted.
 
     If it raises, `runtime.processing.salvage.salvage` gets the sound tuples out of the batch.
     """

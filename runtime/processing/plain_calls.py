@@ -26,7 +26,7 @@ _swap_task = getattr(tasks, "_swap_current_task", None)
 class NoLoop:
     """Costs one to two microseconds, and much less within another one; is not entered twice.
 
-    Instead of `with`, `hide` and `show` do it as often as wanted, for those who await in between.
+    Instead of `with`, `hide` and `show` do it as often as wanted; callers may await in between.
     """
 
     __slots__ = ("_loop", "_task")

@@ -45,7 +45,7 @@ Ran = tuple[list[Any], Parts | None]
 class Stage(ABC):
     """`is_batch`: `run` gives a single part for all tuples if it fails. `apart`: otherwise `run`
     gives entries whenever one tuple may have another number of results than one. `plain`: `call`
-    does the same without awaiting anything, for those who have hidden the loop (`NoLoop`).
+    does the same without awaiting anything, for callers that have hidden the loop (`NoLoop`).
     `selects`: the results are some of the tuples."""
 
     is_batch = False
@@ -78,8 +78,9 @@ class Stage(ABC):
         self.apart = True
 
     def marks(self, marks: list[float], results: list[Any]) -> list[float]:
-        """Those of all results, where these were made of many tuples at once: nobody knows of
-        which each is, unless there is one for each, so the earliest holds for all."""
+        """Those of all results, where these were made of many tuples at once. If there is not one
+        result for each tuple, it is not known which tuples a result is of, so all get the earliest
+        mark."""
         if self.step.kind != "flat_map" and len(results) == len(marks):
             return marks
         return [min(marks)] * len(results)
@@ -157,7 +158,7 @@ class MapStage(EachStage):
 
 
 class DroppingStage(MapStage):
-    """Nobody takes the results, so nobody else would see a coroutine that never ran."""
+    """Drops the results, so that only this stage can see a coroutine that never ran."""
 
     def together(self, tuples: list[Any], results: list[Any]) -> list[Any] | None:  # type: ignore[override]
         return None if CoroutineType in set(map(type, results)) else results
@@ -300,7 +301,7 @@ class BatchStage(Stage):
 def make_stage(step: Step, fn: Callable[..., Any], drops: bool) -> Stage:
     """`fn` is the step's function, or the object made from its class.
 
-    `drops`: nobody takes the results, so a batch function may return anything.
+    `drops`: results are dropped, so a batch function may return anything.
     """
     if step.batch:
         return BatchStage(step, fn, drops)

@@ -83,7 +83,7 @@ class Part:
 
 
 class Chain:
-    """`drops`: nobody takes the results."""
+    """`drops`: results are dropped."""
 
     def __init__(self, operator: Operator, drops: bool = False) -> None:
         self.operator = operator
@@ -116,7 +116,7 @@ class Chain:
     async def apply(
         self, tuples: list[Any], came: Came | None = None, marks: list[float] | None = None
     ) -> Part:
-        """All tuples through all steps. `came`: the tuples, for those who must see them as they
+        """All tuples through all steps. `came`: the tuples, for code that must see them as they
         were. Raises only what is not the tuples' fault."""
         part = Part(len(tuples))
         part.marks = marks
@@ -159,7 +159,7 @@ class Chain:
         part.per_step.append((received, dead, produced))
 
     def refuse(self, one: Any, reason: str) -> Part:
-        """What becomes of a tuple that nobody works on."""
+        """What becomes of a tuple that is not processed."""
         part = Part(1)
         part.dead = 1
         part.per_step.append((1, 1, 0))

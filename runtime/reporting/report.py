@@ -122,7 +122,7 @@ class HostReport(msgspec.Struct, frozen=True, kw_only=True):
 
     processors: int
     cpu_s: float | None
-    """Time that its processors were in use, all together, whoever used them; None if the system
+    """Time that its processors were in use, all together, by all programs; None if the system
     does not tell."""
     agent_cpu_s: float
     """Processor time of the agent's own process."""
@@ -220,7 +220,7 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def put_report(text: bytes, path: Path) -> None:
-    """Written aside and renamed, so that nobody reads half of it.
+    """Written aside and renamed, so that no reader sees half of it.
 
     A link stays and its target is replaced; what is no file, such as /dev/stdout, is written to.
     """

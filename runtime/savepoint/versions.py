@@ -1,5 +1,5 @@
 """In which form what operators keep is written, in the state folder of a run as in a savepoint, on
-processes as on Spark: who reads it has to be of the same version."""
+processes as on Spark: its reader has to be of the same version."""
 
 from __future__ import annotations
 

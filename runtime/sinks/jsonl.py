@@ -85,7 +85,7 @@ def _is_fifo(path: Path) -> bool:
 def jsonl(path: str | Path, *, append: bool = False, durable: bool = False) -> JsonLines:
     """One JSON value per line in the file `path`, which is emptied first unless `append`.
 
-    Nobody else should write to it meanwhile, though what others append is left alone.
+    No other program should write to it meanwhile, though what others append is left alone.
     `durable`: put on the disk before results count as delivered, which takes milliseconds each
     time. `datetime`, `Decimal` and `UUID` are written as strings, bytes as base64, sets and tuples
     as lists, enums by their values, scalars and arrays of NumPy as numbers and lists. NaN and

@@ -199,7 +199,7 @@ def _written(schema: Any) -> Any:
 
 
 def _run_tag(folder: Path) -> str:
-    """A name that all instances of a run agree on, whoever comes first, and no other run has."""
+    """A name that all instances of a run agree on, whichever comes first, and no other run has."""
     path = folder / _TAG_FILE
     with contextlib.suppress(FileNotFoundError):
         return path.read_text("ascii")

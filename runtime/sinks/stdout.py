@@ -2,7 +2,7 @@
 
 What `write` has returned for was taken by the system. If the reader of a pipe goes away, as
 `head` does, `write` raises `ReaderGone`: the results have nowhere to go, which ends the run
-but is nobody's mistake.
+but is no error.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class StdoutWriter(Writer):
         self._lock.close()
 
     async def _write_lines(self, data: bytes) -> None:
-        if self._lock.is_torn:  # somebody has died within a line
+        if self._lock.is_torn:  # a process has died within a line
             await self._write_whole(memoryview(b"\n"))
             self._lock.note_torn(False)
         if self._poll is None:
@@ -117,7 +117,7 @@ class StdoutWriter(Writer):
                 await self._writable()
             try:
                 rest = rest[self._write(piece) :]
-            except BlockingIOError:  # somebody else has made it non-blocking
+            except BlockingIOError:  # another process has made it non-blocking
                 await self._writable()
             except OSError as error:
                 if not passing(error):

@@ -1,4 +1,4 @@
-"""The board of splits: what of the input lies ready, and who reads what. Pure; the agent keeps it.
+"""The board of splits: which are ready, and which instance reads which. Pure; the agent keeps it.
 
 An instance claims one split, reads it, and releases it with what remains of it, if anything. The
 board pulls splits from the source's iterator one by one as they are claimed, so an input may be
@@ -7,9 +7,9 @@ endless. Parts that came back are given out before new ones: they are the oldest
 Claims are numbered: an instance may live on in another process, which does not know what the last
 one has said. It claims again what it holds, and releases again what it held.
 
-Whoever asked in vain is remembered; the methods that bring news return these holders, who are to
-be told to ask again. The input has **ended** when no split is left, none can come, and nobody
-holds one.
+The board remembers holders that asked in vain. The methods that bring news return these holders,
+which are then told to ask again. The input has **ended** when no split is left, none can come, and
+no holder has one.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def digest_of(split: Split, before: int = 0) -> int:
 
 
 class BoardError(RuntimeError):
-    """A holder claimed or released out of turn: a bug in whoever speaks for it."""
+    """A holder claimed or released out of turn: a bug in the code that speaks for it."""
 
 
 @dataclass(slots=True)
 class Held:
-    """A split that somebody reads, as it was when claimed."""
+    """A split that a holder reads, as it was when claimed."""
 
     split: Split
     number: int
@@ -68,8 +68,8 @@ class Board(Generic[Holder]):
         return not (self.held or self.returned or self._open or self._splits is not None)
 
     def exhausted(self) -> bool:
-        """Whether everybody may have been told that the input has ended. May pull a split, which is
-        given out next then."""
+        """Whether all holders may have been told that the input has ended. May pull a split, which
+        is given out next then."""
         if self.ended or self.input_ended_early:
             return True
         if self.held or self.returned or self._open:
@@ -127,7 +127,7 @@ class Board(Generic[Holder]):
 
         `progress`: how much of the split it has read, as a whole. `number`: of the claim that this
         ends; if that is not the one it has, an earlier process of the holder has said
-        so before, and nothing happens. 0: whichever it has. Returns whom to tell.
+        so before, and nothing happens. 0: whichever it has. Returns the holders to tell.
         """
         if number and number != self.number(holder):
             return ()
@@ -139,19 +139,19 @@ class Board(Generic[Holder]):
         return self._news()
 
     def publish(self, split: Split) -> tuple[Holder, ...]:
-        """A split that the source's iterator did not give. Returns whom to tell."""
+        """A split that the source's iterator did not give. Returns the holders to tell."""
         if not self._open:
             raise BoardError("a split is published on a board that has been closed")
         self.returned.append(split)
         return self._news()
 
     def close(self) -> tuple[Holder, ...]:
-        """Nothing will be published any more. Returns whom to tell."""
+        """Nothing will be published any more. Returns the holders to tell."""
         self._open = False
         return self._news()
 
     def end_input(self) -> tuple[Holder, ...]:
-        """Act as if the input ended here: nobody gets another split. Returns whom to tell.
+        """Act as if the input ended here: no holder gets another split. Returns those to tell.
 
         The holders have to be told elsewhere; what they bring back is `unread`, too.
         """
@@ -182,7 +182,7 @@ class Board(Generic[Holder]):
         return split
 
     def _news(self) -> tuple[Holder, ...]:
-        """Those who asked in vain, if there is something to say to them."""
+        """Holders that asked in vain, if there is something to say to them."""
         if not (self.returned or self.ended):
             return ()
         hungry = tuple(self._hungry)

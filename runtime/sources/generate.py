@@ -2,7 +2,7 @@
 
 Along a curve, a split is a slice of time: the numbers that are due in it, given by the integral of
 the rate. Slices are handed out in order of time and a reader waits for its own, so the total rate
-is that of the curve however many instances read. Whoever is late emits at once what is due.
+is that of the curve however many instances read. A reader that is late emits at once what is due.
 Time counts from the beginning of the run.
 """
 

@@ -37,7 +37,7 @@ class Input(ABC):
         """Give back files."""
 
     def remove(self) -> None:
-        """Nobody will read it again."""
+        """It will not be read again."""
         self.close()
 
 
@@ -111,7 +111,7 @@ class SpooledInput(Input):
                     self._note(EventKind.GOES_ON, "")
                 self._full = False
             except BlockingIOError:
-                continue  # somebody else reads it, too
+                continue  # another process reads it, too
             except DiskError as error:
                 if not passing(error):
                     raise

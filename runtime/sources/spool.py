@@ -1,4 +1,4 @@
-"""What has left a pipe, kept so that it can be read again by whoever comes after a death.
+"""What has left a pipe, kept so that the next process can read it again after a death.
 
 On Linux bytes move from a pipe into a file by one system call, `splice`, which a kill cannot cut
 in two: each byte is in the pipe or in the file. So the length of the files says what was taken,

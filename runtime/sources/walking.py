@@ -89,5 +89,5 @@ def _entries(folder: str, *, hidden: bool = False) -> list[tuple[str, bool, bool
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link to itself, or to where nobody may look
+    except OSError:  # a link to itself, or to where this process may not look
         return False

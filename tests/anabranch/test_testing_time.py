@@ -86,7 +86,7 @@ def test_a_function_that_waits_for_nobody_is_found(monkeypatch: pytest.MonkeyPat
 
     pipeline = ab.Pipeline("forever")
     pipeline.source("s", Anything.source).map("wait", forever).sink("out", Anything.sink)
-    with pytest.raises(Deadlock, match="waits for something that nobody is going to do"):
+    with pytest.raises(Deadlock, match="waits for something that will never happen"):
         testing.run(pipeline, {"s": [1]})
 
 

@@ -54,11 +54,11 @@ def flux(
 def evened(
     loads: Sequence[float], spread: float, chance: float = 0.0
 ) -> dict[int, tuple[int, float]]:
-    """Flux over instances, where loads of single keys are not known to all: who gives, to whom, and
-    which share of its load. The most loaded gives to the least loaded, the second to the second
-    least, and so on, as long as one has more than 1 + `spread` times the load of the other; each
-    takes part in one move at most. No load exceeds the highest of before, and their sum of squares
-    falls.
+    """Flux over instances, where not all know the loads of single keys: which instance gives which
+    share of its load to which other one. The most loaded gives to the least loaded, the second to
+    the second least, and so on, as long as one has more than 1 + `spread` times the load of the
+    other; each takes part in one move at most. No load exceeds the highest of before, and their sum
+    of squares falls.
 
     `chance`: variance of a load that was measured, over the load. What may well be chance (less
     than three standard deviations) moves nothing.

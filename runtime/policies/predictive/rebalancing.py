@@ -66,7 +66,7 @@ class Evenness:
         return max(1.0, most * self.slots * len(self.loads) / total)
 
     def moves(self, scale: Scale) -> dict[int, tuple[int, float]]:
-        """Who gives a share of its load to whom, by rank; none if nothing is to move now."""
+        """Which rank gives which share of its load to which; none if nothing is to move now."""
         if not self.slots or not rebalances(self._means, self.slots - 1 + self.rested):
             return {}
         return evened(self._means, scale.imbalance_max, self._chance)

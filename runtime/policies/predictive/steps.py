@@ -40,7 +40,7 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Step:
     """`target`: instances of the next slot. `moves`: which instances, by rank, give which share of
-    their load to whom; then the number stays."""
+    their load to which others; then the number stays."""
 
     target: int
     why: str

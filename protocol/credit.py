@@ -1,4 +1,4 @@
-"""Permission to send: how backpressure travels without anybody blocking (`docs/protocol.md` 4).
+"""Permission to send: backpressure without a send that blocks (`docs/protocol.md` 4).
 
 Credits count tuples and bytes of data; control needs none. Both sides count totals since the
 session began, and the receiver states the total it allows. So a lost or repeated statement does

@@ -11,7 +11,7 @@ from anabranch.protocol.ownership import Assignment, Group, Routes
 
 @dataclass(frozen=True, slots=True)
 class Founded:
-    """This instance belongs to those with which the run begins; nobody created it.
+    """This instance is one of those with which the run begins; no other instance created it.
 
     `routes`: the owners of the key groups downstream. `owned`: those of its own operator that
     are its own.

@@ -3,8 +3,9 @@
 An instance's id holds its operator, so that a receiver can tell on which side of it a sender
 stands without having met it, and the number of the instance that created it, so that a leaver
 needs to list only the ids that its receiver could have created (`docs/protocol.md` 2.2, LEAVE).
-Ids are never used twice within a run, but by the incarnations of one instance: when its process
-dies, the next one is the same to everybody. What tells incarnations apart is below the protocol.
+Ids are never used twice within a run, except by the incarnations of one instance: when its process
+dies, the next one is the same instance for all others. The protocol does not tell incarnations
+apart; the layer below it does.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The invariants of `docs/protocol.md` 2.7 by their numbers.
 
-I1  Nobody in succs (until Draining) or in preds (Active) has terminated.
+I1  No instance in succs (until Draining) or in preds (Active) has terminated.
 I2  succs has a member of each downstream operator until EOS is sent.
 I3  No tuple arrives in Draining or later.
 I4  An acknowledgement comes only from an awaited id; at most one own operation, none while leaving.
@@ -15,16 +15,16 @@ I12 Session sequence numbers are contiguous, over all incarnations of both ends.
 K1  A tuple of a keyed operator is processed when it follows the last one of its sender and group.
 K2  Its results are in the same order at each successor, until that one leaves.
 K3  The owner to which a key group is routed is in succs.
-K4  Nobody leaves owning a key group.
+K4  No instance leaves that owns a key group.
 K5  A key group has at most one owner.
 K6  At rest a key group has exactly one owner, and
-K7  all who send to its operator know it.
+K7  all senders to its operator know it.
 
-All of them hold over deaths too: whatever an instance was, its next incarnation is.
+All of them hold over deaths too: the next incarnation of an instance is that instance.
 
 I3, I4, I8 and I9 are checked where the input comes in (`table`, `rules`), I12 in `session`, I10
 in the ledger; K1, K2, K4, K6 and K7 by the explorer. Here are I2 and K3 for one instance, which
-every instance asserts after each change of its view, and those that need an observer who sees all
+every instance asserts after each change of its view, and those that need an observer of all
 instances at one moment: the explorer and the simulator.
 """
 
@@ -100,7 +100,7 @@ def broken_between(x: InstanceId, of_x: State, y: InstanceId, of_y: State) -> It
 
 
 def _outputs(state: State) -> frozenset[InstanceId]:
-    """Whom a predecessor has not yet told the end; after EOS that is still on its way."""
+    """Successors that may not know yet that this instance ends; an EOS may be on its way."""
     return state.awaiting if isinstance(state, ClosingOut) else succs_of(state)
 
 

@@ -52,7 +52,7 @@ class Start:
 class Leave:
     """Leaver to every predecessor: send me nothing more.
 
-    `told`: those who get this message and were created by its receiver. A receiver whose
+    `told`: instances that get this message and were created by its receiver. A receiver whose
     children are not started yet learns that the leaver waits for them too.
     """
 
@@ -83,7 +83,7 @@ class KeeperAck:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Keeper to a neighbour: find one of my siblings who keeps the operator instead of me."""
+    """Keeper to a neighbour: find one of my siblings that keeps the operator instead of me."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class AdoptOffer:
-    """Owner to a neighbour: find one of my siblings who takes over key groups of mine.
+    """Owner to a neighbour: find one of my siblings that takes over key groups of mine.
 
     `draw`: which of those that the neighbour sees; drawn by chance, so that the load spreads.
     """

@@ -1,7 +1,7 @@
-"""Who owns which key group of a keyed operator: versioned statements, and how they are merged.
+"""Owners of the key groups of a keyed operator: versioned statements, and how they are merged.
 
 The keys of a keyed operator fall into a fixed number of groups. Every group has one owner, the
-instance that keeps the state of its keys and processes its tuples. Whoever sends to the operator
+instance that keeps the state of its keys and processes its tuples. Each sender to the operator
 routes by what it knows of the owners. Statements about one group are told apart by their version,
 which only the owner raises, when it gives the group away; so the higher version is the newer
 truth, in whatever order statements arrive (`docs/protocol.md` 5; without versions an instance that
@@ -30,7 +30,7 @@ Routes = tuple[Route, ...]
 """At most one route for each group of each operator, by operator and group."""
 
 Assignment = tuple[tuple[Group, InstanceId], ...]
-"""Groups and who is to have them."""
+"""Groups and the instances that are to own them."""
 
 
 def merged(known: Routes, news: Iterable[Route]) -> Routes:
@@ -50,12 +50,12 @@ def merged(known: Routes, news: Iterable[Route]) -> Routes:
 
 
 def is_behind(known: Routes, others: Iterable[Route]) -> bool:
-    """Whether somebody who states `others` has heard of owners that are news here."""
+    """Whether a sender that states `others` knows of owners that are news here."""
     return merged(known, others) is not known
 
 
 def changed(routes: Routes) -> Routes:
-    """Those that differ from what everybody knew at the beginning."""
+    """Those that differ from what all instances knew at the beginning."""
     return tuple(r for r in routes if r.version)
 
 

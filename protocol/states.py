@@ -26,7 +26,7 @@ EndReason = Literal["left", "finished"]
 
 @dataclass(frozen=True, slots=True)
 class Spawning:
-    """Has asked for `n` processes; nobody else knows yet."""
+    """Has asked for `n` processes; no other instance knows yet."""
 
     n: int
     migrate: bool = False
@@ -42,7 +42,7 @@ class Seeking:
 
 @dataclass(frozen=True, slots=True)
 class Freezing:
-    """Brings the groups that are to move to rest; nobody else knows yet."""
+    """Brings the groups that are to move to rest; no other instance knows yet."""
 
     new: Ids
     moved: Routes
@@ -109,7 +109,7 @@ class Active:
     """Processes tuples. At most one operation of its own is under way.
 
     `finished`: predecessors that have sent FIN. `input_ended`: a source has read its last tuple.
-    `routes`: who owns the key groups of the operators downstream, as far as told. `owned`: the
+    `routes`: owners of the key groups of the operators downstream, as far as told. `owned`: the
     key groups of its own operator that belong to it. `expects`: siblings whose state is to come.
     `arrived`: state that has come, by sender, but by newer routes than are known here yet.
     """
@@ -183,7 +183,7 @@ STATE_TYPES: tuple[type[State], ...] = (
 
 
 def succs_of(state: State) -> Ids:
-    """Whom an instance in this state may still send tuples to, or waits for to be done."""
+    """Instances to which one in this state may still send tuples, or whose DONE it awaits."""
     match state:
         case Active(succs=s) | ClosingIn(succs=s) | Draining(succs=s) | Finished(succs=s):
             return s

@@ -8,11 +8,11 @@ refused with the story of what went before, and the state stays as it was).
 Five ideas carry the table:
 
 * **Acknowledgements are unconditional.** JOIN, LEAVE and EOS are answered at once in every state
-  but Gone. Therefore nobody's operation waits for somebody else's, and rounds cross freely.
+  but Gone. Therefore no operation waits for that of another instance, and rounds may overlap.
 * **A marker follows the last tuple.** LEAVE_ACK, EOS and FIN run in the same FIFO as the data,
   so "nothing more from me" is true when it arrives.
-* **One own operation at a time**, with the set of ids that it waits for. Everybody else's
-  operations are served meanwhile.
+* **One own operation at a time**, with the set of ids that it waits for. Messages of other
+  instances' operations are answered meanwhile.
 * **An idle newcomer remembers.** It is announced before it is started; what neighbours tell it
   in between is applied to the view that START brings.
 * **A process dies, an instance does not.** Nothing leaves it before what led to it is in its
@@ -20,7 +20,7 @@ Five ideas carry the table:
   event; what is missing here is any event for the others.
 
 The published protocol (Belkhiria & Tedeschi 2019) lacks the second phase of leaving and the
-memory of who was told; `docs/protocol.md` 1.3 shows what is lost then.
+list of the instances that were told; `docs/protocol.md` 1.3 shows what is lost then.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ ROWS: dict[type, tuple[Cell, ...]] = {
     events.GroupsFrozen: _row(
         idle=ILLEGAL,
         active=move.announce_owners,
-        closing_in=ILLEGAL,  # nobody leaves while key groups move
+        closing_in=ILLEGAL,  # no instance leaves while its key groups move
         draining=ILLEGAL,
         closing_out=ILLEGAL,
         finished=ILLEGAL,
@@ -306,16 +306,16 @@ ROWS: dict[type, tuple[Cell, ...]] = {
     events.InputEnded: _row(
         idle=ILLEGAL,
         active=finish.end_input,
-        closing_in=STALE,  # the source leaves; somebody else reads on, or finds the same end
+        closing_in=STALE,  # the source leaves; a sibling reads on, or finds the same end
         draining=STALE,
         closing_out=STALE,
-        finished=STALE,  # told twice, by its own reading and by whoever stops the run
+        finished=STALE,  # told twice: by its own reading, and when the run is stopped
         gone=STALE,
     ),
     events.Drained: _row(
         idle=ILLEGAL,
         active=finish.finish,
-        closing_in=ILLEGAL,  # asked for at the end of the stream, where nobody leaves any more
+        closing_in=ILLEGAL,  # asked for at the end of the stream, where no instance leaves any more
         draining=leave.close_outputs,
         closing_out=ILLEGAL,
         finished=ILLEGAL,

@@ -1,4 +1,4 @@
-"""What every rule may know besides state and event: who I am, and the static graph."""
+"""What every rule may know besides state and event: the own id, and the static graph."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The end of a bounded stream: E1 to E6. FIN runs down the graph behind the last tuples, DONE
-comes back, and every instance ends, keepers like everybody."""
+comes back, and every instance ends, keepers like all others."""
 
 from __future__ import annotations
 

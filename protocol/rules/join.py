@@ -53,7 +53,7 @@ def found(ctx: Context, state: Idle, event: Founded) -> Step:
 
 
 def decide_to_duplicate(ctx: Context, state: Active, event: DuplicateDecided) -> Step:
-    """R1, first half: ask for processes. Nobody is told before they listen (P20, P39)."""
+    """R1, first half: ask for processes. Neighbours are told when these listen (P20, P39)."""
     if event.n < 1:
         return state, (Veto("a duplication makes at least one instance"),)
     if reason := why_not_now(ctx, state):
@@ -63,7 +63,7 @@ def decide_to_duplicate(ctx: Context, state: Active, event: DuplicateDecided) ->
 
 def announce_children(ctx: Context, state: Active, event: ChildrenReady) -> Step:
     """R1, second half."""
-    require(isinstance(state.own, Spawning), "children were delivered that nobody asked for")
+    require(isinstance(state.own, Spawning), "children were delivered that were not asked for")
     assert isinstance(state.own, Spawning)
     if event.moved and not state.own.migrate:  # a new keeper gets them when the old one goes
         require({x for _, x in event.moved} <= event.new, "key groups go to children that are none")
@@ -77,7 +77,7 @@ def announce_children(ctx: Context, state: Active, event: ChildrenReady) -> Step
 
 
 def give_up_children(ctx: Context, state: Active, event: SpawnFailed) -> Step:
-    require(isinstance(state.own, Spawning), "a start failed that nobody asked for")
+    require(isinstance(state.own, Spawning), "a start failed that was not asked for")
     return replace(state, own=None), (Conclude("spawn_failed"),)
 
 
@@ -201,7 +201,7 @@ def _new(event: MessageReceived) -> Ids:
 
 
 def _moved(event: MessageReceived) -> Routes:
-    """New owners of key groups, all of the sender's operator, or somebody lies."""
+    """New owners of key groups; they are all of the sender's operator, or the input is illegal."""
     assert isinstance(event.message, Join)
     for route in event.message.moved:
         require(

@@ -1,6 +1,6 @@
 """The keeper's role: R5 and R12 to R15. Every operator has a keeper at every moment.
 
-The role is given away only after somebody else has it. A keeper that is making an offer refuses
+An instance drops the role only after another one has it. A keeper that is making an offer refuses
 offers, or two keepers could hand their roles to each other and both drop them (F10).
 """
 

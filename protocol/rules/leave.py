@@ -1,8 +1,9 @@
 """Leaving: R6 to R11. First the inputs are closed, then the queue drains, then the outputs.
 
 Nothing follows a marker: LEAVE_ACK and EOS come behind the last tuple of the same FIFO channel,
-so inputs are complete when draining begins. Nobody writes to the dead: an instance ends only
-when all who know it have answered, and those answers are the last they send to it.
+so inputs are complete when draining begins. No message goes to an instance that has ended: an
+instance ends only when all that know it have answered, and their answers are the last that they
+send to it.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def is_leaving(state: State) -> bool:
 
 
 def go_on_leaving(ctx: Context, state: Active, event: GroupsTransferred) -> Step:
-    """The state of moved groups is out. Who gave them away in order to go does so now, unless it
-    has no need to, or no right any more."""
+    """The state of moved groups is out. An instance that gave them away in order to leave does so
+    now, unless it needs to leave no more, or has no right to."""
     wants_to_go = move.wants_to_go(state)
     later, effects = move.hand_over_state(ctx, state, event)
     assert isinstance(later, Active)

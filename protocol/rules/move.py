@@ -17,7 +17,7 @@ would be processed first. So the old owner's routes come with the last word, and
 known the groups are not owned.
 
 A new owner may not go before the state has come: a child learns that from START, a new owner has
-promised it. Whoever wants to go promises nothing, so nobody waits in a circle.
+promised it. An instance that wants to go makes no promise, so instances never wait in a circle.
 """
 
 from __future__ import annotations
@@ -173,9 +173,9 @@ def freeze(
 
 
 def announce_owners(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
-    """M5: nothing of the groups is in work or held; tell everybody, children included."""
+    """M5: nothing of the groups is in work or held; tell all neighbours and the children."""
     own = state.own
-    require(isinstance(own, Freezing), "key groups are frozen that nobody froze")
+    require(isinstance(own, Freezing), "key groups are frozen that were not to be frozen")
     assert isinstance(own, Freezing)
     neighbours = state.succs | state.preds
     joining = Joining(own.new, awaiting=neighbours, moved=own.moved, leave=own.leave)
@@ -220,15 +220,15 @@ def take_over(ctx: Context, state: Active, event: MessageReceived) -> Step:
     message, sender = event.message, event.sender
     assert isinstance(message, StateMoved)
     require(sender in state.expects, f"state from {sender}, which was not expected (I4)")
-    require(owners_of(message.owned) <= {ctx.me}, f"state from {sender} for somebody else")
+    require(owners_of(message.owned) <= {ctx.me}, f"state from {sender} for another instance")
     groups = groups_of(message.owned)
     require(not groups & groups_of(state.owned), f"state from {sender} of groups of mine (K5)")
     return own_what_arrived(replace(state, arrived=(*state.arrived, (sender, message))))
 
 
 def own_what_arrived(state: Active) -> Step:
-    """M8, now or with the JOIN that was missing: it is on its way, for whoever gives groups away
-    tells all its predecessors."""
+    """M8, now or with the JOIN that was missing: it is on its way, since an instance that gives
+    groups away tells all its predecessors."""
     early = tuple(a for a in state.arrived if is_behind(state.routes, a[1].routes))
     effects: list[Effect] = []
     owned, expects = state.owned, state.expects

@@ -6,8 +6,8 @@ knows of a death. Nothing is sent again from here; channels repeat what has not 
 What died with the process is what its driver was about: the view of its router, duties that it
 had not answered, and children that it had asked for and not been given.
 
-A wrong suspicion needs no rule either. Whoever is taken for dead is killed before its next
-incarnation begins, so it *is* dead, wherever it was.
+A wrong suspicion needs no rule either. A process that is considered dead is killed before the next
+incarnation begins, so it *is* dead, whatever it was doing.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from anabranch.protocol.states import (
 
 
 def restart_waiting(ctx: Context, state: Idle | ClosingOut, event: Restarted) -> Step:
-    """Z1: nobody who only waits has anything to do again; channels bring what it waits for."""
+    """Z1: an instance that only waits has nothing to do again; channels bring what it waits for."""
     return state, ()
 
 
@@ -67,7 +67,7 @@ def restart_active(ctx: Context, state: Active, event: Restarted) -> Step:
 
 def _operation(state: Active) -> tuple[Active, tuple[Effect, ...]]:
     """What the driver had been asked for and has not answered. The answer about children can
-    come no more, and nobody has been told of them: the operation fails."""
+    come no more, and no neighbour has been told of them: the operation fails."""
     own = state.own
     if isinstance(own, Spawning):
         return replace(state, own=None), (Conclude("spawn_failed"),)
@@ -100,7 +100,8 @@ def restart_draining(ctx: Context, state: Draining, event: Restarted) -> Step:
 
 
 def restart_finished(ctx: Context, state: Finished, event: Restarted) -> Step:
-    """Z4: everything is processed; whom the end was told, and who waits for it, is in the view."""
+    """Z4: everything is processed. Which successors were told of the end, and which predecessors
+    wait for it, is in the view."""
     return state, (view_of(state),)
 
 

@@ -104,7 +104,7 @@ def test_r1_a_start_that_fails_leaves_no_trace() -> None:
 
 @pytest.mark.parametrize("event", [ChildrenReady(ids(CHILD)), SpawnFailed("no room")])
 def test_r1_children_whom_nobody_asked_for_are_refused(event: ChildrenReady | SpawnFailed) -> None:
-    refused(active(), event, "nobody asked for")
+    refused(active(), event, "not asked for")
 
 
 def test_r2_an_active_predecessor_counts_new_successors_before_it_acknowledges() -> None:

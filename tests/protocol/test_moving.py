@@ -148,8 +148,8 @@ def test_m5_at_rest_all_neighbours_hear_of_children_and_new_owners_at_once() -> 
     assert effects == (send(A0, join), send(C0, join))
 
 
-def test_m5_what_nobody_froze_cannot_be_frozen() -> None:
-    refused(owner(), GroupsFrozen(), "nobody froze")
+def test_m5_groups_that_no_move_freezes_cannot_be_frozen() -> None:
+    refused(owner(), GroupsFrozen(), "not to be frozen")
 
 
 def test_m5_a_router_switches_before_it_acknowledges() -> None:
@@ -299,7 +299,7 @@ def test_m8_a_new_owner_at_the_end_of_the_stream_waits_for_the_state_before_it_f
     ("state", "owned", "words"),
     [
         (owner(), (Route(ME, 2, 3),), "not expected .I4."),
-        (owner(expects=ids(B0)), (Route(B4, 2, 3),), "for somebody else"),
+        (owner(expects=ids(B0)), (Route(B4, 2, 3),), "for another instance"),
         (owner(expects=ids(B0)), (Route(ME, 1, 3),), "groups of mine .K5."),
     ],
 )

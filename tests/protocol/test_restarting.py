@@ -141,7 +141,7 @@ def test_z2_children_that_nobody_was_told_of_are_given_up(migrate: bool) -> None
     assert later == replace(state, own=None)
     assert effects == working(state, Conclude("spawn_failed"))
     assert SpawnInstances(2) not in effects
-    refused(later, ChildrenReady(ids(CHILD)), "nobody asked for")
+    refused(later, ChildrenReady(ids(CHILD)), "not asked for")
 
 
 def test_z2_groups_that_go_to_a_new_owner_are_frozen_again() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source
 from anabranch.runtime.savepoint.folder import Savepoint
+from anabranch.runtime.savepoint.inputs import positions_of
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine import frames
@@ -22,7 +23,7 @@ from anabranch.spark_engine.job import Job, job_of
 from anabranch.spark_engine.refusing import is_bounded, refusals
 from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import Row
-from anabranch.spark_engine.savepoints import opened, positions_of, state_rows
+from anabranch.spark_engine.savepoints import opened, state_rows
 from anabranch.spark_engine.shipping import shipped
 from anabranch.spark_engine.streaming import stream
 from anabranch.spark_engine.targets import Targets
@@ -183,7 +184,7 @@ def _input(
     savepoint: Savepoint | None,
 ) -> DataFrame:
     rows: list[Row] = [*state_rows(job, savepoint), *frames.begins(job)]
-    begun = positions_of(savepoint)
+    begun = positions_of(pipeline, savepoint)
     tables: list[DataFrame] = []
     for name, (order, source) in sources_of(pipeline).items():
         frame = given.get(name)

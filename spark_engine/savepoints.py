@@ -10,18 +10,18 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, Savepoint, SavepointError
+from anabranch.runtime.savepoint.inputs import Position, rows_of_files
 from anabranch.runtime.savepoint.kept import (
     Kept,
     head_of,
@@ -29,50 +29,13 @@ from anabranch.runtime.savepoint.kept import (
     rows_of_devices,
     rows_of_keys,
     rows_of_source,
-    splits_left,
 )
-from anabranch.runtime.savepoint.opening import INPUT_ADVICE, open_savepoint
+from anabranch.runtime.savepoint.opening import open_savepoint
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
-from anabranch.runtime.sources.board import digest_of
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.job import Job
 from anabranch.spark_engine.mapping import Station, bucket_of, buckets_of
 from anabranch.spark_engine.rows import Kind, Row
-
-
-@dataclass(frozen=True)
-class Position:
-    """Behind the first `pulled` splits of a source, apart from those which are `returned`."""
-
-    pulled: int = 0
-    digest: int = 0
-    returned: list[Split] = field(default_factory=list)
-
-    def rest(self, name: str, source: Source) -> Iterator[Split]:
-        """What is left to read. Raises `SavepointError` if the input is another one."""
-        splits = source.splits()
-        before = [*islice(splits, self.pulled)]
-        if len(before) != self.pulled or _digest(before) != self.digest:
-            raise SavepointError(
-                f"the input of source {name!r} has changed since: its first {self.pulled} parts "
-                f"are not what they were; {INPUT_ADVICE}"
-            )
-        return chain(self.returned, splits)
-
-    def behind(self, taken: list[Split]) -> Position:
-        """When the first splits of the rest have been read."""
-        old = len(self.returned)
-        new = taken[old:]
-        return Position(
-            self.pulled + len(new), _digest(new, self.digest), self.returned[len(taken) :]
-        )
-
-
-def _digest(splits: Iterable[Split], digest: int = 0) -> int:
-    for split in splits:
-        digest = digest_of(split, digest)
-    return digest
-
 
 # -- at the beginning ----------------------------------------------------------------------------
 
@@ -100,17 +63,6 @@ def _refuse_rows(pipeline: Pipeline, given: Mapping[str, object]) -> None:
                 f"source {operator.name!r} is a DataFrame, of which a savepoint cannot say how far "
                 "it is read; use ab.files"
             )
-
-
-def positions_of(savepoint: Savepoint | None) -> dict[str, Position]:
-    """By source; none without a savepoint."""
-    if savepoint is None:
-        return {}
-    left = splits_left(savepoint)
-    return {
-        row["operator"]: Position(row["pulled"], row["digest"], left.get(row["operator"], []))
-        for row in savepoint.each("sources")
-    }
 
 
 def state_rows(job: Job, savepoint: Savepoint | None) -> list[Row]:
@@ -162,13 +114,19 @@ def write(
     """`kept`: the rows of the last batch. Raises `SavepointError`, `OSError`."""
     passed_s = max(0.0, time.time() - job.started_s)
     head = head_of(pipeline, STATE_FORMAT, version(), passed_s)
-    rows = chain(_of_sources(positions), _of_stations(job, kept), [_ledger(pipeline, counts)])
+    rows = chain(
+        _of_sources(pipeline, positions), _of_stations(job, kept), [_ledger(pipeline, counts)]
+    )
     folder.write(path, head, rows)
 
 
-def _of_sources(positions: Mapping[str, Position]) -> Iterator[tuple[str, Columns]]:
+def _of_sources(
+    pipeline: Pipeline, positions: Mapping[str, Position]
+) -> Iterator[tuple[str, Columns]]:
     for name, at in positions.items():
         yield from rows_of_source(name, at.returned, pulled=at.pulled, digest=at.digest)
+        source = pipeline.operators[OperatorName(name)].source
+        yield from rows_of_files(name, source, at.covered)
 
 
 def _of_stations(job: Job, kept: Iterable[Row]) -> Iterator[tuple[str, Columns]]:

@@ -24,8 +24,8 @@ from typing import Any
 
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.savepoint.folder import SAVEPOINT
+from anabranch.runtime.savepoint.inputs import Position
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.spark_engine.savepoints import Position
 
 JOB, SPLITS, BEGUN = "job.json", "splits.pickle", "begun.pickle"
 

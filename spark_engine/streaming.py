@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Split
 from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
+from anabranch.runtime.savepoint.inputs import Position, positions_of
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.runtime.sources.generate import Generate
 from anabranch.spark_engine import frames, savepoints
@@ -30,7 +31,6 @@ from anabranch.spark_engine.failing import JobFailed, told
 from anabranch.spark_engine.job import Job, job_of
 from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import COLUMNS, Kind
-from anabranch.spark_engine.savepoints import Position
 from anabranch.spark_engine.shipping import shipped
 from anabranch.spark_engine.state import Commit, JobRecord, StateFolder, check_same
 from anabranch.spark_engine.targets import Targets
@@ -120,7 +120,7 @@ def _begin(
             f"state folder {str(folder.path)!r} holds a savepoint already: begin from it with "
             "--from and another --state, or move it away"
         )
-    begun = savepoints.positions_of(savepoint)
+    begun = positions_of(pipeline, savepoint)
     splits = {
         name: [*begun.get(name, Position()).rest(name, source)]
         for name, source in _sources(pipeline, inputs).items()

@@ -22,7 +22,7 @@ import msgspec
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
 
-FORMAT = 1
+FORMAT = 2
 """Of the files and of the values in them; another version of either is another number."""
 SAVEPOINT = "savepoint"
 """Name of the folder, in the state folder of the run that leaves it."""
@@ -63,6 +63,16 @@ TABLES: dict[str, dict[str, str]] = {
         "digest": "int64",
         "claims": "int64",
         "progress": "double",
+    },
+    "files": {
+        "operator": "string",
+        "pattern": "int32",
+        "name": "binary",
+        "path": "binary",
+        "path_text": "string",
+        "upto": "int64",
+        "size": "int64",
+        "crc": "int64",
     },
     "splits": {"operator": "string", "place": "int32", "split": "binary", "split_text": "string"},
     "ledger": {

@@ -12,8 +12,6 @@ from anabranch.runtime.savepoint.folder import Head, Savepoint, SavepointError
 from anabranch.runtime.savepoint.kept import in_words
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 
-INPUT_ADVICE = "put it back as it was when the savepoint was written"
-
 
 def open_savepoint(pipeline: Pipeline, path: Path | None) -> Savepoint | None:
     """That from which a run begins. Raises `SavepointError` unless it is one of this pipeline."""

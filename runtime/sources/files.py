@@ -63,6 +63,10 @@ class Files(Source):
         for start in range(0, file.size, self.split_bytes):
             yield file.split(start, min(start + self.split_bytes, file.size))
 
+    def found(self) -> list[Found]:
+        """The files that are there now, in their order. Raises as `prepare` does."""
+        return [*self._listing.take()]
+
     def open(self, split: Split, context: RunContext) -> Reader:
         kind = GroupReader if "list" in split else FileReader
         return kind(split, self, context)

@@ -7,6 +7,7 @@ import glob
 import os
 import stat
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from anabranch.runtime.sources.walking import walk
 
@@ -31,6 +32,35 @@ def find_files(patterns: Sequence[str]) -> dict[str, os.stat_result]:
                 seen.add(file)
                 found[path] = status
     return found
+
+
+class Name(NamedTuple):
+    """Which file is meant, wherever the folder of the pattern is: the number of the pattern, and
+    the path behind what of it has no wildcards."""
+
+    pattern: int
+    path: str
+
+
+def names_of(patterns: Sequence[str]) -> dict[str, Name]:
+    """The files that are found now, by their paths. Raises as `find_files` does, though not for a
+    pattern that gives none."""
+    names: dict[str, Name] = {}
+    for number, pattern in enumerate(map(os.path.expanduser, patterns)):
+        root = _fixed(pattern)
+        for path, _ in _matches(pattern):
+            names.setdefault(path, Name(number, os.path.relpath(path, root or os.curdir)))
+    return names
+
+
+def _fixed(pattern: str) -> str:
+    """The folder that a pattern names."""
+    if os.path.isdir(pattern):
+        return pattern
+    folder = os.path.dirname(pattern)
+    while not os.path.lexists(pattern) and glob.has_magic(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _matches(pattern: str) -> list[tuple[str, os.stat_result]]:

@@ -1,5 +1,5 @@
 """A construct whose input comes in parts: each run finds one more of them, and goes on from the
-savepoint of the one before.
+savepoint of the one before, as if on another host, with copies of the files that were there.
 
 python -m tests.spark_engine.phases FOLDER NAME PARTS PART OPTIONS     a part on processes
 """
@@ -7,6 +7,7 @@ python -m tests.spark_engine.phases FOLDER NAME PARTS PART OPTIONS     a part on
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -26,11 +27,25 @@ class Phases(Bench):
         self._part = part
         (folder / "run").mkdir(exist_ok=True)
 
+    @property
+    def inputs(self) -> Path:
+        """Where the files are now."""
+        return next(self.folder.glob("host-*"), self.folder / "host-0")
+
+    def _move(self) -> None:
+        """Each file gets another path, number and time."""
+        before = self.inputs
+        after = self.folder / f"host-{int(before.name.partition('-')[2]) + 1}"
+        if before.exists():
+            shutil.copytree(before, after, copy_function=shutil.copyfile)
+            shutil.rmtree(before)
+
     def next_run(self, *, groups: int = 64, instances: int = 0) -> ab.Pipeline:
         """`instances`: of operators that keep something; 0: as the construct has it."""
+        self._move()
         for source, lines in self.construct.inputs.items():
-            here = self.folder / source
-            here.mkdir(exist_ok=True)
+            here = self.inputs / source
+            here.mkdir(parents=True, exist_ok=True)
             size = -(-len(lines) // self._parts)
             some = lines[self._part * size : (self._part + 1) * size]
             (here / f"{self._part}.txt").write_text("".join(f"{line}\n" for line in some))
@@ -39,7 +54,7 @@ class Phases(Bench):
         pipeline = ab.Pipeline("construct", dead_letters=out / "dead.jsonl", groups=groups)
         pipeline.dead_max = 1.0
         streams = {
-            name: pipeline.source(name, ab.files(self.folder / name, split_bytes=SPLIT_BYTES))
+            name: pipeline.source(name, ab.files(self.inputs / name, split_bytes=SPLIT_BYTES))
             for name in self.construct.inputs
         }
         self.construct.build(streams, {n: ab.jsonl(out / f"{n}.jsonl") for n in self.sinks})

@@ -80,6 +80,7 @@ from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
+from anabranch.runtime.savepoint.inputs import positions_of
 from anabranch.runtime.values.texts import carried, original
 
 SEED_BITS = 32
@@ -346,7 +347,8 @@ class Agent:
             await resume(roster, self._supervisor, self.files.ends, news, gone, self.say)
         else:
             if self._savepoint is not None:
-                savepoints.restore_sources(self.boards, self._savepoint, self.journal.log)
+                begun = await asyncio.to_thread(positions_of, self.pipeline, self._savepoint)
+                savepoints.restore_sources(self.boards, self._savepoint, begun, self.journal.log)
                 await asyncio.to_thread(
                     savepoints.lay_bases, self.pipeline, self.files, self._savepoint
                 )

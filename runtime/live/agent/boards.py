@@ -27,6 +27,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.reporting.status import id_from_wire, id_to_wire
 from anabranch.runtime.sources.board import Board, Held, digest_of
+from anabranch.runtime.sources.covered import Covered
 
 INPUT_ADVICE = "put it back as it was, or begin anew with --fresh"
 
@@ -46,11 +47,13 @@ class Pulled(Iterator[Split]):
         self._splits = splits
         self.count = 0
         self.digest = 0
+        self.covered = Covered()
 
     def __next__(self) -> Split:
         split = next(self._splits)
         self.count += 1
         self.digest = digest_of(split, self.digest)
+        self.covered.note(split)
         return split
 
 
@@ -192,6 +195,10 @@ class Boards:
                 ended_early=board.input_ended_early,
                 cut_by=self._cut_by.get(name, ""),
             )
+
+    def covered(self, operator: str) -> Covered:
+        """The files of all splits that were handed out."""
+        return self._pulled[operator].covered
 
     def restore(self, snapshot: BoardSnapshot, advice: str = INPUT_ADVICE) -> None:
         """`advice`: what to do if the input has changed. Raises `InputChanged`, `SplitsError`."""

@@ -12,7 +12,7 @@ A run that begins from a savepoint puts the part of each founder beside its jour
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Columns, Savepoint, SavepointError
+from anabranch.runtime.savepoint.inputs import INPUT_ADVICE, Position, rows_of_files
 from anabranch.runtime.savepoint.kept import (
     Kept,
     head_of,
@@ -45,10 +46,9 @@ from anabranch.runtime.savepoint.kept import (
     rows_of_devices,
     rows_of_keys,
     rows_of_source,
-    splits_left,
 )
-from anabranch.runtime.savepoint.opening import INPUT_ADVICE
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
+from anabranch.runtime.sources.covered import Covered
 
 # -- before a run begins -------------------------------------------------------------------------
 
@@ -81,15 +81,20 @@ def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
 # -- at the beginning ----------------------------------------------------------------------------
 
 
-def restore_sources(boards: Boards, savepoint: Savepoint, log: Callable[[Record], None]) -> None:
+def restore_sources(
+    boards: Boards,
+    savepoint: Savepoint,
+    positions: Mapping[str, Position],
+    log: Callable[[Record], None],
+) -> None:
     """The boards go on behind what was read. Raises `InputChanged`, `SplitsError`."""
-    returned = splits_left(savepoint)
     for row in savepoint.each("sources"):
+        at = positions[row["operator"]]
         snapshot = BoardSnapshot(
             operator=row["operator"],
-            pulled=row["pulled"],
-            digest=row["digest"],
-            returned=returned.get(row["operator"], []),
+            pulled=at.pulled,
+            digest=at.digest,
+            returned=at.returned,
             held=[],
             claims=row["claims"],
             progress=row["progress"],
@@ -134,6 +139,7 @@ class Stopped:
     pipeline: Pipeline
     journals: Path
     boards: list[BoardSnapshot]
+    covered: Mapping[str, Covered]
     ledger: Columns
     passed_s: float
 
@@ -144,7 +150,9 @@ def stopped(
     """To be called in the thread of the agent."""
     passed_s, journals = clock.earlier_s + clock.now_s, files.path / JOURNALS
     ledger = _ledger(map(str, pipeline.operators), recorder.finals)
-    return Stopped(pipeline, journals, [*boards.snapshots()], ledger, passed_s)
+    snapshots = [*boards.snapshots()]
+    covered = {board.operator: boards.covered(board.operator) for board in snapshots}
+    return Stopped(pipeline, journals, snapshots, covered, ledger, passed_s)
 
 
 def write(run: Stopped, path: Path) -> None:
@@ -163,6 +171,8 @@ def _rows(run: Stopped) -> Iterator[tuple[str, Columns]]:
             claims=board.claims,
             progress=board.progress,
         )
+        source = run.pipeline.operators[OperatorName(board.operator)].source
+        yield from rows_of_files(board.operator, source, run.covered[board.operator])
     yield "ledger", run.ledger
     for place, operator in enumerate(run.pipeline.operators.values()):
         if operator.edges or operator.timing is not None:

@@ -133,7 +133,7 @@ def test_a_savepoint_that_is_damaged_or_of_another_version_is_refused(tmp_path: 
         head.write_text(broken)
         with pytest.raises(SavepointError, match=r"savepoint\.json is damaged"):
             _run(pipeline, begin_from=saved)
-    head.write_text(text.replace('"format": 1,', '"format": 2,'))
+    head.write_text(text.replace('"format": 2,', '"format": 1,'))
     with pytest.raises(SavepointError, match="written by another version"):
         _run(pipeline, begin_from=saved)
     head.unlink()
@@ -143,11 +143,11 @@ def test_a_savepoint_that_is_damaged_or_of_another_version_is_refused(tmp_path: 
 
 def test_an_input_that_has_changed_or_is_gone_is_refused(tmp_path: Path) -> None:
     saved = _saved(tmp_path)
-    (tmp_path / "in/0").write_text("1\n2\n3\n4\n")
-    with pytest.raises(RunFailed, match=r"source 'lines' has changed since.*savepoint was written"):
+    (tmp_path / "in/0").write_text("1\n2\n4\n")
+    with pytest.raises(RunFailed, match=r"source 'lines': .* file '.*in/0'.* another content"):
         _run(_small(tmp_path), begin_from=saved)
     (tmp_path / "in/0").rename(tmp_path / "in/1")
-    with pytest.raises(RunFailed, match="source 'lines' has changed since"):
+    with pytest.raises(RunFailed, match=r"has read file '.*in/0', and there is none of that name"):
         _run(_small(tmp_path), begin_from=saved)
     (tmp_path / "in/1").unlink()
     with pytest.raises(OSError, match="in"):

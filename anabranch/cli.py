@@ -22,6 +22,7 @@ from anabranch.runtime.reporting.standard_output import STDOUT
 COMMANDS = {
     "run": "Run a pipeline until its input ends.",
     "validate": "Check a pipeline and show its graph.",
+    "backfill": "Run a pipeline over a span of history first.",
     "experiment": "Run a published evaluation again, theirs beside ours.",
     "verify": "Search all interleavings of the protocol for a fault.",
     "simulate": "Forecast what a pipeline would do under a load.",

@@ -1,4 +1,5 @@
-"""`--set OPERATOR.scale.SETTING=VALUE`: changes of a pipeline from the command line."""
+"""`--set OPERATOR.scale.SETTING=VALUE` and `--input SOURCE=PATH`: changes of a pipeline from the
+command line."""
 
 from __future__ import annotations
 
@@ -48,6 +49,21 @@ def parse_setting(text: str) -> Setting:
         hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(types_of)}"
         raise PipelineError(f"{text!r}: scale has no setting {name!r}; {hint}")
     return Setting(operator, name, value.strip(), text)
+
+
+def apply_inputs(pipeline: Pipeline, texts: Iterable[str]) -> None:
+    """`SOURCE=PATH`; of a source that is to read several, all of them. Raises `PipelineError`."""
+    patterns: dict[str, list[str]] = {}
+    for text in texts:
+        source, equals, pattern = text.partition("=")
+        if not (source and equals and pattern):
+            raise PipelineError(f"{text!r}: expected SOURCE=PATH, as in lines='history/*.txt'")
+        patterns.setdefault(source.strip(), []).append(pattern)
+    for source, paths in patterns.items():
+        try:
+            pipeline.with_input(source, paths)
+        except ValueError as error:
+            raise PipelineError(f"{source}={paths[0]}: {error}") from None
 
 
 def apply_settings(pipeline: Pipeline, texts: Iterable[str]) -> None:

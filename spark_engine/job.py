@@ -8,7 +8,9 @@ from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.spans import within
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.sources.generate import Generate
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.mapping import Plan, mapped
@@ -27,9 +29,13 @@ class Job:
     started_s: float
 
 
-def job_of(pipeline: Pipeline, *, partitions: int, started_s: float, paced: bool) -> Job:
-    """`paced`: sources keep their rate; else they give what there is as fast as it is taken."""
-    operators = {name: _bare(o, paced) for name, o in pipeline.operators.items()}
+def job_of(
+    pipeline: Pipeline, *, partitions: int, started_s: float, paced: bool, span: Span | None
+) -> Job:
+    """`paced`: sources keep their rate; else they give what there is as fast as it is taken.
+    `span`: of the event times that are taken."""
+    chosen = within(pipeline.operators, span)
+    operators = {name: _bare(o, paced) for name, o in chosen.items()}
     plan = mapped(pipeline.operators)
     return Job(pipeline.name, operators, plan, pipeline.groups, partitions, started_s)
 

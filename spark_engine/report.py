@@ -12,12 +12,15 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.reporting.dead_limit import exceeded
 
 LATE = "late_"
+LEFT_OUT = "left out: "
+"""Before the reason, in the name of a count."""
 
 
 @dataclass
 class SparkReport:
     """Counts by operator: `received` tuples, `results`, `dead` letters, tuples `delivered` by a
-    sink, `late_bury` (`late_emit`, `late_drop`): late tuples by what became of them."""
+    sink, `late_bury` (`late_emit`, `late_drop`): late tuples by what became of them, `left out: `
+    and why: tuples out of the span of the run."""
 
     pipeline: str
     mode: str
@@ -68,6 +71,10 @@ class SparkReport:
         late = sum(self.late(name) for name in self.operators)
         if late:
             lines.append(f"  late: {late:,}")
+        for name, counts in self.operators.items():
+            for what, n in counts.items():
+                if n and what.startswith(LEFT_OUT):
+                    lines.append(f"  left out at {name}: {n:,} {what.removeprefix(LEFT_OUT)}")
         if dead := self.count("dead"):
             lines.append(f"  dead letters: {dead:,}, in {dead_letters}")
         return lines

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.spans import Moment, check_backfill, span_of
 from anabranch.runtime.plan.ends import Source
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import Savepoint
-from anabranch.runtime.savepoint.inputs import positions_of
+from anabranch.runtime.savepoint.inputs import Position, positions_of
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.sink import SparkCollect
-from anabranch.spark_engine import frames
+from anabranch.spark_engine import frames, savepoints
 from anabranch.spark_engine.delivering import deliver
 from anabranch.spark_engine.ends import SparkRows, SparkTable
 from anabranch.spark_engine.failing import JobFailed, told
 from anabranch.spark_engine.job import Job, job_of
 from anabranch.spark_engine.refusing import is_bounded, refusals
 from anabranch.spark_engine.report import SparkReport
-from anabranch.spark_engine.rows import Row
+from anabranch.spark_engine.rows import Kind, Row
 from anabranch.spark_engine.savepoints import opened, state_rows
 from anabranch.spark_engine.shipping import shipped
 from anabranch.spark_engine.streaming import stream
@@ -66,6 +68,7 @@ def run(
     duration_s: float | None = None,
     begin_from: str | Path | None = None,
     until_committed: bool = False,
+    backfill: Span | tuple[Moment, Moment] | None = None,
 ) -> Result:
     """Run a pipeline on Spark, and return when its input has ended.
 
@@ -79,11 +82,19 @@ def run(
 
     `begin_from`: a savepoint, of a run on processes or of a stream here. `until_committed`: when
     the input of a stream ends, no window ends and no timer fires, and `state` has a savepoint.
+    `backfill`: a batch of the tuples whose event times are in this span, which leaves a savepoint
+    in `state`, such as ("2026-01-01", "2026-06-30").
 
     Raises `PipelineError` for what Spark cannot do, before anything starts, and `JobFailed` if the
     job fails, or too many tuples have become dead letters.
     """
     given = dict(inputs or {})
+    if backfill is not None:
+        span = backfill if isinstance(backfill, Span) else span_of(*backfill)
+        others = (duration_s is None, begin_from is None, not until_committed, mode != "stream")
+        if not all(others):
+            raise PipelineError("a backfill is a batch, and takes of these options only state")
+        return _backfill(pipeline, session, given, partitions, span, state)
     streams = state is not None or duration_s is not None or until_committed
     chosen = mode_of(pipeline, given, mode, streams)
     check(pipeline, given, bounded=chosen == "batch")
@@ -106,6 +117,27 @@ def run(
     return Result(report, pipeline)
 
 
+def _backfill(
+    pipeline: Pipeline,
+    session: SparkSession,
+    given: Mapping[str, DataFrame],
+    partitions: int | None,
+    span: Span,
+    state: str | Path | None,
+) -> Result:
+    check_backfill(pipeline.operators, given)
+    check(pipeline, given)
+    path = savepoints.free_place(state)
+    done = _batch(pipeline, session, given, partitions_of(session, partitions), None, span)
+    assert done._job is not None
+    assert done._done is not None
+    kept = frames.of_kinds(done._done, Kind.KEPT).orderBy("to", "bucket", "lane", "number")
+    nothing_read = {name: Position() for name in sources_of(pipeline)}
+    rows, counts = frames.rows_in(kept), done.report.operators
+    savepoints.write(path, pipeline, done._job, rows, nothing_read, counts, span)
+    return done
+
+
 def mode_of(
     pipeline: Pipeline, given: Mapping[str, Any], mode: str, wants_stream: bool
 ) -> Literal["batch", "stream"]:
@@ -126,15 +158,17 @@ def _batch(
     given: Mapping[str, DataFrame],
     partitions: int,
     savepoint: Savepoint | None,
+    backfill: Span | None = None,
 ) -> Result:
-    job = job_of(pipeline, partitions=partitions, started_s=time.time(), paced=False)
+    span = savepoint.head.span if savepoint is not None else backfill
+    job = job_of(pipeline, partitions=partitions, started_s=time.time(), paced=False, span=span)
     data, began = shipped(job), time.monotonic()
     rows = _input(session, pipeline, job, given, savepoint)
     targets = Targets(pipeline, secrets.token_hex(4))
     targets.prepare(adds=savepoint is not None)  # from here on nothing refuses it
     report = SparkReport(pipeline.name, "batch", batches=1)
     try:
-        done = frames.carried_out(job, data, rows, ends=True)
+        done = frames.carried_out(job, data, rows, ends=backfill is None)
         deliver(pipeline, job, done, targets, report)
         _write_tables(pipeline, job, done)
     except Exception as error:

@@ -19,9 +19,10 @@ from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import restore
 from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, Savepoint, SavepointError
-from anabranch.runtime.savepoint.inputs import Position, rows_of_files
+from anabranch.runtime.savepoint.inputs import Position, is_backfill, rows_of_files
 from anabranch.runtime.savepoint.kept import (
     Kept,
     head_of,
@@ -54,6 +55,20 @@ def check_stop(pipeline: Pipeline, state: Path | None, given: Mapping[str, objec
         raise SavepointError("until_committed needs state, the folder for the savepoint")
     folder.check_package()
     _refuse_rows(pipeline, given)
+
+
+def free_place(state: str | Path | None) -> Path:
+    """For the savepoint of a backfill. Raises `SavepointError`."""
+    if state is None:
+        raise SavepointError("backfill needs state, the folder for the savepoint")
+    folder.check_package()
+    path = Path(state).absolute() / folder.SAVEPOINT
+    if path.exists():
+        raise SavepointError(
+            f"state folder {str(path.parent)!r} holds a savepoint already: name another folder, or "
+            "move it away"
+        )
+    return path
 
 
 def _refuse_rows(pipeline: Pipeline, given: Mapping[str, object]) -> None:
@@ -110,10 +125,12 @@ def write(
     kept: Iterable[Row],
     positions: Mapping[str, Position],
     counts: Mapping[str, Mapping[str, int]],
+    span: Span | None,
 ) -> None:
-    """`kept`: the rows of the last batch. Raises `SavepointError`, `OSError`."""
-    passed_s = max(0.0, time.time() - job.started_s)
-    head = head_of(pipeline, STATE_FORMAT, version(), passed_s)
+    """`kept`: the rows of the last batch; `span`: of the event times that were taken. Raises
+    `SavepointError`, `OSError`."""
+    passed_s = 0.0 if is_backfill(span) else max(0.0, time.time() - job.started_s)
+    head = head_of(pipeline, STATE_FORMAT, version(), passed_s, span)
     rows = chain(
         _of_sources(pipeline, positions), _of_stations(job, kept), [_ledger(pipeline, counts)]
     )

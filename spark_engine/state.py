@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import SAVEPOINT
 from anabranch.runtime.savepoint.inputs import Position
 from anabranch.runtime.values.checks import PipelineError
@@ -42,6 +43,12 @@ class JobRecord:
     partitions: int
     started_s: float
     tag: str
+    counted_to: float | None = None
+    """Event time up to which a backfill has counted, from whose savepoint it has begun."""
+
+    @property
+    def span(self) -> Span | None:
+        return None if self.counted_to is None else Span(self.counted_to)
 
 
 @dataclass(frozen=True)

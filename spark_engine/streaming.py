@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Split
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
@@ -87,11 +88,21 @@ def _prepared(
         partitions = folder.job().partitions  # by these the state is divided
     passed_s = 0.0 if savepoint is None else savepoint.head.passed_s
     started_s = folder.job().started_s if folder.begun else time.time() - passed_s
-    job = job_of(pipeline, partitions=partitions, started_s=started_s, paced=True)
+    counted_to = None if savepoint is None else savepoint.head.counted_to
+    counted_to = folder.job().counted_to if folder.begun else counted_to
+    span = None if counted_to is None else Span(counted_to)
+    job = job_of(pipeline, partitions=partitions, started_s=started_s, paced=True, span=span)
     tag = folder.job().tag if folder.begun else secrets.token_hex(4)
     stations = [*job.plan.stations]
     record = JobRecord(
-        STATE_FORMAT, pipeline.name, stations, pipeline.groups, partitions, started_s, tag
+        STATE_FORMAT,
+        pipeline.name,
+        stations,
+        pipeline.groups,
+        partitions,
+        started_s,
+        tag,
+        counted_to,
     )
     data, targets = shipped(job), Targets(pipeline, tag)
     if folder.begun:
@@ -268,6 +279,7 @@ class Batches:
             frames.rows_in(kept.orderBy("to", "bucket", "lane", "number")),
             positions,
             last.counts,
+            self._folder.job().span,
         )
         self._folder.commit(replace(last, saves=False))
 

@@ -26,6 +26,7 @@ from anabranch.runtime.processing.operators import make_processor
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.steps import Part
 from anabranch.spark_engine.mapping import Station
+from anabranch.spark_engine.report import LEFT_OUT
 from anabranch.spark_engine.rows import Block
 
 SLICE_S = 0.1
@@ -119,11 +120,11 @@ class TimeWork(Work):
         self._exact = station.alone
         self._stamper = Stamper(operator.timing, journaled=station.alone)
         self._now = 0.0
-        self._ahead = 0
+        self._before = Counter[str]()
 
     async def begin(self, kept: list[bytes]) -> None:
         self._now = self._stamper.restore(kept)
-        self._ahead = self._stamper.ahead
+        self._before = self._counts()
 
     async def take(self, way: int, block: Block) -> None:
         with NoLoop():
@@ -132,8 +133,8 @@ class TimeWork(Work):
         places = block.places
         if stamped.letters:
             self.task.bury(self.operator.name, stamped.letters)
-            if not isinstance(places, int):
-                places = _places_without(block.tuples, places, stamped.letters)
+        if stamped.gone and not isinstance(places, int):
+            places = [place for n, place in enumerate(places) if n not in stamped.gone]
         if stamped.tuples:
             marks = stamped.marks if self._exact else None
             await self.task.pass_on(self.station, Block(stamped.tuples, marks, places))
@@ -144,22 +145,12 @@ class TimeWork(Work):
             if not self.task.ends:
                 for piece in self._stamper.snapshot(KEYS_PER_PIECE):
                     self.task.keep(self.station, piece)
-        self.task.count(self.operator.name, ahead=self._stamper.ahead - self._ahead)
+        self.task.count(self.operator.name, **(self._counts() - self._before))
 
-
-def _places_without(
-    tuples: list[Any], places: list[int], letters: Iterable[DeadLetter]
-) -> list[int]:
-    """Places of the tuples that did not become letters, which come in their order."""
-    dead = iter(letters)
-    following = next(dead, None)
-    left = []
-    for one, place in zip(tuples, places, strict=True):
-        if following is not None and one is following.tuple:
-            following = next(dead, None)
-        else:
-            left.append(place)
-    return left
+    def _counts(self) -> Counter[str]:
+        """Of all batches so far."""
+        left_out = {f"{LEFT_OUT}{why}": n for why, n in self._stamper.left_out.items()}
+        return Counter({"ahead": self._stamper.ahead, **left_out})
 
 
 class KeyedWork(Work):

@@ -15,12 +15,14 @@ from anabranch.commands.failing import DONE, FAILED, WrongUsage
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
 from anabranch.runtime.pipeline.places import check_places, check_report
+from anabranch.runtime.pipeline.spans import check_backfill
 from anabranch.runtime.reporting.report import check_writable, put_report
 from anabranch.runtime.reporting.standard_output import kept_apart
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge import sessions
 
 if TYPE_CHECKING:
+    from anabranch.runtime.plan.spec import Span
     from anabranch.spark_engine.report import SparkReport
 
 
@@ -48,6 +50,8 @@ class SparkWish:
     begin_from: Path | None
     until_committed: bool
     may_resume: bool = False
+    inputs: Sequence[str] = ()
+    backfill: Span | None = None
 
 
 _OF_PROCESSES = {"scale_script", "policy_dry_run", "transport", "warm", "seed"}
@@ -70,7 +74,7 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
     from anabranch.spark_engine.failing import JobFailed
     from anabranch.spark_engine.running import check, mode_of, run
 
-    planned = plan(target, settings, None, quiet=wish.as_json)
+    planned = plan(target, settings, None, inputs=wish.inputs, quiet=wish.as_json)
     pipeline = planned.pipeline
     if wish.dead_max is not None:
         pipeline.dead_max = wish.dead_max
@@ -82,6 +86,9 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
     out = sys.stderr if wish.as_json or planned.stdout_sink else sys.stdout
     try:
         streams = wish.state is not None or wish.duration_s is not None  # so until_committed
+        streams = streams and wish.backfill is None
+        if wish.backfill is not None:
+            check_backfill(pipeline.operators)
         mode = mode_of(pipeline, {}, wish.mode, streams)
         check(pipeline, {}, bounded=mode == "batch")
         if wish.report is not None:
@@ -98,6 +105,7 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
                 duration_s=wish.duration_s,
                 begin_from=wish.begin_from,
                 until_committed=wish.until_committed,
+                backfill=wish.backfill,
             ).report
     except JobFailed as failed:
         outcome = failed.report
@@ -112,7 +120,7 @@ def _prepare_state(wish: SparkWish) -> None:
     """As for processes: a run that is there is gone on with, or given up, if that is asked for."""
     from anabranch.spark_engine.state import StateFolder
 
-    if wish.state is None:
+    if wish.state is None or wish.backfill is not None:
         return
     folder = StateFolder(wish.state)
     if wish.fresh:
@@ -132,7 +140,8 @@ def _prepare_state(wish: SparkWish) -> None:
 def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: TextIO) -> bool:
     """Whether the report is where it was to go."""
     lines = [*outcome.lines(dead_letters)]
-    if wish.until_committed and outcome.ok and wish.state is not None:
+    saves = wish.until_committed or wish.backfill is not None
+    if saves and outcome.ok and wish.state is not None:
         lines.append(f"savepoint: {wish.state / 'savepoint'}; a run goes on with --from that")
     say("\n".join(lines), out)
     if wish.as_json:

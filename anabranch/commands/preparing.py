@@ -16,7 +16,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
 from anabranch.runtime.reporting.standard_output import kept_apart
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.setting import apply_settings
+from anabranch.setting import apply_inputs, apply_settings
 
 if TYPE_CHECKING:
     from anabranch.runtime.pipeline.options import Options
@@ -60,7 +60,14 @@ class Plan:
             raise WrongUsage(str(error)) from None
 
 
-def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: bool = False) -> Plan:
+def plan(
+    target: str,
+    settings: Sequence[str],
+    script: str | None,
+    *,
+    inputs: Sequence[str] = (),
+    quiet: bool = False,
+) -> Plan:
     """Load, set, check. `quiet`: what the file prints goes to standard error.
 
     Raises `WrongUsage`.
@@ -69,6 +76,7 @@ def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: boo
         with kept_apart() if quiet else contextlib.nullcontext():
             loaded = load_pipeline(target)
         apply_settings(loaded.pipeline, settings)
+        _apply_inputs(loaded.pipeline, inputs)
         operators = loaded.pipeline.operators
         if refused := order.refusal(operators):
             raise WrongUsage(f"pipeline {loaded.pipeline.name!r}: {refused}")
@@ -83,6 +91,13 @@ def plan(target: str, settings: Sequence[str], script: str | None, *, quiet: boo
     except (LoadError, ScriptError) as error:
         raise WrongUsage(str(error)) from None
     return Plan(loaded, parsed, stdout_sink(loaded.pipeline), order.warnings(operators, duplicated))
+
+
+def _apply_inputs(pipeline: Pipeline, inputs: Sequence[str]) -> None:
+    try:
+        apply_inputs(pipeline, inputs)
+    except PipelineError as error:
+        raise WrongUsage(f"--input {error}") from None
 
 
 def scalable(pipeline: Pipeline) -> list[str]:

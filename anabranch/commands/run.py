@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -72,6 +73,13 @@ class DeadMax(click.ParamType[int | float]):
     multiple=True,
     metavar="OPERATOR.scale.SETTING=VALUE",
     help="Change how an operator scales; may be repeated.",
+)
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SOURCE=PATH",
+    help="Let a source read these files instead of its own; may be repeated.",
 )
 @click.option("--duration", type=float, metavar="S", help="End the input after S seconds.")
 @click.option(
@@ -153,6 +161,7 @@ def command(
     target: str,
     report: Path | None,
     settings: tuple[str, ...],
+    inputs: tuple[str, ...],
     duration: float | None,
     as_json: bool,
     scale_script: str | None,
@@ -194,6 +203,7 @@ def command(
             begin_from=begin_from,
             until_committed=until_committed,
             may_resume=resume_or_begin,
+            inputs=inputs,
         )
         context.exit(carry_out(target, settings, wish))
     if mode != "auto":
@@ -212,18 +222,35 @@ def command(
         "begin_from": begin_from,
         "seed": seed,
     }
-    with kept_apart() if as_json else _summary_output() as stdout:
-        planned = plan(target, settings, scale_script)
-        planned.warn()
-        if as_json and planned.stdout_sink:
-            raise WrongUsage(
-                f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "
-                "use --report FILE instead"
-            )
-        if dead_max is not None:
-            planned.pipeline.dead_max = dead_max
-        code = _carry_out(planned, planned.options(**wishes), stdout, as_json)
+    with report_output(as_json) as stdout:
+        planned = plan(target, settings, scale_script, inputs=inputs)
+        code = run_here(planned, wishes, stdout, as_json=as_json, dead_max=dead_max)
     context.exit(code)
+
+
+def report_output(as_json: bool) -> AbstractContextManager[TextIO]:
+    """Where the report or the summary goes."""
+    return kept_apart() if as_json else _summary_output()
+
+
+def run_here(
+    planned: Plan,
+    wishes: dict[str, Any],
+    stdout: TextIO,
+    *,
+    as_json: bool,
+    dead_max: int | float | None,
+) -> int:
+    """The exit code of a run on processes of this host. `wishes`: see `Options`."""
+    planned.warn()
+    if as_json and planned.stdout_sink:
+        raise WrongUsage(
+            f"--json writes to standard output, and so does sink {planned.stdout_sink!r}; "
+            "use --report FILE instead"
+        )
+    if dead_max is not None:
+        planned.pipeline.dead_max = dead_max
+    return _carry_out(planned, planned.options(**wishes), stdout, as_json)
 
 
 @contextlib.contextmanager

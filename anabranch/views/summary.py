@@ -122,7 +122,7 @@ FATES = {"bury": "dead letters", "emit": "told as ab.Late", "drop": "dropped"}
 
 
 def _late(report: Report) -> list[str]:
-    """Event time: what came too late, and what was too far ahead to count."""
+    """Event time: what came too late, was too far ahead to count, or out of the span of the run."""
     lines = []
     for operator in report.operators:
         for fate, n in sorted(operator.late.items()):
@@ -130,6 +130,8 @@ def _late(report: Report) -> list[str]:
         if operator.ahead:
             times = plural(operator.ahead, "event time")
             lines.append(f"ahead of the clock at {operator.name}: {times}, which did not count")
+        for reason, n in operator.left_out.items():
+            lines.append(f"left out at {operator.name}: {plural(n, 'tuple')} {reason}")
     return lines
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.plan.ends import DeadLetter
-from anabranch.runtime.plan.spec import EventTime
+from anabranch.runtime.plan.spec import EventTime, Span
 from anabranch.runtime.processing.steps import where_raised
 from anabranch.runtime.values.foreign import describe, is_a
 
@@ -25,20 +25,24 @@ GateState = tuple[float, float, list[tuple[InstanceId, float, bool]]]
 
 
 class Stamped(NamedTuple):
-    """Tuples that have an event time, each with its mark, and those that have none."""
+    """Tuples that have an event time, each with its mark, and those that have none. `gone`: the
+    places of all that are not among `tuples`."""
 
     tuples: list[Any]
     marks: list[float]
     letters: list[DeadLetter]
+    gone: frozenset[int] = frozenset()
 
     @classmethod
     def of(
-        cls, tuples: list[Any], marks: list[float], letters: Mapping[int, DeadLetter]
+        cls, tuples: list[Any], marks: list[float], gone: Mapping[int, DeadLetter | None]
     ) -> Stamped:
-        """`letters`: by the places of the tuples that have none."""
-        if letters:
-            tuples = [one for n, one in enumerate(tuples) if n not in letters]
-        return cls(tuples, marks, [*letters.values()])
+        """`gone`: by their places, tuples that have no time, and None for those left out."""
+        if not gone:
+            return cls(tuples, marks, [])
+        tuples = [one for n, one in enumerate(tuples) if n not in gone]
+        letters = [letter for letter in gone.values() if letter is not None]
+        return cls(tuples, marks, letters, frozenset(gone))
 
 
 class ByTime:
@@ -92,7 +96,9 @@ class Stamper:
     Each device (the whole stream, if no device is told apart) has its latest time; the slowest
     device that is not idle counts, less the allowed disorder. What is too far ahead of the clock
     does not count (P38): a device that sends nothing else is as good as silent, for it would hold
-    up everybody for ever. `floor`: where it begins; it never goes back.
+    up everybody for ever. Tuples out of the span are left out: those in front of it move time on
+    all the same, so that a device that still sends them is waited for; those behind it do not.
+    `floor`: where it begins; it never goes back.
 
     `journaled`: `changes` tells what is new, as bytes, and `restore` makes the same of it.
     """
@@ -102,7 +108,11 @@ class Stamper:
     ) -> None:
         self.ahead = 0
         """Tuples from too far in the future."""
+        self.before = self.behind = 0
+        """Tuples that were left out, in front of the span and behind it."""
         self._spec = spec
+        span = spec.span or Span()
+        self._start, self._end = span.start, span.end
         self._floor = floor
         self._latest: dict[Any, float] = {}
         self._by_time = ByTime()
@@ -124,43 +134,46 @@ class Stamper:
     def _note_stream(self, tuples: list[Any], now: float, most: float) -> Stamped:
         """The same without devices: its latest time is that of the stream."""
         mark, latest = self.watermark(now), self._latest.get(None, -math.inf)
-        disorder_s = self._spec.disorder_s
-        ahead, reached, marks = self.ahead, latest, list[float]()
-        letters: dict[int, DeadLetter] = {}
-        for _, _, at in self._read(tuples, letters):
-            marks.append(mark)
+        disorder_s, start = self._spec.disorder_s, self._start
+        uncounted, reached, marks = self.ahead - self.before, latest, list[float]()
+        gone: dict[int, DeadLetter | None] = {}
+        for _, _, at in self._read(tuples, gone):
+            if at >= start:
+                marks.append(mark)
             if at > most:
                 self.ahead += 1
             elif at > reached:
                 reached = at
                 if at - disorder_s > mark:
                     mark = at - disorder_s
-        if len(marks) > self.ahead - ahead:
+        if len(marks) > self.ahead - self.before - uncounted:
             self._hear(None, now)
         if reached > latest:
             self._latest[None] = reached
             if latest == -math.inf:
                 self._by_time.add(reached, None)
         self._floor = mark
-        return Stamped.of(tuples, marks, letters)
+        return Stamped.of(tuples, marks, gone)
 
     def _note_devices(
         self, device_of: Callable[[Any], Any], tuples: list[Any], now: float, most: float
     ) -> Stamped:
         mark, slowest = self.watermark(now), self._slowest()
         latest, heard, notes, marks = self._latest, self._heard, self._notes, list[float]()
-        disorder_s = self._spec.disorder_s
-        letters: dict[int, DeadLetter] = {}
-        for number, one, at in self._read(tuples, letters):
+        disorder_s, start = self._spec.disorder_s, self._start
+        gone: dict[int, DeadLetter | None] = {}
+        for number, one, at in self._read(tuples, gone):
             try:
                 device = device_of(one)
                 before = latest.get(device)
                 if before is None:
                     check_device(device)
             except BaseException as error:
-                letters[number] = _letter("has no device", error, one)
+                self.before -= at < start  # it leaves for one reason
+                gone[number] = _letter("has no device", error, one)
                 continue
-            marks.append(mark)
+            if at >= start:
+                marks.append(mark)
             if at > most:
                 self.ahead += 1
                 continue
@@ -176,19 +189,27 @@ class Stamper:
                     slowest = self._slowest()
                     mark = max(mark, slowest - disorder_s)
         self._floor = mark
-        return Stamped.of(tuples, marks, letters)
+        return Stamped.of(tuples, marks, gone)
 
     def _read(
-        self, tuples: list[Any], letters: dict[int, DeadLetter]
+        self, tuples: list[Any], gone: dict[int, DeadLetter | None]
     ) -> Iterator[tuple[int, Any, float]]:
-        """Those that have an event time, with their places and times; of others the letters."""
-        time_of, isfinite = self._spec.fn, math.isfinite
+        """Those that have an event time which moves time on, with their places and times; in `gone`
+        those that are not passed on."""
+        time_of, isfinite, start, end = self._spec.fn, math.isfinite, self._start, self._end
         for number, one in enumerate(tuples):
             try:
                 if not isfinite(at := float(time_of(one))):
                     raise ValueError(f"expected a finite number of seconds, got {at}")
             except BaseException as error:
-                letters[number] = _letter("has no event time", error, one)
+                gone[number] = _letter("has no event time", error, one)
+                continue
+            if at < start:
+                self.before += 1
+                gone[number] = None
+            elif at >= end:
+                self.behind += 1
+                gone[number] = None
                 continue
             yield number, one, at
 
@@ -228,6 +249,13 @@ class Stamper:
         idle_s = self._spec.idle_s
         return idle_s is not None and now - self._heard_last >= idle_s
 
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Tuples out of the span, by reason."""
+        span = self._spec.span or Span()
+        found = {span.before: self.before} if self.before else {}
+        return found | ({span.behind: self.behind} if self.behind else {})
+
     def changes(self) -> bytes | None:
         """What is new since this was asked last."""
         notes, sums = self._notes, self._sums
@@ -250,7 +278,7 @@ class Stamper:
         latest, heard = self._latest, self._heard
         for change in told:
             sums, devices, times, since, gone = pickle.loads(change)
-            self._floor, self.ahead, self._heard_last = sums
+            self._floor, self.ahead, self._heard_last, self.before, self.behind = sums
             latest.update(zip(devices, times, strict=True))
             heard.update(zip(devices, since, strict=True))
             for device in gone:
@@ -270,12 +298,12 @@ class Stamper:
     def told_of(watermark: float, latest: Mapping[Any, float]) -> bytes:
         """For `restore`: a stamper that has come to `watermark`, and has just heard from all."""
         devices, times = [*latest], [*latest.values()]
-        sums = watermark, 0, None
+        sums = watermark, 0, None, 0, 0
         return pickle.dumps((sums, devices, times, [0.0] * len(devices), []), 5)
 
     @property
     def _sums(self) -> tuple[Any, ...]:
-        return self._floor, self.ahead, self._heard_last
+        return self._floor, self.ahead, self._heard_last, self.before, self.behind
 
     def _news(self, devices: Iterable[Any]) -> bytes:
         latest, heard = self._latest, self._heard

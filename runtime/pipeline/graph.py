@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,6 +78,8 @@ class Pipeline:
     durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
     dead_max: int | float | None = field(default=None, kw_only=True)
     requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    inputs: dict[OperatorName, list[str]] = field(default_factory=dict, init=False)
+    """The files that sources read instead of what they were written with."""
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
@@ -181,6 +183,18 @@ class Pipeline:
         old = self.operators[name]
         scale = (old.scale or Scale(max_instances=1)).with_setting(setting, value)
         self.operators[name] = self._checked(replace(old, scale=scale))
+
+    def with_input(self, source: str, patterns: Sequence[str]) -> None:
+        """Let a source read these files (`--input SOURCE=PATH`). Raises `PipelineError`."""
+        from anabranch.runtime.sources.elsewhere import read_from  # who builds one needs no ends
+
+        name = self._known(source)
+        old = self.operators[name]
+        if old.source is None:
+            sources = ", ".join(o.name for o in self.operators.values() if o.source is not None)
+            raise PipelineError(f"{source!r} is no source; sources: {sources}")
+        self.operators[name] = replace(old, source=read_from(old.source, patterns))
+        self.inputs[name] = list(patterns)
 
     def _known(self, operator: str) -> OperatorName:
         if operator in self.operators:

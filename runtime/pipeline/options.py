@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
+from anabranch.runtime.pipeline.spans import span_of
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.policies.script import Script, ScriptError, load_script
 from anabranch.runtime.values.checks import PipelineError
 
@@ -55,6 +57,9 @@ class Options:
     """
     begin_from: Path | None = None
     """The savepoint that a new run begins from."""
+    backfill: Span | None = None
+    """Take only the tuples whose event times are in this span, and leave a savepoint in `state` for
+    a run that goes on behind it. May be given as a pair: `("2026-01-01", "2026-06-30")`."""
     hang_s: float | None = None
     """End the process of an instance that has neither said anything nor used processor time for
     so long, and resume it in a new one; None: only tell it, for it may wait for a good reason."""
@@ -73,6 +78,7 @@ class Options:
                 object.__setattr__(self, name, Path(path))  # may have been given as a string
         if isinstance(self.script, str):
             object.__setattr__(self, "script", _script_of(self.script))
+        self._check_backfill()
         if self.duration_s is not None and not self.duration_s > 0:
             raise PipelineError(f"duration_s must be above 0, got {self.duration_s}")
         if self.hang_s is not None and not self.hang_s > 0:
@@ -98,6 +104,17 @@ class Options:
             raise PipelineError(f"transport must be 'unix' or 'tcp', got {self.transport!r}")
         if self.preload not in ("auto", "fork", "import"):
             raise PipelineError(f"preload must be auto, fork or import, got {self.preload!r}")
+
+    def _check_backfill(self) -> None:
+        if self.backfill is None:
+            return
+        if not isinstance(self.backfill, Span):
+            object.__setattr__(self, "backfill", span_of(*self.backfill))
+        if self.begin_from is not None:
+            raise PipelineError("either backfill or begin_from: a backfill begins with nothing")
+        if self.state is None:
+            raise PipelineError("backfill needs state, the folder for the savepoint")
+        object.__setattr__(self, "until_committed", True)
 
     @property
     def decides(self) -> bool:

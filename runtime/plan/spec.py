@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 LateRule = Literal["bury", "emit", "drop"]
@@ -53,6 +55,41 @@ class Keyed:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """Event times from `start` on that are before `end`, in seconds. Other tuples are left out."""
+
+    start: float = -math.inf
+    end: float = math.inf
+
+    @property
+    def has_end(self) -> bool:
+        """Whether it is that of a backfill; others go on from one."""
+        return self.end != math.inf
+
+    @property
+    def rest(self) -> Span:
+        """What comes behind it; itself if nothing does."""
+        return Span(self.end) if self.has_end else self
+
+    @property
+    def before(self) -> str:
+        """Why earlier ones are left out."""
+        if not self.has_end:
+            return f"before {time_text(self.start)}, up to where a backfill has counted"
+        return f"before {time_text(self.start)}"
+
+    @property
+    def behind(self) -> str:
+        return f"at {time_text(self.end)} or later"
+
+
+def time_text(at: float) -> str:
+    return (
+        f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S.%f}".rstrip("0").rstrip(".") + " UTC"
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class EventTime:
     """How event time is read from the tuples of a stream.
 
@@ -67,3 +104,5 @@ class EventTime:
     device: Callable[[Any], Any] | None = None
     idle_s: float | None = 60.0
     ahead_s: float | None = None
+    span: Span | None = None
+    """The tuples of which times are taken; None: all are."""

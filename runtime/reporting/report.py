@@ -102,6 +102,8 @@ class OperatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Late tuples, by what became of them: bury, emit or drop."""
     ahead: int = 0
     """Event times too far ahead of the clock, which did not count."""
+    left_out: dict[str, int] = msgspec.field(default_factory=dict)
+    """Tuples whose event times are out of the span that the run takes, by reason."""
     processed: int = 0
     busy_s: float = 0.0
     """Seconds of work of all its instances."""

@@ -128,6 +128,8 @@ class FinalCount(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", ta
     """Late tuples, by what became of them: bury, emit or drop."""
     ahead: int = 0
     """Event times too far ahead of the clock, which did not count."""
+    left_out: dict[str, int] = msgspec.field(default_factory=dict)
+    """Tuples whose event times are out of the span that the run takes, by reason."""
     busy_s: float = 0.0
     blocked_s: float = 0.0
     cpu_s: float = 0.0

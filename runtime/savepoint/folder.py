@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
 
@@ -112,9 +113,16 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     groups: int
     passed_s: float
     written_at: str
+    counted_to: float | None = None
+    """Event time up to which a backfill has counted; None: there was none."""
     files: dict[str, File] = {}
     crc: int = 0
     """CRC-32 of the file with 0 here."""
+
+    @property
+    def span(self) -> Span | None:
+        """What a run that begins takes; None: everything."""
+        return None if self.counted_to is None else Span(self.counted_to)
 
     @property
     def sealed(self) -> Head:

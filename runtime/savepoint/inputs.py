@@ -18,6 +18,7 @@ from typing import Any
 from anabranch.runtime.keyed.parts import in_pieces
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source, Split
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import (
     ROWS_AT_ONCE,
     TABLES,
@@ -67,6 +68,12 @@ class Position:
             self.returned[len(taken) :],
             self.covered.with_splits(new),
         )
+
+
+def is_backfill(span: Span | None) -> bool:
+    """Whether a run has read other input than those that go on, or the same: these read theirs from
+    the beginning, and leave out the span."""
+    return span is not None and span.has_end
 
 
 def another_input(name: str, pulled: int) -> SavepointError:

@@ -21,6 +21,7 @@ from anabranch.runtime.keyed.watermarks import Stamper
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports.clock import wall_here
 from anabranch.runtime.savepoint.folder import (
     FORMAT,
@@ -60,7 +61,14 @@ def text_of(value: Any) -> str:
         return f"(no text: {describe(error)})"
 
 
-def head_of(pipeline: Pipeline, state_format: int, version: str, passed_s: float) -> Head:
+def head_of(
+    pipeline: Pipeline,
+    state_format: int,
+    version: str,
+    passed_s: float,
+    span: Span | None = None,
+) -> Head:
+    """`span`: of the event times that the run has taken."""
     return Head(
         format=FORMAT,
         state_format=state_format,
@@ -70,6 +78,7 @@ def head_of(pipeline: Pipeline, state_format: int, version: str, passed_s: float
         groups=pipeline.groups,
         passed_s=passed_s,
         written_at=wall_here().isoformat(),
+        counted_to=None if span is None else span.rest.start,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.spans import check_chosen
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Head, Savepoint, SavepointError
 from anabranch.runtime.savepoint.kept import in_words
@@ -30,6 +31,8 @@ def open_savepoint(pipeline: Pipeline, path: Path | None) -> Savepoint | None:
             f"{'; '.join(changes[:3])}. Functions may be changed, names and kinds of operators "
             "may not: undo that"
         )
+    if savepoint.head.span is not None:
+        check_chosen(pipeline.operators)
     return savepoint
 
 

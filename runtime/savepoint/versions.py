@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-STATE_FORMAT = 7
+STATE_FORMAT = 8
 """Of journals, and of the pickled values in savepoints."""
 
 

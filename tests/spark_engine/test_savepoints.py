@@ -142,7 +142,7 @@ def test_what_cannot_be_saved_or_begun_is_refused(spark: SparkSession, tmp_path:
     for mode in ("batch", "stream"):
         pipeline = bench.next_run()
         (bench.inputs / "left" / "0.txt").write_text("changed\n")
-        with pytest.raises(SavepointError, match=r"'left': .* file '.*/0.txt'.* another content"):
+        with pytest.raises(SavepointError, match=r"'left': .* file '.*/0.txt'.* not what it was"):
             ab.spark.run(pipeline, spark, mode=mode, begin_from=one)
     other = Phases("join", tmp_path, 2).next_run()
     with pytest.raises(SavepointError, match="belongs to another pipeline: operator"):

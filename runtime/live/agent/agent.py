@@ -63,6 +63,7 @@ from anabranch.runtime.live.agent.state_dir import (
     StateDir,
     as_before,
     outlives_power,
+    span_in,
 )
 from anabranch.runtime.live.agent.supervisor import Supervisor
 from anabranch.runtime.live.agent.tasks import Tasks
@@ -104,8 +105,13 @@ class Agent:
         make_run_dir: Callable[[Path | None], RunFolder] = RunDir,
     ) -> None:
         self.resumed = None if state is None else state.resumed
+        self.span = options.backfill
+        """Of the event times that are taken; None: all are."""
         if self.resumed is not None:
             options = as_before(options, self.resumed)
+            self.span = span_in(self.resumed)
+        elif savepoint is not None:
+            self.span = savepoint.head.span
         self.pipeline = pipeline
         self.options = options
         self.seed = clock.chance().getrandbits(SEED_BITS) if options.seed is None else options.seed
@@ -245,7 +251,7 @@ class Agent:
             return
         try:
             run = savepoints.stopped(
-                self.pipeline, self.files, self.boards, self.recorder, self.clock
+                self.pipeline, self.files, self.boards, self.recorder, self.clock, self.span
             )
             await asyncio.to_thread(savepoints.write, run, self.files.path / SAVEPOINT)
         except Exception as error:
@@ -336,6 +342,7 @@ class Agent:
             delivery=self.pipeline.delivery,
             state_dir=self.files.ends,
             stays_open=self.options.until_committed,
+            span=self.span,
         )
 
     async def _bring_up(self) -> None:

@@ -31,6 +31,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.pipeline.places import check_places, check_report
+from anabranch.runtime.pipeline.spans import check_backfill
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.dead_limit import exceeded
 from anabranch.runtime.reporting.failure import Failure, RunFailed
@@ -310,6 +311,8 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
         scalable = [o.name for o in operators.values() if o.can_scale]
         options.script.decisions(scalable, bound(operators))
     check_places(pipeline, options.report)
+    if options.backfill is not None:
+        check_backfill(pipeline.operators)
     way, origin = choose_way(pipeline, options.preload)
     savepoint = open_savepoint(pipeline, options.begin_from)
     state = open_state(pipeline, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
@@ -20,6 +21,7 @@ from anabranch.runtime.live.agent.state_dir import (
 )
 from anabranch.runtime.live.journal.journal import remove_journal
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.values.texts import carried, original
@@ -83,4 +85,13 @@ def run_file_of(pipeline: Pipeline, orders: Orders, clock: RunClock, begun_from:
         until_committed=orders.stays_open,
         begun_from=begun_from,
         earlier_s=clock.earlier_s,
+        span=plain_span(orders.span),
     )
+
+
+def plain_span(span: Span | None) -> tuple[float | None, float | None] | None:
+    """JSON has no infinity."""
+    if span is None:
+        return None
+    start, end = (None if math.isinf(at) else at for at in (span.start, span.end))
+    return start, end

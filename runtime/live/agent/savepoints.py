@@ -36,9 +36,10 @@ from anabranch.runtime.live.journal.journal import read_journal
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Columns, Savepoint, SavepointError
-from anabranch.runtime.savepoint.inputs import INPUT_ADVICE, Position, rows_of_files
+from anabranch.runtime.savepoint.inputs import INPUT_ADVICE, Position, is_backfill, rows_of_files
 from anabranch.runtime.savepoint.kept import (
     Kept,
     head_of,
@@ -69,6 +70,8 @@ def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
             "a pipeline with delivery='at-most-once' keeps no state of keys, and there is nothing "
             "to save; use 'effectively-once'"
         )
+    if options.backfill is not None:  # of which no position is kept
+        return
     for operator in pipeline.operators.values():
         source = operator.source
         if source is not None and (source.service is not None or not source.scalable):
@@ -142,27 +145,37 @@ class Stopped:
     covered: Mapping[str, Covered]
     ledger: Columns
     passed_s: float
+    span: Span | None
 
 
 def stopped(
-    pipeline: Pipeline, files: RunFiles, boards: Boards, recorder: Recorder, clock: RunClock
+    pipeline: Pipeline,
+    files: RunFiles,
+    boards: Boards,
+    recorder: Recorder,
+    clock: RunClock,
+    span: Span | None,
 ) -> Stopped:
     """To be called in the thread of the agent."""
     passed_s, journals = clock.earlier_s + clock.now_s, files.path / JOURNALS
     ledger = _ledger(map(str, pipeline.operators), recorder.finals)
     snapshots = [*boards.snapshots()]
     covered = {board.operator: boards.covered(board.operator) for board in snapshots}
-    return Stopped(pipeline, journals, snapshots, covered, ledger, passed_s)
+    return Stopped(pipeline, journals, snapshots, covered, ledger, passed_s, span)
 
 
 def write(run: Stopped, path: Path) -> None:
     """Raises `SavepointError`, `JournalError`, `OSError`."""
-    head = head_of(run.pipeline, STATE_FORMAT, version(), run.passed_s)
+    passed_s = 0.0 if is_backfill(run.span) else run.passed_s
+    head = head_of(run.pipeline, STATE_FORMAT, version(), passed_s, run.span)
     folder.write(path, head, _rows(run))
 
 
 def _rows(run: Stopped) -> Iterator[tuple[str, Columns]]:
     for board in run.boards:
+        if is_backfill(run.span):
+            yield from rows_of_source(board.operator, [], pulled=0, digest=0)
+            continue
         yield from rows_of_source(
             board.operator,
             [*board.unread, *board.returned],

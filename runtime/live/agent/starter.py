@@ -12,6 +12,7 @@ from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.live.process.processes import ForkError, Processes
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import id_to_wire
 from anabranch.runtime.values.texts import carried
@@ -63,6 +64,7 @@ class Orders:
     delivery: str
     state_dir: Path
     stays_open: bool
+    span: Span | None
 
     def assign(self, member: Member, service_address: str, journal: Path) -> Assign:
         return Assign(
@@ -86,6 +88,7 @@ class Orders:
             address=member.address,
             state_dir=carried(self.state_dir),
             stays_open=self.stays_open,
+            span=None if self.span is None else (self.span.start, self.span.end),
             in_vain=member.deaths.ends,
         )
 

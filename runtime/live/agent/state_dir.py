@@ -15,6 +15,7 @@ same lies in the folder of the run and goes with it.
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections.abc import Iterator
@@ -35,6 +36,7 @@ from anabranch.runtime.live.link.inherited_fds import own
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.store import File
@@ -83,6 +85,8 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """The savepoint that it has begun from."""
     earlier_s: float = 0.0
     """How long the stream had run before that."""
+    span: tuple[float | None, float | None] | None = None
+    """Of the event times that are taken; None in it: without a limit there."""
     crc: int = 0
     """CRC-32 of the file with 0 here."""
 
@@ -195,7 +199,16 @@ def as_before(options: Options, run: RunFile) -> Options:
     transport: Any = run.transport
     stops = options.until_committed or run.until_committed
     before = {"limits": limits, "transport": transport, "host": run.host, "seed": run.seed}
+    if (span := span_in(run)) is not None and span.has_end:
+        before["backfill"] = span
     return replace(options, until_committed=stops, **before)
+
+
+def span_in(run: RunFile) -> Span | None:
+    if run.span is None:
+        return None
+    start, end = run.span
+    return Span(-math.inf if start is None else start, math.inf if end is None else end)
 
 
 def gone_inputs(pipeline: Pipeline) -> dict[str, str]:
@@ -229,6 +242,11 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
         )
     run = _run_of(written, path)
     _check_same(run, pipeline, path)
+    if options.backfill is not None and options.backfill != span_in(run):
+        raise StateError(
+            f"state folder {str(path)!r} holds a run that takes another span; resume it with the "
+            "span that it has begun with, or give it up with --fresh"
+        )
     _wait_for_the_old(path)
     if state.is_resumable(power=outlives_power(pipeline)):
         return run

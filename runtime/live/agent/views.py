@@ -113,6 +113,7 @@ def _operator_report(run: Observed, operator: Operator) -> OperatorReport:
         messages=sum(r.messages for r in rows),
         late=dict(sum((Counter(f.late) for f in finals), Counter())),
         ahead=sum(f.ahead for f in finals),
+        left_out=dict(sum((Counter(f.left_out) for f in finals), Counter())),
         capacity=recorder.capacity(name),
         latency_ms=percentiles(merged(f.latency for f in finals)),
         processed=sum(r.processed for r in rows),

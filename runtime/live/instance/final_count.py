@@ -34,6 +34,7 @@ def final_count(me: InstanceId, path: TuplePath, pump: Pump) -> FinalCount:
         dead_reasons=dict(counts.dead_reasons),
         late=dict(keyed.late) if keyed else {},
         ahead=pump.stamper.ahead if pump.stamper is not None else 0,
+        left_out=pump.stamper.left_out if pump.stamper is not None else {},
         busy_s=counts.spent.busy_s,
         blocked_s=counts.spent.blocked_s,
         cpu_s=counts.spent.cpu_s,

@@ -175,12 +175,12 @@ class Pump(ABC):
     def _stamp(self, stamper: Stamper, results: list[Any]) -> tuple[list[Any], list[float]]:
         """Results that have an event time, and their marks; the others are dead letters."""
         with NoLoop():
-            sound, marks, letters = stamper.note(results, self._listened_s, clock.wall())
-        if letters:
-            self.path.counts.dead_beside += len(letters)
-            self.path.bury(letters)
+            stamped = stamper.note(results, self._listened_s, clock.wall())
+        if stamped.letters:
+            self.path.counts.dead_beside += len(stamped.letters)
+            self.path.bury(stamped.letters)
         self._noted = True
-        return sound, marks
+        return stamped.tuples, stamped.marks
 
     def listen(self, seconds: float) -> None:
         """So much time has passed. Devices that were silent for long are not waited for."""

@@ -29,6 +29,8 @@ class Load(Control, frozen=True, kw_only=True, tag="load"):
     scales: dict[str, dict[str, Any] | None]
     """Settings by operator, since the caller may have changed them after the file was read."""
     dead_letters: str | None
+    inputs: dict[str, list[str]] = {}
+    """Files that sources read instead of what they were written with."""
 
 
 class Guard(Control, frozen=True, kw_only=True, tag="guard"):

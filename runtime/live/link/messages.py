@@ -69,6 +69,8 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     """Folder for what must outlive processes; empty if nothing must."""
     stays_open: bool = False
     """The end of the input is not the end of the stream: see `RunContext`."""
+    span: tuple[float, float] | None = None
+    """Of the event times that are taken: see `anabranch.runtime.pipeline.spans`."""
     in_vain: list[Ending] = []
     """How each of the last incarnations ended that got nothing done; oldest first."""
 

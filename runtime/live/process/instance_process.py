@@ -31,7 +31,9 @@ from anabranch.runtime.live.link.messages import Assign, Decide, Failed, Order, 
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.spans import within
 from anabranch.runtime.plan.ends import RunContext, passing
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports import clock
 from anabranch.runtime.processing.plain_calls import forget_loops, note_copy
 from anabranch.runtime.reporting.failure import LifeOver
@@ -133,6 +135,8 @@ async def live(
     link = await Link.attach(link_socket, agent_client.receive)
     agent_client.attach(link)
     me = id_from_wire(task.id)
+    if task.span is not None:
+        pipeline.operators.update(within(pipeline.operators, Span(*task.span)))
     try:
         instance = Instance(
             me,

@@ -96,6 +96,7 @@ def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
             for operator in pipeline.operators.values()
         },
         dead_letters=None if dead_letters is None else carried(dead_letters),
+        inputs={name: [*map(carried, paths)] for name, paths in pipeline.inputs.items()},
     )
 
 
@@ -173,6 +174,8 @@ def _apply(request: Load, pipeline: Pipeline) -> None:
         scale = None if settings is None else Scale.of(settings)
         pipeline.operators[name] = replace(operator, scale=scale)
     try:
+        for source, paths in request.inputs.items():
+            pipeline.with_input(source, [*map(original, paths)])
         pipeline.validate()
     except PipelineError as error:
         raise LoadError(str(error)) from error

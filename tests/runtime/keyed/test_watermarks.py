@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.keyed.watermarks import Gate, Stamper
-from anabranch.runtime.plan.spec import EventTime
+from anabranch.runtime.plan.spec import EventTime, Span
 
 SOURCE, OTHER = OperatorName("source"), OperatorName("other")
 A, B = InstanceId(SOURCE, 1), InstanceId(SOURCE, 2)
@@ -508,3 +508,39 @@ class Gates(RuleBasedStateMachine):
 
 
 TestGates = Gates.TestCase
+
+
+SPAN = Span(10.0, 20.0)
+
+
+def test_tuples_out_of_the_span_are_left_out_and_counted_by_reason() -> None:
+    stamper = Stamper(EventTime(float, disorder_s=2.0, span=SPAN), journaled=True)
+    noted = stamper.note([9.0, 10.0, "x", 25.0, 19.9, 20.0], 0.0, 0.0)
+    assert noted.tuples == [10.0, 19.9]
+    assert noted.marks == [7.0, 8.0]
+    assert noted.gone == {0, 2, 3, 5}
+    assert len(noted.letters) == 1
+    assert stamper.watermark(0.0) == pytest.approx(17.9), "what is behind the span has no say"
+    told = {"before 1970-01-01 00:00:10 UTC": 1, "at 1970-01-01 00:00:20 UTC or later": 2}
+    assert stamper.left_out == told
+    after = Stamper(EventTime(float, disorder_s=2.0, span=SPAN))
+    after.restore([change for change in [stamper.changes()] if change])
+    assert after.left_out == told
+    after.note([0.0], 0.0, 0.0)
+    assert sum(after.left_out.values()) == 4
+
+
+def test_a_device_that_only_sends_what_is_left_out_is_waited_for() -> None:
+    stamper = by_device(span=Span(100.0), idle_s=60.0)
+    stamper.restore([Stamper.told_of(99.0, {"a": 99.0, "b": 99.0})])
+    for second in range(1, 200, 50):
+        assert stamper.note([("a", 1.0), ("b", 2.0)], float(second), 0.0).tuples == []
+    noted = stamper.note([("a", 500.0), ("b", 101.0)], 200.0, 0.0)
+    assert noted.marks == [99.0, 99.0]
+    assert [*stamper.left_out.values()] == [8]
+
+
+def test_a_tuple_without_a_device_leaves_for_one_reason() -> None:
+    stamper = Stamper(EventTime(float, device=lambda _: 1 / 0, span=SPAN))
+    noted = stamper.note([9.0, 11.0, 21.0], 0.0, 0.0)
+    assert (len(noted.letters), sum(stamper.left_out.values())) == (2, 1)

@@ -20,7 +20,7 @@ from anabranch.runtime.savepoint.folder import Columns, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of, rows_of_files
 from anabranch.runtime.savepoint.kept import head_of, rows_of_source
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
-from anabranch.runtime.sources import contents
+from anabranch.runtime.sources import contents, raw
 from anabranch.runtime.sources.patterns import names_of
 from tests.runtime.reading import Reading
 
@@ -193,13 +193,13 @@ def test_a_file_that_was_gone_when_the_savepoint_was_written_is_refused(tmp_path
 
 def test_of_a_large_file_some_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = list[int]()
-    real = contents.PlainBytes.read
+    real = raw.PlainBytes.read
 
-    def counted(self: contents.PlainBytes, size: int) -> bytes:
+    def counted(self: raw.PlainBytes, size: int) -> bytes:
         read.append(size)
         return real(self, size)
 
-    monkeypatch.setattr(contents.PlainBytes, "read", counted)
+    monkeypatch.setattr(raw.PlainBytes, "read", counted)
     with (tmp_path / "large").open("wb") as file:
         file.truncate(2**30)
     found = contents.content_of(str(tmp_path / "large"), 2**30)

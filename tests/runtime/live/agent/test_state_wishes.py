@@ -6,15 +6,25 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.live.agent.launch import Run
-from anabranch.runtime.live.agent.state_dir import RunFile, StateError, open_state
+from anabranch.runtime.live.agent.run_files import plain_span
+from anabranch.runtime.live.agent.state_dir import (
+    RunFile,
+    StateError,
+    as_before,
+    open_state,
+    span_in,
+)
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.ports.disk import Disk
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
@@ -223,6 +233,18 @@ def test_a_run_that_was_killed_while_it_noted_what_it_is_is_in_nobodys_way(
     assert "run.json.new" in [path.name for path in folder.iterdir()]
     assert finish(start(three_operators(), state=folder, resume_or_begin=True)).ok
     assert not any(folder.iterdir())
+
+
+@pytest.mark.parametrize("span", [Span(1.0, 2.0), Span(2.0), None])
+def test_a_run_that_is_resumed_takes_the_span_that_it_has_begun_with(
+    tmp_path: Path, span: Span | None
+) -> None:
+    written = msgspec.json.encode(msgspec.structs.replace(ANY_RUN, span=plain_span(span)))
+    run = msgspec.json.decode(written, type=RunFile)
+    assert span_in(run) == span
+    backfill = span if span is not None and span.has_end else None
+    plain = msgspec.structs.replace(run, limits=asdict(DEFAULT_LIMITS))
+    assert as_before(Options(state=tmp_path), plain).backfill == backfill
 
 
 @pytest.mark.parametrize("name", ["run.json.over", "run.json.new"])

@@ -300,10 +300,15 @@ def test_a_circle_is_found_where_only_a_type_checker_sees_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("whole", "begun_by"),
-    [("agent.agent", "agent.launch"), ("instance.instance", "process.instance_process")],
+    ("whole", "begun_by", "in_a_world"),
+    [
+        ("agent.agent", "agent.launch", {f"{FACE}.runtime.world.world"}),
+        ("instance.instance", "process.instance_process", set[str]()),
+    ],
 )
-def test_only_what_begins_an_agent_or_an_instance_imports_it(whole: str, begun_by: str) -> None:
+def test_only_what_begins_an_agent_or_an_instance_imports_it(
+    whole: str, begun_by: str, in_a_world: set[str]
+) -> None:
     live = f"{FACE}.runtime.live"
     importers = {
         s.name
@@ -311,7 +316,7 @@ def test_only_what_begins_an_agent_or_an_instance_imports_it(whole: str, begun_b
         for found in s.imports
         if found.module == f"{live}.{whole}" or found.module.startswith(f"{live}.{whole}.")
     }
-    assert importers == {f"{live}.{begun_by}"}
+    assert importers == {f"{live}.{begun_by}"} | in_a_world
 
 
 def test_every_module_of_runtime_is_in_a_room() -> None:

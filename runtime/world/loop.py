@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import inspect
 import itertools
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from anabranch.runtime.world.timeline import Timeline
 
+CLOSES_MAX = 100
+"""What waits for something even while it is closed is closed again, so often."""
 THREAD_S = 200e-6
 """How long a thread of its executor works."""
 
@@ -55,7 +59,7 @@ class VirtualLoop(_Loop):
         network: Net,
         on_error: Callable[[str, dict[str, Any]], None],
     ) -> None:
-        self.name: Final = name
+        self.name = name
         self.timeline: Final = timeline
         self.context: Final = copy_context()
         """In which what comes from outside is called: the process's own."""
@@ -108,6 +112,13 @@ class VirtualLoop(_Loop):
     def waiters(self) -> Iterable[str]:
         return sorted(f"{self.name}: {task.get_name()}" for task in asyncio.all_tasks(self))
 
+    def rest(self, seconds: float) -> None:
+        """It has no turn for so long."""
+        self.free_at = max(self.free_at, self.timeline.now) + seconds
+        if self.due_at is not None:
+            self.due_at = None  # or it would have the turn that is on the timeline
+            self.timeline.wake(self, self.free_at)
+
     def kill(self) -> None:
         """As SIGKILL: from now on nothing of it is called."""
         if not self.dead:
@@ -118,10 +129,17 @@ class VirtualLoop(_Loop):
             self.timeline.remove(self)
 
     def forget(self) -> None:
-        """The world has ended, and its dead may be cleared away."""
-        for task in self.left:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-        self.left.clear()
+        """The world has ended: clear away what a dead loop has left, so that Python does not do so
+        at any time, and complain."""
+        before = events._get_running_loop()
+        events._set_running_loop(self)
+        try:
+            while self.left:
+                task = self.left.pop()
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                _close(task.get_coro())
+        finally:
+            events._set_running_loop(before)
 
     # -- what asyncio asks for -------------------------------------------------------------
 
@@ -185,7 +203,10 @@ class VirtualLoop(_Loop):
     def create_task(
         self, coro: Any, *, name: Any = None, context: Context | None = None
     ) -> asyncio.Task[Any]:
-        return asyncio.Task(coro, loop=self, name=name, context=context)
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        if self.dead:
+            self.left.add(task)
+        return task
 
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
@@ -253,3 +274,15 @@ def _do(done: asyncio.Future[Any], func: Callable[..., Any], args: tuple[Any, ..
         done.set_result(func(*args))
     except Exception as error:
         done.set_exception(error)
+
+
+def _close(coro: Any) -> None:
+    """Have its `finally` clauses done, from the inside out; whatever they raise does not count."""
+    for _ in range(CLOSES_MAX):
+        inmost = coro
+        while inspect.iscoroutine(inner := inmost.cr_await) and inner.cr_frame is not None:
+            inmost = inner
+        with suppress(BaseException):
+            inmost.close()
+        if coro.cr_frame is None:
+            return

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import random
+import zlib
 from typing import Any
 
 from anabranch.runtime.world.loop import Made, VirtualLoop
@@ -42,6 +43,8 @@ class Network:
         self._listeners: dict[str, Listener] = {}
         self._ends: dict[StreamEnd, None] = {}
         self._dialled: dict[tuple[str, str], int] = {}
+        self.trace = 0
+        """A checksum of all that has come in anywhere, and when."""
 
     # -- listen and dial -------------------------------------------------------------------
 
@@ -80,9 +83,14 @@ class Network:
         return near, far
 
     def _end(self, loop: VirtualLoop, name: str) -> StreamEnd:
-        end = StreamEnd(loop, name, self._conditions, random.Random(f"{self._seed} {name}"))
+        rng = random.Random(f"{self._seed} {name}")
+        end = StreamEnd(loop, name, self._conditions, rng, self._note)
         self._ends[end] = None
         return end
+
+    def _note(self, end: StreamEnd, piece: bytes) -> None:
+        told = f"{end.loop.timeline.now!r} {end.name} {len(piece)} "
+        self.trace = zlib.crc32(piece, zlib.crc32(told.encode(), self.trace))
 
     # -- faults ----------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import errno
 import os
 import random
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -45,7 +45,8 @@ _EOF: Final = _End()
 
 
 class StreamEnd(asyncio.Transport):
-    """`peer` is set by whoever makes both. `name`: of the way from here, for the trace."""
+    """`peer` is set by whoever makes both. `name`: of the way from here. `heard`: is told of all
+    that comes in here."""
 
     peer: StreamEnd
 
@@ -55,6 +56,7 @@ class StreamEnd(asyncio.Transport):
         name: str,
         conditions: Conditions,
         rng: random.Random,
+        heard: Callable[[StreamEnd, bytes], None],
     ) -> None:
         super().__init__()
         self.loop: Final = loop
@@ -64,6 +66,7 @@ class StreamEnd(asyncio.Transport):
         """Nothing comes in or goes out here any more."""
         self._conditions = conditions
         self._rng = rng
+        self._heard = heard
         self._protocol: asyncio.Protocol | None = None
         self._high = HIGH_BYTES
         self._unsent: deque[bytes | _End] = deque()
@@ -88,6 +91,7 @@ class StreamEnd(asyncio.Transport):
     def begin(self, protocol: asyncio.BaseProtocol) -> None:
         assert isinstance(protocol, asyncio.Protocol)
         self._protocol = protocol
+        self._reading = True
         protocol.connection_made(self)
         self._read()
 
@@ -227,6 +231,7 @@ class StreamEnd(asyncio.Transport):
             self._wire_bytes -= len(piece)
             if self.peer._unsent and not self.peer.loop.dead:
                 self.peer.loop.post(self.peer._send)
+            self._heard(self, piece)
             self._protocol.data_received(piece)
 
     def _drop_incoming(self) -> None:

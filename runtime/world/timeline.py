@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 from collections.abc import Callable, Iterable
 from typing import Protocol
@@ -82,9 +83,11 @@ class Timeline:
         """Time passes within a turn."""
         self.now += seconds
 
-    def run(self, is_over: Callable[[], bool], *, until_s: float = float("inf")) -> None:
+    def run(
+        self, is_over: Callable[[], bool], *, until_s: float = math.inf, turns_max: float = math.inf
+    ) -> None:
         """Go on until `is_over`, which is asked after each turn. Raises `Deadlock`, and `TooLong`
-        if that is not the case by `until_s`."""
+        if that is not the case by `until_s`, or after so many turns."""
         due, turn_s = self._due, self._rng.uniform
         while not is_over():
             if not due:
@@ -94,6 +97,8 @@ class Timeline:
                 continue  # it had an earlier turn, or has ended
             if at > until_s:
                 raise TooLong(self._told(f"the world goes on after {until_s:g} s of its time"))
+            if self.turns >= turns_max:
+                raise TooLong(self._told(f"the world goes on after {turns_max:,} turns"))
             self.now = max(self.now, at)
             self.turns += 1
             loop.due_at = _IN_TURN

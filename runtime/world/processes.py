@@ -1,0 +1,222 @@
+"""Processes of a world: each a loop with a live instance in it, made from the same pipeline.
+
+What a kill leaves of one is what it leaves on a host: bytes that the system has taken, and files.
+All functions of the pipeline are shared, as if they had no state of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+from collections.abc import Callable
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, Final, NoReturn, cast
+
+import msgspec
+
+from anabranch.runtime.live.link.link import FrameBuffer
+from anabranch.runtime.live.link.messages import Assign
+from anabranch.runtime.live.process.instance_process import live
+from anabranch.runtime.live.process.process import OnOutput, Process
+from anabranch.runtime.live.process.processes import OwnProcess
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.ports.disk import using
+from anabranch.runtime.reporting.status import id_from_wire
+from anabranch.runtime.world.disk import Killed, MemoryDisk, MemoryStore
+from anabranch.runtime.world.loop import VirtualLoop
+from anabranch.runtime.world.network import Network
+from anabranch.runtime.world.stream import StreamEnd
+from anabranch.runtime.world.timeline import Timeline
+
+FORK_S = 0.002
+FORK_MAX_S = 0.02
+REAP_S = 0.0001
+REAP_MAX_S = 0.002
+FIRST_PID = 10_000_000
+"""Above all that a system gives: whoever looks there finds no such process."""
+
+
+class _GoneError(BaseException):
+    """Out of a process that has ended itself in the middle of something."""
+
+
+_here: ContextVar[WorldProcess] = ContextVar("process of a world")
+
+
+def crash() -> NoReturn:
+    """End the process in which this is called, as a library does that crashes."""
+    _here.get().end_itself(-signal.SIGSEGV)
+
+
+class WorldProcess(OwnProcess):
+    """`seen`: what the agent has of it."""
+
+    def __init__(
+        self, seen: Process, loop: VirtualLoop, link: StreamEnd, store: MemoryStore, pid: int
+    ) -> None:
+        self.seen: Final = seen
+        self.loop: Final = loop
+        self.link: Final = link
+        self.pid: Final = pid
+        self.store: Final = store
+        self.task: Assign | None = None
+        """None: it is idle."""
+        self.ended = False
+        self.on_end: Callable[[int], None]
+
+    def exit_now(self, code: int) -> NoReturn:
+        self.end_itself(code)
+
+    def end_itself(self, code: int) -> NoReturn:
+        """`code`: minus the number of the signal, if one ends it."""
+        self.on_end(code)
+        raise _GoneError
+
+    def in_children(self, call: Callable[[], object]) -> None:
+        """It has none."""
+
+
+class WorldProcesses:
+    """`on_error` gets the name of a process, and what its loop was told of an error that was not
+    caught."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        timeline: Timeline,
+        network: Network,
+        disk: MemoryDisk,
+        rng: random.Random,
+        on_error: Callable[[str, dict[str, Any]], None],
+    ) -> None:
+        self.all: list[WorldProcess] = []
+        self._pipeline = pipeline
+        self._timeline = timeline
+        self._network = network
+        self._disk = disk
+        self._rng = rng
+        self._on_error = on_error
+        self._agent: VirtualLoop
+        self._on_output: OnOutput
+
+    def __call__(
+        self, on_output: OnOutput, on_lost: Callable[[str], None], on_followed: Callable[[], None]
+    ) -> WorldProcesses:
+        """For the agent, in its loop."""
+        self._on_output = on_output
+        self._agent = cast(VirtualLoop, asyncio.get_running_loop())
+        return self
+
+    # -- what the agent asks for -----------------------------------------------------------
+
+    @property
+    def parent_pid(self) -> int:
+        return FIRST_PID
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return tuple(p.pid for p in self.all if not p.ended)
+
+    async def start(self, timeout_s: float) -> None:
+        await self.ready()
+
+    def guard(self, folder: Path) -> None:
+        """The agent of a world is not killed without its world."""
+
+    def keep_standby(self) -> None:
+        """All processes are made by the world."""
+
+    async def ready(self) -> None:
+        await asyncio.sleep(0)
+
+    async def fork(self) -> Process:
+        await asyncio.sleep(self._rng.uniform(FORK_S, FORK_MAX_S))
+        key = len(self.all)
+        seen = Process(key, self._on_output)
+        store = self._disk.store_of(seen.name, lambda: self.kill_now(process))
+        with using(store):
+            loop = VirtualLoop(self._timeline, seen.name, self._network, self._on_error)
+        near, far = self._network.pair(self._agent, loop)
+        await seen.open(cast(socket.socket, near), None)
+        process = WorldProcess(seen, loop, far, store, FIRST_PID + 1 + key)
+        process.on_end = lambda code: self.end(process, code)
+        loop.context.run(_here.set, process)
+        self.all.append(process)
+        loop.post(self._begin, process)
+        seen.note_forked(process.pid)
+        return seen
+
+    def kill(self, process: Process) -> None:
+        for found in self.all:
+            if found.seen is process:
+                after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
+                self._agent.call_later(after_s, self.end, found, -signal.SIGKILL)
+
+    async def stop(self) -> None:
+        for process in self.all:
+            self.end(process, -signal.SIGKILL)
+        await asyncio.gather(*(process.seen.closed() for process in self.all))
+
+    # -- their lives -----------------------------------------------------------------------
+
+    def _begin(self, process: WorldProcess) -> None:
+        process.loop.create_task(self._live(process), name="process")
+
+    async def _live(self, process: WorldProcess) -> None:
+        order = await _first_frame(process.link)
+        if order is None:
+            process.on_end(0)
+            return
+        task = process.task = msgspec.convert(msgspec.msgpack.decode(order), Assign)
+        process.loop.name = f"{id_from_wire(task.id)}/{task.incarnation}"
+        link = cast(socket.socket, process.link)
+        code = 1
+        try:
+            code = await live(link, task, self._pipeline, process)
+        except (_GoneError, Killed):
+            return
+        except Exception as error:
+            told = {"message": "the process ends with a traceback", "exception": error}
+            self._on_error(process.loop.name, told)
+        process.on_end(code)
+
+    def kill_now(self, process: WorldProcess) -> None:
+        self.end(process, -signal.SIGKILL)
+
+    def end(self, process: WorldProcess, code: int) -> None:
+        """It is there no more, as after SIGKILL; the agent hears of it a little later."""
+        if process.ended:
+            return
+        process.ended = True
+        process.store.kill()
+        process.loop.kill()
+        self._network.end_of(process.loop)
+        after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
+        self._agent.post(process.seen.note_exited, code, at=self._timeline.now + after_s)
+
+
+class _First(asyncio.Protocol):
+    """Hears one frame and nothing of what follows."""
+
+    def __init__(self, end: StreamEnd) -> None:
+        self.body: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
+        self._end = end
+        self._buffer = FrameBuffer()
+
+    def data_received(self, data: bytes) -> None:
+        for body in self._buffer.feed(data):
+            self._end.pause_reading()
+            self.body.set_result(body)
+
+    def eof_received(self) -> None:
+        self.body.set_result(None)
+
+
+async def _first_frame(link: StreamEnd) -> bytes | None:
+    """None if the agent has closed the link."""
+    first = _First(link)
+    link.begin(first)
+    return await first.body

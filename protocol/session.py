@@ -41,6 +41,11 @@ class Session(Generic[Frame]):
         return self.next_number - len(self._kept)
 
     @property
+    def under_way(self) -> int:
+        """How many frames are not acknowledged."""
+        return len(self._kept)
+
+    @property
     def settled(self) -> bool:
         """Whether everything sent has been acknowledged (I11)."""
         return not self._kept

@@ -213,8 +213,7 @@ class Network:
         task = self.running[me] = asyncio.get_running_loop().create_task(self._live(instance))
         self._addresses[me] = await instance.neighbourhood.listen(f"unix:{self.folder}/{me}")
         if self.running.get(me) is not task:  # it was discarded meanwhile
-            assert instance.neighbourhood._server is not None
-            instance.neighbourhood._server.close()
+            instance.neighbourhood._listener.close()
             return
         instance.resume()
         if me in self._bootstrap and isinstance(instance.core.state, Idle):
@@ -233,17 +232,15 @@ class Network:
         assert instance.commits is not None
         instance.commits.abandon()
         neighbourhood = instance.neighbourhood
-        if neighbourhood._server is not None:
-            neighbourhood._server.close()
+        neighbourhood._listener.close()
         for connection in list(neighbourhood._connections):
             if connection._transport is not None:
                 connection._transport.abort()
                 connection._transport = None
         for channel in neighbourhood.channels:
-            channel.ended = True
-            channel._wire = None
-            if channel._state_timer is not None:
-                channel._state_timer.cancel()
+            channel.line.ended = True
+            channel.line._wire = None
+            channel.statements.cancel()
         instance.path.watermarks.close()
         neighbourhood.channel_of_dialer = _deaf  # type: ignore
         neighbourhood.connection_opened = _hang_up  # type: ignore[method-assign]

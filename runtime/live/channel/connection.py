@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from anabranch.protocol.errors import ChannelError
@@ -26,16 +27,24 @@ HANDSHAKE_BYTES_MAX = 16 * 2**10
 REASON_CHARS_MAX = 200
 
 
-class Membership(Protocol):
-    """What a connection must know of the run, and whom it tells."""
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who an instance is, and what proves to others that it belongs to the run."""
 
     me: InstanceId
-    incarnation: int
-    address: str
-    book: frames.Addresses
     pipeline: str
     token: bytes
     limits: Limits
+    incarnation: int = 1
+
+
+class Membership(Protocol):
+    """What a connection must know of the run, and whom it tells. `address`: where this instance
+    listens; `book`: where others do."""
+
+    identity: Identity
+    address: str
+    book: frames.Addresses
 
     def channel_of_dialer(
         self, dialer: InstanceId, incarnation: int, connection: int
@@ -51,8 +60,9 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, membership: Membership, channel: Channel | None = None) -> None:
         self.membership = membership
+        self._identity = identity = membership.identity
         self.channel = channel
-        self._reader = FrameReader(membership.limits.frame_bytes_max)
+        self._reader = FrameReader(identity.limits.frame_bytes_max)
         self._nonce = clock.secret(16)
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
@@ -96,7 +106,7 @@ class Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(None)
         if self.channel is not None:
-            self.channel.detach(self)
+            self.channel.line.detach(self)
             if self.channel.greeted is self:
                 self.channel.greeted = None
         self.membership.connection_lost(self)
@@ -141,14 +151,14 @@ class Connection(asyncio.Protocol):
         channel = cast(Channel, self.channel)
         match fields:
             case [frames.CHALLENGE, frames.VERSION, bytes(nonce)]:
-                me, peer = self.membership.me, channel.peer
-                proof = frames.proof(self.membership.token, "dialer", nonce, me, peer)
-                hello = (frames.HELLO, frames.VERSION, self.membership.pipeline)
+                me, peer = self._identity.me, channel.peer
+                proof = frames.proof(self._identity.token, "dialer", nonce, me, peer)
+                hello = (frames.HELLO, frames.VERSION, self._identity.pipeline)
                 who = (frames.pack_id(me), self.membership.address, frames.pack_id(peer))
                 number = channel.session.connection
                 self.write(
                     frames.frame(
-                        *hello, *who, self.membership.incarnation, number, self._nonce, proof
+                        *hello, *who, self._identity.incarnation, number, self._nonce, proof
                     )
                 )
                 self._expect = self._take_welcome
@@ -169,12 +179,12 @@ class Connection(asyncio.Protocol):
                 int(tuples),
                 int(size),
             ]:
-                me, peer = self.membership.me, channel.peer
-                proof = frames.proof(self.membership.token, "listener", self._nonce, peer, me)
+                me, peer = self._identity.me, channel.peer
+                proof = frames.proof(self._identity.token, "listener", self._nonce, peer, me)
                 if not hmac.compare_digest(said, proof):
                     raise ChannelError(f"{peer} has not proved that it belongs to the run")
                 channel.meet(incarnation)
-                mine = channel.session.expected, channel.acknowledged
+                mine = channel.session.expected, channel.statements.acknowledged
                 self.write(frames.frame(frames.RESUME, *mine))
                 self._establish(expected, acknowledged)
                 channel.allow(tuples, size)
@@ -188,7 +198,7 @@ class Connection(asyncio.Protocol):
             case [
                 frames.HELLO,
                 frames.VERSION,
-                self.membership.pipeline,
+                self._identity.pipeline,
                 dialer_fields,
                 str(address),
                 listener_fields,
@@ -201,11 +211,11 @@ class Connection(asyncio.Protocol):
                 listener = frames.unpack_id(listener_fields)
             case [frames.HELLO, version, pipeline, *_] if (version, pipeline) != (
                 frames.VERSION,
-                self.membership.pipeline,
+                self._identity.pipeline,
             ):
                 raise ChannelError(
                     f"hello to pipeline {pipeline!r}, version {version!r}; "
-                    f"this is {self.membership.pipeline!r}, version {frames.VERSION}"
+                    f"this is {self._identity.pipeline!r}, version {frames.VERSION}"
                 )
             case _:
                 raise ChannelError("no hello")
@@ -220,19 +230,17 @@ class Connection(asyncio.Protocol):
         nonce: bytes,
         said: bytes,
     ) -> None:
-        me = self.membership.me
-        proof = frames.proof(self.membership.token, "dialer", self._nonce, dialer, me)
+        me = self._identity.me
+        proof = frames.proof(self._identity.token, "dialer", self._nonce, dialer, me)
         if listener != me or not hmac.compare_digest(said, proof):
             raise ChannelError(f"{dialer} calls {listener} and has not proved to belong here")
         channel = self.membership.channel_of_dialer(dialer, *connection)
         self.channel = channel
         channel.greeted = self
-        answer = frames.proof(self.membership.token, "listener", nonce, me, dialer)
-        mine = channel.session.expected, channel.acknowledged
+        answer = frames.proof(self._identity.token, "listener", nonce, me, dialer)
+        mine = channel.session.expected, channel.statements.acknowledged
         credit = channel.grant.state()
-        self.write(
-            frames.frame(frames.WELCOME, answer, self.membership.incarnation, *mine, *credit)
-        )
+        self.write(frames.frame(frames.WELCOME, answer, self._identity.incarnation, *mine, *credit))
         self._expect = self._take_resume
 
     def _take_resume(self, fields: list[Any]) -> None:

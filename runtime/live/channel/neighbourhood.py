@@ -8,7 +8,6 @@ siblings say to each other depends on the order of what the other one says.)
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import os
 from collections.abc import Callable, Coroutine
@@ -18,14 +17,13 @@ from typing import Any, Protocol
 
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, Topology
-from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel.channel import Channel, ChannelUser, Keeper
-from anabranch.runtime.live.channel.connection import Connection
+from anabranch.runtime.live.channel.connection import Connection, Identity
+from anabranch.runtime.live.channel.dialer import Dialer
 from anabranch.runtime.live.channel.ended import has_mark, leave_mark
 from anabranch.runtime.live.channel.frames import Addresses
+from anabranch.runtime.live.channel.listener import Listener
 from anabranch.runtime.live.channel.totals import Closed, totals_of
-from anabranch.runtime.plan.ends import passing
-from anabranch.runtime.ports import clock
 from anabranch.runtime.values.texts import original
 
 log = logging.getLogger("anabranch.neighbourhood")
@@ -33,39 +31,22 @@ log = logging.getLogger("anabranch.neighbourhood")
 PARTING_S = 10.0
 """How long an instance that is done waits for acknowledgements of its last words."""
 
-SOCKET_LOOK_S = 1.0
-"""How often it looks whether its socket is still there."""
 LOOK_S = 0.5
 """How often it looks whether those who do not answer have ended."""
 FAREWELL_S = 2.0
 REFUSALS_TOLD_MAX = 3
 """A stranger who tries for ever must not fill the terminal."""
-LACKING = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-NOBODY_LISTENS = (ConnectionRefusedError, FileNotFoundError)
-BARRED = (errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ELOOP)
-"""On the way to a socket: it does not help to try again."""
-
-
-def _file_at(place: str) -> tuple[int, int] | None:
-    """Which file is there; None if there is none."""
-    try:
-        found = os.stat(place)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _is_open(channel: Channel) -> bool:
     """Whether something is left to say before the end."""
-    return not channel.session.settled or (channel.dialing and not channel.connected)
+    return not channel.session.settled or (channel.dialing and not channel.line.connected)
 
 
 class Recorder(Keeper, Protocol):
-    """What writes the journal, as the neighbourhood sees it: `note` takes an entry, `forget` a
-    channel that is closed."""
+    """What writes the journal, as the neighbourhood sees it: `note` takes an entry."""
 
     def note(self, *entry: Any) -> None: ...
-    def forget(self, channel: Channel) -> None: ...
 
 
 class Neighbourhood:
@@ -73,30 +54,23 @@ class Neighbourhood:
 
     def __init__(
         self,
-        me: InstanceId,
+        identity: Identity,
         *,
         topology: Topology,
-        pipeline: str,
-        token: bytes,
-        limits: Limits,
         user: ChannelUser,
         related: Callable[[InstanceId], bool],
         fail: Callable[[Exception], None],
-        incarnation: int = 1,
         keeper: Recorder | None = None,
         ended_dir: Path | None = None,
     ) -> None:
-        self.me = me
-        self.incarnation = incarnation
-        self.pipeline = pipeline
-        self.token = token
-        self.limits = limits
+        self.identity = identity
         self.fail = fail
         self.address = ""
         self.book: Addresses = {}
         """Where instances listen: learnt from messages that name them, and from who dials."""
         self.refused = 0
-        self._told_lacking = False
+        self.closed = Closed(str(identity.me))
+        self._me = identity.me
         self._topology = topology
         self._user = user
         self._keeper = keeper
@@ -104,12 +78,16 @@ class Neighbourhood:
         self._related = related
         self._dialled: dict[InstanceId, Channel] = {}
         self._accepted: dict[InstanceId, Channel] = {}
-        self.closed = Closed(str(me))
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
-        self._socket_file: tuple[int, int] | None = None
-        """Device and inode of the socket that it listens at."""
+        self._listener = Listener(self._me, lambda: Connection(self))
+        self._dialer = Dialer(
+            self._me,
+            limits=identity.limits,
+            book=self.book,
+            made=lambda channel: Connection(self, channel),
+            neighbours=self,
+        )
         self._changed = asyncio.Event()
         self._parting = False
 
@@ -137,7 +115,7 @@ class Neighbourhood:
     @property
     def awaits_repeats(self) -> bool:
         """Whether batches that an earlier incarnation had not worked off are yet to come again."""
-        return any(channel.repeats for channel in self.channels)
+        return any(channel.incoming.repeats for channel in self.channels)
 
     @property
     def messages_sent(self) -> int:
@@ -161,14 +139,14 @@ class Neighbourhood:
 
     def channel_to(self, peer: InstanceId) -> Channel:
         """The channel on which I speak to this peer; made, and dialled if need be, on first use."""
-        if self._topology.feeds(peer.operator, self.me.operator):
+        if self._topology.feeds(peer.operator, self._me.operator):
             return self._accepted.get(peer) or self._make(self._accepted, peer, dialing=False)
         channel = self._dialled.get(peer)
-        if channel is None and peer.operator == self.me.operator:
+        if channel is None and peer.operator == self._me.operator:
             channel = self._accepted.get(peer)  # a sibling that has dialled gets its answer there
         if channel is None:
             channel = self._make(self._dialled, peer, dialing=True)
-            self._spawn(self._keep_connected(channel), f"dial {peer}")
+            self._spawn(self._dialer.keep_connected(channel), f"dial {peer}")
         return channel
 
     def channel_of_dialer(self, dialer: InstanceId, incarnation: int, connection: int) -> Channel:
@@ -178,12 +156,13 @@ class Neighbourhood:
         channel.meet(incarnation)
         if not channel.session.connect(connection):
             raise ChannelError(f"connection {connection} of {dialer} comes behind a newer one")
-        channel.detach()
+        channel.line.detach()
         return channel
 
     def _make(self, side: dict[InstanceId, Channel], peer: InstanceId, dialing: bool) -> Channel:
+        limits = self.identity.limits
         channel = Channel(
-            peer, dialing=dialing, user=self._user, limits=self.limits, keeper=self._keeper
+            peer, dialing=dialing, user=self._user, limits=limits, keeper=self._keeper
         )
         side[peer] = channel
         return channel
@@ -194,11 +173,11 @@ class Neighbourhood:
 
     def dial_again(self) -> None:
         for channel in self._dialled.values():
-            self._spawn(self._keep_connected(channel), f"dial {channel.peer}")
+            self._spawn(self._dialer.keep_connected(channel), f"dial {channel.peer}")
 
     def close_channel(self, channel: Channel) -> None:
         """The peer has gone; keep what was counted."""
-        channel.ended = True
+        channel.line.ended = True
         side = self._dialled if channel.dialing else self._accepted
         if side.get(channel.peer) is channel:
             del side[channel.peer]
@@ -209,102 +188,27 @@ class Neighbourhood:
             self._user.channel_closed()
             if self._keeper is not None:
                 self._keeper.note("past", totals)
-                self._keeper.forget(channel)
-        channel.detach()
+                channel.forget()
+        channel.line.detach()
         self._changed.set()
 
-    # -- listening and dialling ------------------------------------------------------------
+    # -- connections -----------------------------------------------------------------------
 
     async def listen(self, address: str) -> str:
         """Listen at `unix:PATH` or `tcp:HOST:PORT` (port 0: any); returns the real address."""
-        loop = asyncio.get_running_loop()
-        kind, _, place = address.partition(":")
-        if kind == "unix":
-            await self._listen_at(original(place))
-            self._spawn(self._keep_listening(original(place)), "listen")
-        else:
-            host, _, port = place.rpartition(":")
-            self._server = await loop.create_server(lambda: Connection(self), host, int(port))
-            address = f"tcp:{host}:{self._server.sockets[0].getsockname()[1]}"
-        self.address = address
-        return address
-
-    async def _listen_at(self, place: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: Connection(self), place)
-        self._socket_file = _file_at(place)
-
-    async def _keep_listening(self, place: str) -> None:
-        """Whatever tidies up temporary files may remove a socket. Neighbours of a next incarnation,
-        and newcomers, would dial it for ever. Raises `OSError` if another cannot be made."""
-        while True:
-            await asyncio.sleep(SOCKET_LOOK_S)
-            if _file_at(place) == self._socket_file:
-                continue
-            assert self._server is not None
-            self._server.close()  # connections that it has accepted stay
-            try:
-                await self._listen_at(place)
-            except OSError as error:
-                if not passing(error):
-                    raise OSError(
-                        error.errno,
-                        f"the socket of {self.me} was removed and cannot be made again "
-                        f"({error.strerror}); leave the folder of a run alone, and begin a new "
-                        "run, or resume this one if it has a state folder",
-                        place,
-                    ) from error
+        self.address = await self._listener.listen(address)
+        self._spawn(self._listener.keep_listening(self.address), "listen")
+        return self.address
 
     def close_copies(self) -> None:
         """In a forked process: who has a copy of my sockets keeps my end from being seen."""
-        numbers = [s.fileno() for s in self._server.sockets] if self._server is not None else []
+        numbers = self._listener.filenos
         numbers += [c.fileno for c in self._connections if c.fileno is not None]
         for number in numbers:
             with suppress(OSError):
                 os.close(number)
 
-    async def _keep_connected(self, channel: Channel) -> None:
-        """Dial, and dial again whenever the connection is lost, as long as it is needed (P30)."""
-        delay_s = self.limits.reconnect_first_s
-        while not channel.ended:
-            channel.session.connection += 1
-            try:
-                connection = await self._dial(channel)
-            except OSError as error:
-                if isinstance(error, NOBODY_LISTENS) and self._has_ended(channel.peer):
-                    self.close_channel(channel)  # it needed nothing of me
-                    return
-                if error.errno in BARRED:
-                    raise OSError(
-                        error.errno,
-                        f"cannot reach {channel.peer}: {error.strerror}; leave the folder of a run "
-                        "alone, and begin a new run, or resume this one if it has a state folder",
-                        original(self.book[channel.peer].partition(":")[2]),
-                    ) from error
-                log.debug("%s: cannot reach %s: %s", self.me, channel.peer, error)
-                self._tell_what_is_lacking(channel, error)
-            else:
-                self._told_lacking = False
-                await asyncio.wait([connection.lost])
-                if connection.established:
-                    delay_s = self.limits.reconnect_first_s
-            if not channel.ended:
-                await asyncio.sleep(delay_s * clock.chance().uniform(0.5, 1.0))
-                delay_s = min(2 * delay_s, self.limits.reconnect_max_s)
-
-    def _tell_what_is_lacking(self, channel: Channel, error: OSError) -> None:
-        """It is not the peer who cannot be reached: nobody can, from here."""
-        if error.errno in LACKING and not self._told_lacking:
-            self._told_lacking = True
-            log.warning(
-                "%s: cannot connect to %s and tries again: %s; raise the limit of open files "
-                "(ulimit -n), or free memory",
-                self.me,
-                channel.peer,
-                error.strerror,
-            )
-
-    def _has_ended(self, peer: InstanceId) -> bool:
+    def has_ended(self, peer: InstanceId) -> bool:
         """Whether nobody listens there because the peer is done, and not because it has died and
         will be back: who keeps a journal leaves a mark in the folder of the ended."""
         if self._ended_dir is None:
@@ -314,28 +218,11 @@ class Neighbourhood:
     async def note_ended(self) -> None:
         """Leave the mark: nobody has to wait for me any more. Raises `OSError`."""
         if self._ended_dir is not None:
-            leave_mark(self._ended_dir, self.me)
+            leave_mark(self._ended_dir, self._me)
         kind, _, place = self.address.partition(":")
         if kind == "unix":
             with suppress(OSError):  # it goes with the folder
                 os.unlink(original(place))
-
-    async def _dial(self, channel: Channel) -> Connection:
-        loop = asyncio.get_running_loop()
-        address = self.book.get(channel.peer)
-        if address is None:
-            raise OSError(f"no address of {channel.peer} is known")
-        kind, _, place = address.partition(":")
-
-        def made() -> Connection:
-            return Connection(self, channel)
-
-        if kind == "unix":
-            _, connection = await loop.create_unix_connection(made, original(place))
-        else:
-            host, _, port = place.rpartition(":")
-            _, connection = await loop.create_connection(made, host, int(port))
-        return connection
 
     def connection_opened(self, connection: Connection) -> None:
         self._connections.add(connection)
@@ -347,9 +234,9 @@ class Neighbourhood:
     def connection_refused(self, reason: str) -> None:
         self.refused += 1
         if self.refused <= REFUSALS_TOLD_MAX:
-            log.warning("%s: a connection was closed: %s", self.me, reason)
+            log.warning("%s: a connection was closed: %s", self._me, reason)
         if self.refused == REFUSALS_TOLD_MAX:
-            log.warning("%s: further ones are not told", self.me)
+            log.warning("%s: further ones are not told", self._me)
 
     def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)
@@ -374,8 +261,7 @@ class Neighbourhood:
             channel.say_bye(reason)
         for task in list(self._tasks):
             task.cancel()
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         await self._all_closed()
 
     async def all_settled(self) -> None:
@@ -396,10 +282,10 @@ class Neighbourhood:
             except TimeoutError:
                 if self._ended_dir is None:
                     names = ", ".join(str(c.peer) for c in unsettled)
-                    log.warning("%s: %s did not acknowledge my last words", self.me, names)
+                    log.warning("%s: %s did not acknowledge my last words", self._me, names)
                     return
                 for channel in unsettled:
-                    if not channel.connected and self._has_ended(channel.peer):
+                    if not channel.line.connected and self.has_ended(channel.peer):
                         self.close_channel(channel)
 
     async def _all_closed(self) -> None:

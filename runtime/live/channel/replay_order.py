@@ -35,7 +35,7 @@ class ReplayOrder:
     def note(self, channels: Iterable[Channel], at: Channel) -> None:
         """A message came on the channel `at`, as its last frame."""
         ends = ((c, c.number if c is at else c.session.expected) for c in channels)
-        mark = tuple((c.peer, end) for c, end in ends if c.settled < end)
+        mark = tuple((c.peer, end) for c, end in ends if c.incoming.settled < end)
         if mark and (not self._marks or self._marks[-1] != mark):
             self._marks.append(mark)
 
@@ -50,7 +50,7 @@ class ReplayOrder:
         self._stages.extend(self._marks)
         for peer, end in itertools.chain.from_iterable(self._stages):
             if (channel := self._channel_of(peer)) is not None:
-                channel.awaited = max(channel.awaited, end)
+                channel.incoming.awaited = max(channel.incoming.awaited, end)
 
     @property
     def are_over(self) -> bool:
@@ -65,6 +65,6 @@ class ReplayOrder:
     def _is_reached(self, mark: Mark) -> bool:
         for peer, end in mark:
             channel = self._channel_of(peer)
-            if channel is not None and channel.settled < end:
+            if channel is not None and channel.incoming.settled < end:
                 return False
         return True

@@ -35,7 +35,7 @@ class SummedTotals(NamedTuple):
 
 
 def totals_of(channel: Channel) -> Totals:
-    counts = channel.tuples_sent, channel.tuples_received, channel.messages_sent
+    counts = channel.outgoing.tuples, channel.incoming.tuples, channel.outgoing.messages
     return Totals(str(channel.peer), *counts)
 
 
@@ -88,8 +88,8 @@ class Closed:
             received[operator_of(totals.peer)] += totals.received
             sent[operator_of(totals.peer)] += totals.sent
         for channel in channels:
-            received[channel.peer.operator] += channel.tuples_received
-            sent[channel.peer.operator] += channel.tuples_sent
+            received[channel.peer.operator] += channel.incoming.tuples
+            sent[channel.peer.operator] += channel.outgoing.tuples
         return dict(+received), dict(+sent)
 
     def _one_by_one(self, channels: Iterable[Channel]) -> Iterator[Totals]:

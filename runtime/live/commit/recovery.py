@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.channel.channel import Row
 from anabranch.runtime.live.channel.frames import Addresses, Pieces
+from anabranch.runtime.live.channel.row import ChannelRow
 from anabranch.runtime.live.channel.totals import SummedTotals, Totals
 from anabranch.runtime.live.journal.journal import (
     FIRST_SEGMENT,
@@ -27,7 +27,7 @@ from anabranch.runtime.storage.replaced import replace_file
 class PastChannel:
     dialing: bool
     peer: InstanceId
-    row: Row | None = None
+    row: ChannelRow | None = None
     frames: dict[int, Pieces] = field(default_factory=dict)
 
     @property
@@ -68,7 +68,7 @@ class Past:
                 case "row":
                     index, values = rest
                     channel = self.channels[index]
-                    channel.row = row = Row(*values)
+                    channel.row = row = ChannelRow(*values)
                     for number in [n for n in channel.frames if n < row.first_kept]:
                         del channel.frames[number]
                 case "part":

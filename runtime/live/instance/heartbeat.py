@@ -45,7 +45,7 @@ class Heartbeat:
         for channel in self._neighbourhood.channels:
             if channel.peer not in neighbours:
                 continue
-            channel.state_soon()
+            channel.statements.later()
             channel.silent_s += seconds
             if channel.silent_s >= SUSPECT_S:
                 peer = id_to_wire(channel.peer)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from anabranch.protocol.core import Core
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.live.channel.connection import Identity
 from anabranch.runtime.live.channel.ended import ended_dir
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
 from anabranch.runtime.live.commit.commits import Commits
@@ -182,15 +183,13 @@ class Instance:
     def _neighbourhood(self, reception: Reception) -> Neighbourhood:
         context, pipeline = self.profile.context, self.profile.pipeline
         return Neighbourhood(
-            self.me,
+            Identity(
+                self.me, pipeline.name, context.token, self.profile.limits, context.incarnation
+            ),
             topology=pipeline.topology,
-            pipeline=pipeline.name,
-            token=context.token,
-            limits=self.profile.limits,
             user=reception,
             related=self.membership.is_related,
             fail=self.lifetime.fail,
-            incarnation=context.incarnation,
             keeper=self.commits,
             ended_dir=ended_dir(context.lasting_dir) if self.commits is not None else None,
         )

@@ -218,9 +218,9 @@ class KeyGroups:
         for chunk in chunks:
             channel.send_state(chunk)
             await asyncio.sleep(0)
-            if channel.unacknowledged > CHUNKS_UNDER_WAY_MAX:
+            if channel.session.under_way > CHUNKS_UNDER_WAY_MAX:
                 self._end_turn()
-            while channel.unacknowledged > CHUNKS_UNDER_WAY_MAX:
+            while channel.session.under_way > CHUNKS_UNDER_WAY_MAX:
                 await self._path.next_progress()
         self._tell_attended()
         self._ports.membership.feed(events.GroupsTransferred(to))

@@ -107,5 +107,5 @@ class Performer:
         counts = Counter(x.operator for x in succs | preds)
         for neighbour in succs | preds:
             if counts[neighbour.operator] != self._counted[neighbour.operator]:
-                channel_to(neighbour).state_soon()
+                channel_to(neighbour).statements.later()
         self._counted = counts

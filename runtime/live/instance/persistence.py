@@ -147,7 +147,6 @@ class Persistence:
             if old.row is not None:
                 channel = neighbourhood.remake(old.peer, dialing=old.dialing)
                 channel.restore(old.row, old.kept)
-                self._commits.adopt(channel)
 
     def resume(self) -> None:
         """Go on: nothing can be heard before this, nor said."""

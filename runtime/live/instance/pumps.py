@@ -287,7 +287,7 @@ class QueuePump(Pump):
         await self.take(item, tuples[item.done :])
 
     def _begin(self, item: Queued, unreadable: list[DeadLetter]) -> None:
-        done = item.channel.done_of(item.number)
+        done = item.channel.incoming.done_of(item.number)
         item.done = done or 0
         item.letters = unreadable if done is None else []
 
@@ -302,9 +302,8 @@ class QueuePump(Pump):
         channel = item.channel
         if last:
             self.path.settle(channel, item.number, item.tuples, len(item.payload))
-        elif self.profile.exact and self.commits is not None:
-            channel.partial = item.number, item.done
-            self.commits.touch(channel)
+        elif self.profile.exact:
+            channel.settle_part(item.number, item.done)
 
     async def _hear(self, said: Said) -> None:
         """A predecessor has spoken of event time. What came before, and what is made of it, goes

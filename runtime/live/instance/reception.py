@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from anabranch.protocol import events, messages
+from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.messages import Message
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import Addresses
@@ -46,7 +47,9 @@ class Reception:
     # -- tuples ----------------------------------------------------------------------------
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None:
-        if not channel.repeats:  # an earlier incarnation has accepted it, whatever has come since
+        if (
+            not channel.incoming.repeats
+        ):  # an earlier incarnation has accepted it, whatever has come since
             self._core.handle(events.BatchReceived(channel.peer, tuples), 0.0)
         intake = self.path.intake
         if self._is_late and not intake.total:
@@ -121,8 +124,8 @@ class Reception:
     def channel_closed(self) -> None:
         self.path.ack_tracker.look()
 
-    def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
-        return self._membership.siblings_of(channel.peer)
+    def siblings_seen_by(self, peer: InstanceId) -> tuple[int, int]:
+        return self._membership.siblings_of(peer)
 
     def _hear_of_siblings(self, channel: Channel) -> None:
         if self._siblings.heard(channel):

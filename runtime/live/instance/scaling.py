@@ -69,7 +69,7 @@ class Scaling:
                 monitor.policy = profile.scale.policy.name
             except PolicyError as error:
                 self._give_up(error)
-        self._concerted = Concerted(path.neighbourhood.channel_to)
+        self._concerted = Concerted(lambda peer: path.neighbourhood.channel_to(peer).load_reports)
         self._cannot_give = False
         """No key group was light enough when it was to give some last."""
         self.dry_run = False

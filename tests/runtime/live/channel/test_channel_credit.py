@@ -9,7 +9,7 @@ import pytest
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
-from anabranch.runtime.live.channel.channel import Channel, Row
+from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import Pieces
 from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
@@ -66,7 +66,7 @@ def ends() -> Iterator[tuple[Channel, Channel, Sender, Receiver]]:
     here = Channel(UP, dialing=False, user=receiver, limits=LIMITS)
     yield there, here, sender, receiver
     for channel in (there, here):
-        channel.detach()
+        channel.line.detach()
         channel.say_bye("the test is over")
 
 
@@ -100,7 +100,7 @@ async def test_nothing_comes_back_for_what_is_not_worked_off(
     there, here, sender, receiver = ends
     there.attach(Straight(here), 1)
     here.attach(Straight(there), 1)
-    here.state_now()
+    here.statements.now()
     assert sender.left == BATCHES - 4
     first = receiver.intake.pop()
     assert isinstance(first, Queued)
@@ -114,7 +114,7 @@ async def test_a_later_incarnation_states_the_bytes_that_were_settled_by_the_ear
     for number in range(1, 9):
         earlier.receive(fields_of(frames.batch_frame(number, 2, 1, 0, 0.0, LARGE)))
         earlier.settle(number, 2, len(LARGE))
-    row: Row = earlier.row
+    row = earlier.row
     assert (row.tuples_settled, row.bytes_settled) == (16, 8 * len(LARGE))
     later = Channel(UP, dialing=False, user=Worker(), limits=LIMITS, keeper=Kept())
     later.restore(row, [])
@@ -125,13 +125,14 @@ async def test_a_later_incarnation_states_the_bytes_that_were_settled_by_the_ear
 
 
 async def test_a_sender_of_a_later_incarnation_knows_what_it_has_sent() -> None:
-    earlier = Channel(DOWN, dialing=True, user=Worker(), limits=LIMITS, keeper=Kept())
+    kept = Kept()
+    earlier = Channel(DOWN, dialing=True, user=Worker(), limits=LIMITS, keeper=kept)
     earlier.send_batch(3, 1, 0, 0.0, LARGE)
-    earlier.record()
+    kept.log.record(earlier)
     later = Channel(DOWN, dialing=True, user=Worker(), limits=LIMITS, keeper=Kept())
-    later.restore(earlier.row, [pieces for _, pieces in earlier.kept()])
+    later.restore(earlier.row, [pieces for _, pieces in kept.log.kept(earlier)])
     assert (later.allowance.tuples_sent, later.allowance.bytes_sent) == (3, len(LARGE))
-    assert later.tuples_sent == 3
+    assert later.outgoing.tuples == 3
     assert later.row == earlier.row
 
 
@@ -140,10 +141,10 @@ async def test_the_end_of_an_older_connection_leaves_the_newer_one_in_place() ->
     peer = Channel(DOWN, dialing=True, user=Sender(0), limits=LIMITS)
     older, newer = Straight(peer), Straight(peer)
     channel.attach(older, 1)
-    channel.detach()
+    channel.line.detach()
     channel.attach(newer, 1)
-    channel.detach(older)
-    assert channel.connected
-    channel.detach(newer)
-    assert not channel.connected
+    channel.line.detach(older)
+    assert channel.line.connected
+    channel.line.detach(newer)
+    assert not channel.line.connected
     channel.say_bye("the test is over")

@@ -10,9 +10,11 @@ from anabranch.protocol import messages
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel import frames
-from anabranch.runtime.live.channel.channel import Channel, Row
+from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.frames import Pieces
 from anabranch.runtime.live.channel.replay_order import ReplayOrder
+from anabranch.runtime.live.channel.row import ChannelRow
+from anabranch.runtime.live.commit.channel_log import ChannelLog
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.live.channel.test_channels import Listener
 
@@ -22,9 +24,17 @@ MESSAGE = frames.message_frame(2, "up#1", messages.EosAck(), {}, 0.0)
 
 
 class Kept:
-    keeps_batches = True
+    """A journal that the test writes: by the `log` of the channel made last."""
 
-    def touch(self, channel: Channel, *, now: bool = False, at_once: bool = False) -> None: ...
+    keeps_batches = True
+    log: ChannelLog
+
+    def log_of(self, channel: Channel) -> ChannelLog:
+        self.log = ChannelLog(self, keeps_batches=self.keeps_batches)
+        return self.log
+
+    def touch(self, log: ChannelLog, *, now: bool = False, at_once: bool = False) -> None: ...
+    def forget(self, log: ChannelLog) -> None: ...
 
 
 class Worker(Listener):
@@ -52,11 +62,16 @@ def worker() -> Worker:
 
 
 @pytest.fixture
-def channel(worker: Worker) -> Channel:
+def kept() -> Kept:
+    return Kept()
+
+
+@pytest.fixture
+def channel(worker: Worker, kept: Kept) -> Channel:
     """Its message 2 was handled and settled in an earlier incarnation, the batch 1 before it was
     not."""
-    made = Channel(UP, dialing=False, user=worker, limits=Limits(), keeper=Kept())
-    made.restore(Row(1, 1, 1, (-2,), (0, 0), 0, 0, 0, 0, 0, 1), [])
+    made = Channel(UP, dialing=False, user=worker, limits=Limits(), keeper=kept)
+    made.restore(ChannelRow(1, 1, 1, (-2,), (0, 0), 0, 0, 0, 0, 0, 1), [])
     return made
 
 
@@ -77,17 +92,19 @@ async def test_a_settled_message_is_not_handled_again_if_it_comes_before_the_bat
     channel.receive(fields_of(MESSAGE))
     channel.settle(1, 3, 3)
     assert (worker.payloads, worker.messages) == ([b"abc"], [])
-    assert (channel.settled, channel.row.handled) == (3, ())
+    assert (channel.incoming.settled, channel.row.handled) == (3, ())
 
 
-async def test_nobody_is_asked_to_repeat_what_was_acknowledged(channel: Channel) -> None:
+async def test_nobody_is_asked_to_repeat_what_was_acknowledged(
+    channel: Channel, kept: Kept
+) -> None:
     channel.receive(fields_of(BATCH))
     channel.settle(1, 3, 3)
-    assert channel.acknowledged == 1  # what is settled is in no journal yet
-    channel.record()
-    assert channel.acknowledged == 1
-    channel.flush()
-    assert channel.session.expected >= channel.acknowledged == 3
+    assert channel.statements.acknowledged == 1  # what is settled is in no journal yet
+    kept.log.record(channel)
+    assert channel.statements.acknowledged == 1
+    kept.log.flush(channel)
+    assert channel.session.expected >= channel.statements.acknowledged == 3
 
 
 async def test_who_waits_for_its_turn_is_told_whenever_what_comes_before_it_is_worked_off(
@@ -152,7 +169,8 @@ def test_what_is_under_way_is_counted_anew_when_the_peer_has_forgotten_what_it_h
 ):
     """Or credit would be gone for good, each time a bit of it, until nothing moves any more."""
     limits = Limits()
-    sender = Channel(UP, dialing=True, user=Sender(), limits=limits, keeper=Forgetful())
+    kept = Forgetful()
+    sender = Channel(UP, dialing=True, user=Sender(), limits=limits, keeper=kept)
 
     def state(expected: int, done: int) -> None:
         allowed = done + 2000, 10 * done + limits.credit_bytes
@@ -160,8 +178,8 @@ def test_what_is_under_way_is_counted_anew_when_the_peer_has_forgotten_what_it_h
 
     def send(tuples: int) -> None:
         sender.send_batch(tuples, 1, 0, 0.0, bytes(10 * tuples))
-        sender.record()
-        sender.flush()
+        kept.log.record(sender)
+        kept.log.flush(sender)
 
     sender.meet(1)
     state(1, 0)

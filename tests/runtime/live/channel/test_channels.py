@@ -17,9 +17,9 @@ from anabranch.protocol.ids import InstanceId, OperatorName, Topology
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.messages import Message
 from anabranch.runtime.live.channel import frames
-from anabranch.runtime.live.channel import neighbourhood as neighbourhoods
+from anabranch.runtime.live.channel import listener as listeners
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.channel.connection import HANDSHAKE_BYTES_MAX
+from anabranch.runtime.live.channel.connection import HANDSHAKE_BYTES_MAX, Identity
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
 from tests.runtime.processes import eventually
@@ -83,7 +83,7 @@ class Listener:
 
     def note_settled(self) -> None: ...
 
-    def siblings_seen_by(self, channel: Channel) -> tuple[int, int]:
+    def siblings_seen_by(self, peer: InstanceId) -> tuple[int, int]:
         return 1, 0
 
     async def until(self, condition: Callable[[], bool]) -> None:
@@ -103,11 +103,8 @@ def neighbourhood(
 ) -> Neighbourhood:
     failures: list[Exception] = []
     agent_client = Neighbourhood(
-        me,
+        Identity(me, other.get("pipeline", "p"), token, LIMITS),
         topology=TOPOLOGY,
-        pipeline=other.get("pipeline", "p"),
-        token=token,
-        limits=LIMITS,
         user=user,
         related=lambda peer: other.get("related", True),
         fail=failures.append,
@@ -291,7 +288,7 @@ async def test_who_does_not_know_the_token_gets_nothing(tmp_path: Path) -> None:
 async def test_a_garbled_frame_of_a_member_costs_one_connection_only(pair: Pair) -> None:
     await pair.send(b"1")
     await pair.down_user.until(lambda: len(pair.down_user.payloads) == 1)
-    wire = pair.sender._wire
+    wire = pair.sender.line._wire
     assert wire is not None
     wire.write((b"\x00\x00\x00\x02\x91\x63",))
     await pair.send(b"2")
@@ -302,7 +299,7 @@ async def test_a_garbled_frame_of_a_member_costs_one_connection_only(pair: Pair)
 async def test_a_socket_that_was_removed_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbourhoods, "SOCKET_LOOK_S", 0.001)
+    monkeypatch.setattr(listeners, "SOCKET_LOOK_S", 0.001)
     pair = Pair(f"unix:{tmp_path}/s")
     await pair.start()
     (tmp_path / "s").unlink()
@@ -318,7 +315,7 @@ async def test_a_socket_that_was_removed_is_made_again(
 async def test_a_socket_that_cannot_be_made_again_fails_the_instance(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbourhoods, "SOCKET_LOOK_S", 0.001)
+    monkeypatch.setattr(listeners, "SOCKET_LOOK_S", 0.001)
     failures: list[Exception] = []
     folder = tmp_path / "run"
     folder.mkdir()

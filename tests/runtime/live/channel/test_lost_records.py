@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.runtime.live.channel import frames
-from anabranch.runtime.live.channel.channel import CONTRADICTIONS_MAX
+from anabranch.runtime.live.channel.outgoing import CONTRADICTIONS_MAX
 from anabranch.runtime.live.journal.journal import JournalError
 from tests.runtime.live.channel.test_channels import Pair, part
 from tests.runtime.live.channel.test_faults_peers import OTHER, Raw, hello, raw
@@ -61,7 +61,7 @@ async def test_who_says_it_properly_in_between_may_be_mistaken_again(pair: Pair)
     pair.down.fail = failures.append
     await refuse(pair, range(1, CONTRADICTIONS_MAX))
     one = await greet(pair, CONTRADICTIONS_MAX, expected=1)
-    await eventually(lambda: pair.down.channel_to(OTHER).connected)
+    await eventually(lambda: pair.down.channel_to(OTHER).line.connected)
     await one.close()
     await refuse(pair, range(CONTRADICTIONS_MAX + 1, 2 * CONTRADICTIONS_MAX))
     assert failures == []

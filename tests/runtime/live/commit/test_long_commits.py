@@ -31,14 +31,14 @@ async def test_who_has_used_up_the_credit_of_others_does_not_wait_for_the_end_of
 
     def tell() -> None:
         count.pump.tell(commits)
-        commits._not_before = asyncio.get_running_loop().time() + 3600.0
+        commits.timer.not_before = asyncio.get_running_loop().time() + 3600.0
 
     monkeypatch.setattr(commits, "_tell_changes", tell)
     source.say(*range(TUPLES))
     source.end()
     await network.until(lambda: len(kept.tuples) > TUPLES // 2)
     monkeypatch.undo()
-    commits._not_before = 0.0
+    commits.timer.not_before = 0.0
     commits.end_if_awaited()
     await network.finish()
     assert len(kept.tuples) == TUPLES

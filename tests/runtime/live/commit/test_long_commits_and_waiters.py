@@ -33,13 +33,13 @@ def be_endless(monkeypatch: pytest.MonkeyPatch, *instances: Instance) -> None:
     def tell(me: Commits) -> None:
         usual(me)
         if me in endless:
-            me._not_before = asyncio.get_running_loop().time() + ENDLESS_S
+            me.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
 
     endless = [i.commits for i in instances]
     monkeypatch.setattr(Commits, "_tell_changes", tell)
     for instance in instances:
         assert instance.commits is not None
-        instance.commits._not_before = asyncio.get_running_loop().time() + ENDLESS_S
+        instance.commits.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
 
 
 def be_usual(monkeypatch: pytest.MonkeyPatch, network: Network) -> None:
@@ -105,12 +105,12 @@ async def test_a_commit_that_begins_while_the_last_one_is_made_safe_can_be_ended
 ) -> None:
     kept = KeptTurns(tmp_path / "a.journal", power=power)
     await kept.begin()
-    while kept.commits._snapshot is not None:
+    while kept.commits.snapshot.under_way:
         await kept.commits.committed()
     kept.value = 1
     kept.commits._commit()
     assert (kept.commits._pausing is not None) is power
-    kept.commits._not_before = asyncio.get_running_loop().time() + ENDLESS_S
+    kept.commits.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
     kept.value = 2
     kept.commits.want(now=True)
     kept.commits.end_if_awaited()
@@ -121,10 +121,10 @@ async def test_a_commit_that_begins_while_the_last_one_is_made_safe_can_be_ended
 async def test_who_can_do_nothing_else_has_the_commit_ended(tmp_path: Path) -> None:
     kept = KeptTurns(tmp_path / "a.journal")
     await kept.begin()
-    kept.commits._not_before = asyncio.get_running_loop().time() + ENDLESS_S
+    kept.commits.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
     async with asyncio.timeout(60):
         await kept.commits.committed(at_once=True)
-    kept.commits._not_before = asyncio.get_running_loop().time() + ENDLESS_S
+    kept.commits.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
     async with asyncio.timeout(60):
         await kept.commits.close()
 
@@ -145,13 +145,13 @@ async def test_a_snapshot_is_drawn_for_as_long_as_it_took_to_tell_what_has_chang
         clock[0] += telling_s
         before.append(drawn[0])
 
-    monkeypatch.setattr("anabranch.runtime.live.commit.commits.clock.thread_s", lambda: clock[0])
+    monkeypatch.setattr("anabranch.runtime.ports.clock.thread_s", lambda: clock[0])
     monkeypatch.setattr(commits, "TURN_S_MAX", 0.0)
     before: list[int] = []
     kept = KeptTurns(tmp_path / "a.journal")
     kept.snapshots, kept.ending = snapshots, ending
     await kept.begin()
-    while kept.commits._snapshot is not None:
+    while kept.commits.snapshot.under_way:
         await kept.commits.committed()
     assert before[:4] == [0, in_a_turn, 2 * in_a_turn, 3 * in_a_turn]
     assert drawn == [20]

@@ -112,7 +112,7 @@ async def test_a_sink_that_may_repeat_results_says_so_after_a_death(
     await network.start()
     (writer,) = network.of("out")
     (channel,) = [*writer.neighbourhood.from_predecessors]
-    await network.until(lambda: channel.acknowledged > 1)
+    await network.until(lambda: channel.statements.acknowledged > 1)
     network.kill(writer.me)
     await network.revive(writer.me)
     await network.finish()

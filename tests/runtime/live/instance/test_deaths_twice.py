@@ -95,12 +95,14 @@ async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbour
     network.kill(me)
     may_close.set()
     await network.revive(me)
-    memory, server = network.instances[me].persistence, network.instances[me].neighbourhood._server
+    memory, listener = (
+        network.instances[me].persistence,
+        network.instances[me].neighbourhood._listener,
+    )
     assert memory is not None
     assert memory.parted
     await network.finish()
-    assert server is not None
-    server.close()  # as the end of the process would
+    listener.close()  # as the end of the process would
 
 
 async def test_what_a_dead_letter_was_made_of_comes_again_if_the_letter_was_not_written(
@@ -126,7 +128,7 @@ async def test_what_a_dead_letter_was_made_of_comes_again_if_the_letter_was_not_
     await network.until(lambda: len(sink.tuples) == 9 and out.session.settled)
     comes_from = some.neighbourhood.channel_from(source.me)
     assert comes_from is not None
-    assert comes_from.tuples_settled == 0
+    assert comes_from.incoming.tuples_settled == 0
     network.kill(some.me)
     await network.revive(some.me)
     await network.finish()

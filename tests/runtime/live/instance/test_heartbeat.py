@@ -65,7 +65,7 @@ async def test_a_word_in_between_ends_the_doubt(tmp_path: Path) -> None:
     assert channel.silent_s > 0
     async with asyncio.timeout(5):
         while channel.silent_s:  # the writer's own tick, or its answer to the reader's
-            writer.neighbourhood.channel_to(reader.me).state_soon()
+            writer.neighbourhood.channel_to(reader.me).statements.later()
             await asyncio.sleep(0.005)
     assert suspects(network, reader, [TICK_S]) == []
     source.end()

@@ -50,7 +50,7 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
     kept = {one.item for queue in held.kept.values() for one in queue}
     channels = new_owner.neighbourhood.from_predecessors
     came = [(channel, channel.number) for channel in channels]
-    await network.until(lambda: all(c.acknowledged > n for c, n in came))
+    await network.until(lambda: all(c.statements.acknowledged > n for c, n in came))
     sink.is_open.clear()
     may_go.set()
     await network.until(lambda: kept <= {*done})

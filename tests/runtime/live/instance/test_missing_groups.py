@@ -38,7 +38,8 @@ async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(
     chunks = list(pump_of(giver).processor.export(group, 2**16, 1))
 
     channel = new_owner.neighbourhood.channels[0]
-    channel._repeated_to = channel.settled + 10**6  # as if its peer had more to repeat
+    incoming = channel.incoming
+    incoming._repeated_to = incoming.settled + 10**6  # as if its peer had more to repeat
     done: list[str] = []
     pump_of(new_owner).groups.complete(group, lambda: done.append("complete"))
     before = new_owner.path.counts.processed
@@ -47,7 +48,7 @@ async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(
     for chunk in chunks:
         pump_of(new_owner).groups.install(chunk, lambda: done.append("installed"))
     await network.until(lambda: len(done) == len(chunks))
-    channel._repeated_to = 0
+    incoming._repeated_to = 0
     new_owner.path.note_settled()
     await network.until(lambda: done[-1] == "complete")
     assert group <= pump_of(new_owner).processor.owned

@@ -9,7 +9,7 @@ import pytest
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.live.channel.channel import Row
+from anabranch.runtime.live.channel.row import ChannelRow
 from anabranch.runtime.live.channel.totals import Totals
 from anabranch.runtime.live.commit.recovery import Past, PastChannel
 from anabranch.runtime.live.instance import poison_guard
@@ -55,7 +55,7 @@ def incarnation(*in_vain: Ending, delivery: Any = "effectively-once") -> PoisonG
 
 
 def past(settled: int = 5, tuples: int = 100) -> Past:
-    row = Row(1, 1, settled, (), (0, 0), 0, 0, 0, tuples, 0, 1)
+    row = ChannelRow(1, 1, settled, (), (0, 0), 0, 0, 0, tuples, 0, 1)
     return Past(channels={0: PastChannel(dialing=False, peer=PEER, row=row)})
 
 

@@ -73,7 +73,7 @@ async def test_what_is_before_a_mark_has_its_turn_and_what_is_behind_it_waits() 
     repeats.restore([((A, 3),), ((A, 3), (B, 2))])
     assert [repeats.has_its_turn(A, n) for n in (1, 2, 3)] == [True, True, False]
     assert not repeats.has_its_turn(B, 1)
-    assert (two[A].awaited, two[B].awaited) == (3, 2)
+    assert (two[A].incoming.awaited, two[B].incoming.awaited) == (3, 2)
     two[A].settle(take_batch(two[A]), 1, 1)
     assert not repeats.are_over
     assert not repeats.has_its_turn(B, 1)

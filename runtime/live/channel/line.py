@@ -1,0 +1,49 @@
+"""Whatever connection carries a channel just now, if any does."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from anabranch.runtime.live.channel.frames import Pieces
+
+
+class Wire(Protocol):
+    """What a channel needs of a connection."""
+
+    def write(self, pieces: Pieces) -> None: ...
+    def close(self, reason: str) -> None: ...
+
+
+class Line:
+    """`ended`: the last word was said or heard on it."""
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._wire: Wire | None = None
+
+    @property
+    def connected(self) -> bool:
+        return self._wire is not None
+
+    def attach(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def detach(self, wire: Wire | None = None) -> None:
+        """The connection is lost, or, without one, abandoned for a newer one."""
+        if wire is not None and wire is not self._wire:
+            return
+        old, self._wire = self._wire, None
+        if old is not None and wire is None:
+            old.close("replaced by a newer connection")
+
+    def write(self, pieces: Pieces) -> None:
+        """A frame that is kept, and comes again on the next connection."""
+        if self._wire is not None:
+            self._wire.write(pieces)
+
+    def say(self, pieces: Pieces) -> bool:
+        """A frame that does not come again. Returns whether it could be said."""
+        if self._wire is None or self.ended:
+            return False
+        self._wire.write(pieces)
+        return True

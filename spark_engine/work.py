@@ -184,8 +184,8 @@ class KeyedWork(Work):
             turn=_no_turn,
         )
         self._processor.marks_results = task.asks_for_marks(station)
-        self._processor.heard = self._heard
-        self._processor.limit = self._others
+        self._processor.marking.heard = self._heard
+        self._processor.marking.limit = self._others
 
     async def begin(self, kept: list[bytes]) -> None:
         if not kept:

@@ -65,6 +65,11 @@ class Holdings:
         """Groups that have come to their last chunk, and are not open yet."""
         return frozenset(g for g, arrival in self.arriving.items() if arrival.complete)
 
+    @property
+    def known(self) -> Groups:
+        """Groups that are here, whole, whatever is done with them."""
+        return self.owned | self.frozen | self.behind | self.whole
+
     def set_groups(self, owned: Groups, frozen: Groups, behind: Groups) -> None:
         self.owned, self.frozen, self.behind = owned, frozen, behind
         self.shut = frozen | behind

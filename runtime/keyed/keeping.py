@@ -14,7 +14,6 @@ from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import changes, restore, snapshot
 from anabranch.runtime.keyed.notes import Notes
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.processing.steps import Part
 
 
 class Keeping:
@@ -27,23 +26,16 @@ class Keeping:
         self,
         operator: Operator,
         groups: int,
-        emit: Callable[[Part], None],
-        clock: Callable[[], float],
         changed: Callable[[bytes], None] | None,
-        noted: Callable[[], None],
     ) -> None:
         self.operator = operator
         self._held = Holdings(operator.name, groups)
-        self._store = self._held.store
         self._notes = Notes() if changed is not None else None
         if self._notes is not None:
             self._held.notes = self._notes
-            self._store.timers.note_changes()
-            self._store.processing.note_changes()
-        self._emit = emit
+            self._held.store.timers.note_changes()
+            self._held.store.processing.note_changes()
         self._changed = changed
-        self._noted = noted
-        self._clock = clock
 
     @property
     def owned(self) -> frozenset[int]:
@@ -56,8 +48,7 @@ class Keeping:
     @property
     def known(self) -> frozenset[int]:
         """Groups that are here, whole, whatever is done with them."""
-        held = self._held
-        return held.owned | held.frozen | held.behind | held.whole
+        return self._held.known
 
     @property
     def watermark(self) -> float:
@@ -81,25 +72,13 @@ class Keeping:
 
     def sizes(self) -> list[int]:
         """Keys per group."""
-        return self._store.sizes()
+        return self._held.store.sizes()
 
     def states(self) -> dict[Any, Any]:
         """All states by key, for those who look on."""
-        return self._store.states
+        return self._held.store.states
 
     # -- telling -----------------------------------------------------------------------------
-
-    def _done(self, part: Part, began: float) -> None:
-        self._noted()
-        self._store.event.tidy()
-        part.busy_s = self._clock() - began - part.waited_s
-        self._emit(part)
-
-    def _done_if_told(self, part: Part, began: float) -> None:
-        if part.results or part.letters:
-            self._done(part, began)
-        else:
-            self._noted()
 
     def tell(self) -> None:
         """Tell what has changed since this was called last, if anything has and it is journaled."""

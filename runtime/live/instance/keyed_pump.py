@@ -62,8 +62,8 @@ class KeyedPump(QueuePump):
             self.processor.be_careful()
         self.processor.marks_results = self.path.outbox.marked
         gate = self.path.gate
-        self.processor.limit = lambda item: gate.others(item.channel.peer)
-        self.processor.heard = self._heard
+        self.processor.marking.limit = lambda item: gate.others(item.channel.peer)
+        self.processor.marking.heard = self._heard
         self._edges = operator.edges
         self._groups = KeyGroups(
             ports, self.processor, keeps=self._keeps_keys, send=self.send, attended=self._pay

@@ -55,7 +55,7 @@ async def test_a_key_that_is_forgotten_is_told_without_a_look_at_all_that_are_he
     bench = Mortals(brief, tells_at_once=False)
     await bench.over(*((n, 1.0) for n in range(20)), *((n, 21.0) for n in range(20, 520)))
     bench.one.tell()
-    states = bench.one._store.states = Counted(bench.one._store.states)
+    states = bench.one._held.store.states = Counted(bench.one._held.store.states)
     await bench.one.advance(10.0)
     bench.one.tell()
     assert len(states) == 500

@@ -110,7 +110,7 @@ def bench_of(instances: int) -> Bench:
     bench = Bench(following, groups=4, instances=instances)
     for processor in bench.all:
         processor.marks_results = True
-        processor.limit = lambda _tag: math.inf
+        processor.marking.limit = lambda _tag: math.inf
     return bench
 
 
@@ -237,7 +237,7 @@ async def test_others_have_their_turn_while_thousands_of_timers_precede_a_tuple(
     by_key: bool,
 ) -> None:
     bench = Bench(lambda keyed: keyed.process("work", Ticking, state=dict), tick_s=0.001)
-    bench.one.limit = lambda _tag: math.inf
+    bench.one.marking.limit = lambda _tag: math.inf
     first, second = One(1, 0.0, (Wish("a", 1),), ()), One(1, 5000.0, (), ())
     await bench.one.run([1], [first], 0, None, marks=[0.0], by_key=by_key)
     if not by_key:

@@ -114,12 +114,12 @@ async def test_a_window_that_begins_in_a_batch_ends_before_the_tuple_that_comes_
     bench = Bench(
         lambda keyed: keyed.window(ab.tumbling(10.0), time=float).aggregate("work", Told(seen))
     )
-    bench.one.limit = lambda tag: math.inf
+    bench.one.marking.limit = lambda tag: math.inf
 
     async def heard(tag: Any, mark: float) -> None:
         await bench.one.advance(mark)
 
-    bench.one.heard = heard
+    bench.one.marking.heard = heard
     times = [1.0, 2.0, 10.0, 11.0]
     await bench.one.run(["a", "b", "a", "c"], times, 0, "tag", marks=times, follows=True)
     assert seen == [1.0, 2.0, "end", "end", 10.0, 11.0]

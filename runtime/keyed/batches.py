@@ -1,0 +1,174 @@
+"""Batches of tuples on their way through a handler, slice by slice.
+
+A key that has state here is open, so the usual tuple costs one look into a dictionary. Only while
+groups are frozen, or what was kept for one is worked off, are tuples sorted by group first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from anabranch.runtime.keyed.attempts import Failed
+from anabranch.runtime.keyed.care import Care
+from anabranch.runtime.keyed.emitter import Emitter
+from anabranch.runtime.keyed.heat import Heat
+from anabranch.runtime.keyed.holdings import Holdings
+from anabranch.runtime.keyed.lot import Lot
+from anabranch.runtime.keyed.marking import Marking
+from anabranch.runtime.keyed.moving import Kept
+from anabranch.runtime.keyed.slices import Slices
+from anabranch.runtime.keyed.work import Marks, Worker
+from anabranch.runtime.processing import own
+from anabranch.runtime.processing.own import Came, Saver
+from anabranch.runtime.processing.steps import Part
+
+SLICE_TUPLES_FIRST = 64
+
+Aside = tuple[int, int, Kept]
+"""The place in its slice of a tuple to be kept, its group, the tuple."""
+
+
+class Batches:
+    def __init__(
+        self,
+        held: Holdings,
+        worker: Worker,
+        emitter: Emitter,
+        slices: Slices,
+        *,
+        marking: Marking,
+        heat: Heat,
+        care: Care,
+    ) -> None:
+        self._held = held
+        self._worker = worker
+        self._emitter = emitter
+        self._slices = slices
+        self._marking = marking
+        self._heat = heat
+        self._care = care
+        self._saver = Saver()
+        self._slice_tuples = SLICE_TUPLES_FIRST
+        self._lots: deque[Lot] = deque()
+        self._came: deque[Came] = deque()
+        """The tuples of each batch as they have come."""
+
+    def add(self, lot: Lot, read: Callable[[], list[Any]] | None) -> None:
+        tuples = lot.tuples
+        self._lots.append(lot)
+        self._came.append(Came(read, len(tuples)) if read else self._saver.save(tuples))
+
+    async def drain(self) -> None:
+        while self._lots:
+            lot = self._lots[0]
+            refused = await self._care.refusal(lot.tag) if lot.tuples else ""
+            if refused:
+                self._refuse(refused)
+            else:
+                await self._slice(lot)
+            await self._slices.give_turn_if_due()
+
+    def _refuse(self, reason: str) -> None:
+        """Do not work on the first tuple of the first batch."""
+        part, began = self._emitter.part(), self._slices.clock()
+        lot = self._lots[0]
+        self._worker.refuse(lot.keys[0], lot.tuples[0], reason, part)
+        self._go_on_with(lot.without(1))
+        self._done_of_batch(part, began, lot.tag, last=len(lot.tuples) == 1)
+
+    async def _slice(self, lot: Lot) -> None:
+        now = lot.first(self._slice_tuples if self._care.before is None else 1)
+        await self._marking.hear_first(now)
+        began, part = self._slices.clock(), self._emitter.part()
+        self._heat.note(now.keys, began)
+        marks = self._marking.marks_of(now, asked=part.marks is not None)
+        at, aside = self._sort_out(now, marks)
+        ready, failed = now.chosen(at), None
+        if marks is not None and ready is not now:
+            marks = marks._replace(values=[marks.values[n] for n in at])
+        self._held.notes.touch(ready.keys)
+        came = self._came[0].last(len(lot.tuples))
+        try:
+            failed = self._worker.work(
+                ready.keys,
+                ready.tuples,
+                lot.side,
+                self._held.watermark,
+                part,
+                lambda n: came[at[n]],
+                marks,
+            )
+        finally:
+            done = part.taken + part.pended
+            done = at[done] if done < len(at) else len(now.tuples)
+            part.pended += self._keep(aside, done)
+            left = lot.without(done)
+            if failed is not None:
+                left = left.beginning_with(own.copied(failed.kept.item))
+            self._go_on_with(left)
+            if failed is None or part.taken or part.pended:
+                self._done_of_batch(part, began, lot.tag, last=not left.tuples)
+        self._adapt(part)
+        if marks is not None and done:
+            await self._marking.hear_last(lot, done, exact=marks.exact)
+        if failed is not None:
+            await self._mend(failed, lot.tag)
+
+    async def _mend(self, failed: Failed, tag: Any) -> None:
+        """Try the first tuple of the batch again."""
+        part, began = self._emitter.part(), self._slices.clock()
+        try:
+            await self._worker.mend(failed, part)
+        finally:
+            if part.taken or part.pended:
+                self._held.notes.touch((failed.kept.key,))
+                left = self._lots[0].without(1)
+                self._go_on_with(left)
+                self._done_of_batch(part, began, tag, last=not left.tuples)
+
+    def _go_on_with(self, left: Lot) -> None:
+        """This is left of the first batch."""
+        if left.tuples:
+            self._lots[0] = left
+        else:
+            self._lots.popleft()
+            self._came.popleft()
+
+    def _done_of_batch(self, part: Part, began: float, tag: Any, *, last: bool) -> None:
+        part.tag, part.last = tag, last
+        self._emitter.done(part, began)
+
+    def _sort_out(self, lot: Lot, marks: Marks | None) -> tuple[Sequence[int], list[Aside]]:
+        """The places of tuples that may be processed, and those of groups that are shut."""
+        held, everything = self._held, range(len(lot.tuples))
+        if not held.shut or not lot.tuples or self._worker.open(lot.keys, held.owned):
+            return everything, []
+        at, aside = [], list[Aside]()
+        for number, (key, item) in enumerate(zip(lot.keys, lot.tuples, strict=True)):
+            try:
+                group = held.store.group_of[key]
+            except Exception:
+                group = -1  # no key: the worker says so
+            if group in held.shut:
+                mark = held.watermark if marks is None else marks.values[number]
+                met = mark if marks is not None and marks.reached else held.watermark
+                aside.append((number, group, Kept(key, item, lot.side, met, mark)))
+            else:
+                at.append(number)
+        return at, aside
+
+    def _keep(self, aside: list[Aside], before: int) -> int:
+        """Keep those that were put aside, before one of a slice; how many that are."""
+        kept = [one for one in aside if one[0] < before]
+        for _, group, one in kept:
+            self._held.keep(group, one)
+        return len(kept)
+
+    def _adapt(self, part: Part) -> None:
+        """Size the next slice for the cost of this one; at most double, at once down."""
+        if taken := part.taken:
+            length_s, busy_s = self._slices.length_s, part.busy_s
+            fitting = int(taken * length_s / busy_s) if busy_s > 0 else 2 * taken
+            self._slice_tuples = max(1, min(fitting, 2 * max(taken, self._slice_tuples)))

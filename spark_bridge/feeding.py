@@ -137,7 +137,7 @@ class Feed:
         note = await asyncio.to_thread(receiver.seal, end, path)
         async with self._lock:
             await self._enter_run(key.query, note.run)
-            await asyncio.to_thread(self._move, receiver.folder, self._folder / path)
+            await asyncio.to_thread(_move, receiver.folder, self._folder / path)
             self._book.staged[key] = _staged(note, path)
         self._counts["rows_staged"] += receiver.rows
         return Ok(rows=receiver.rows)
@@ -292,17 +292,6 @@ class Feed:
         if self._book.has_ended(stream, self._run):
             raise Refused("ended", f"the input of stream {stream!r} was declared finished")
 
-    def _move(self, source: Path, target: Path) -> None:
-        for _ in range(3):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(target, ignore_errors=True)  # the same attempt, sent once more
-            try:
-                os.rename(source, target)
-                return
-            except FileNotFoundError:
-                continue  # the sweep removed the folder because it was empty
-        raise OSError(f"cannot move a staged part to {target}")
-
     def _take_up_parts(self) -> None:
         committed = {
             os.path.dirname(f.path) for s in self._book.streams.values() for f in s.unread.values()
@@ -331,6 +320,18 @@ def _part_path(key: PartKey) -> str:
     """Names come from outside: what they name is hashed, never part of a path."""
     query, token = (hashlib.sha256(t.encode()).hexdigest()[:16] for t in (key.query, key.token))
     return f"parts/{query}/{key.epoch}/{key.partition:05d}.{token}"
+
+
+def _move(source: Path, target: Path) -> None:
+    for _ in range(3):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)  # the same attempt, sent once more
+        try:
+            os.rename(source, target)
+            return
+        except FileNotFoundError:
+            continue  # the sweep removed the folder because it was empty
+    raise OSError(f"cannot move a staged part to {target}")
 
 
 def _remove_empty_folders(root: Path) -> None:

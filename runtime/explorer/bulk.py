@@ -3,8 +3,7 @@
 Nothing here knows the protocol. `Sites` runs the shipped core once for each site and event; this
 module applies the answers to arrays. A state is one column of a matrix with a row for the budgets
 and one for each instance; states that were met before are recognised by 128 bits of a Zobrist
-hash (Zobrist 1970: one random number for each site, added up), which a move changes by the
-difference of the few sites it touches. Memory: 16 bytes for each state met, 9 more with `trails`.
+hash. Memory: 16 bytes for each state met, 9 more with `trails`.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.met import Met
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import Verdict, World
-from anabranch.runtime.explorer.sites import Move
+from anabranch.runtime.explorer.trails import Trail, Trails
+from anabranch.runtime.explorer.zobrist import Pair
 
 Numbers = NDArray[np.int32]
-Hashes = NDArray[np.uint64]
 CHUNK_STATES = 250_000
 
 
@@ -38,16 +37,7 @@ class Steps:
     actor: NDArray[np.int16]
     move: Numbers
     left: Numbers
-    hashes: tuple[Hashes, Hashes]
-
-
-@dataclass(slots=True)
-class Trail:
-    """How each state of a level was first reached, to tell the story of a fault."""
-
-    origin: Numbers
-    actor: NDArray[np.int16]
-    move: Numbers
+    hashes: Pair
 
 
 class _Found(Exception):
@@ -74,7 +64,7 @@ class Bulk:
         self.lookup = Lookup(self.world)
         self.met = Met()
         self.verdict = Verdict(scope, machine.name, sites=self.world.sites)
-        self.trails: list[Trail] | None = [] if trails else None
+        self._trails = Trails(self.world, self.lookup.moves) if trails else None
 
     def run(
         self,
@@ -96,7 +86,8 @@ class Bulk:
             verdict.complete = not level.width
         except _Found as found:
             verdict.fault = found.fault
-            verdict.path = self._story(found)
+            if self._trails is not None:
+                verdict.path = self._trails.path(found.origin, found.step, verdict.depth)
         verdict.seconds = time.monotonic() - began
         if self._coverage is not None and self._watch is not None:
             self._coverage.update(self._watch.result())
@@ -106,7 +97,7 @@ class Bulk:
         state = self.world.initial()
         rows = np.array(state, dtype=np.int32).reshape(-1, 1)
         self.lookup.learn_sites()
-        hashes = self.lookup.hash_of(rows)
+        hashes = self.lookup.hashes.of_states(rows)
         self.met.add(*hashes)
         return Level(rows, hashes)
 
@@ -127,8 +118,8 @@ class Bulk:
             except _Found as found:
                 found.origin += begin
                 raise
-        if self.trails is not None and trails:
-            self.trails.append(_joined_trail(trails))
+        if self._trails is not None and trails:
+            self._trails.add(trails)
         return _joined(blocks, len(self.world.budgets.ids) + 1)
 
     # -- stage one: which states follow, as hashes -------------------------------------------
@@ -174,7 +165,9 @@ class Bulk:
             self._report(part, int(origin[wrong[0]]), row, int(move[wrong[0]]))
         order = np.argsort(look.move_effect[move], kind="stable")
         origin, move, left = origin[order], move[order], left[order]
-        hashes = look.moved_hashes(part, row, origin, move, left)
+        olds = part.hashes[0][origin], part.hashes[1][origin]
+        metas = part.rows[0][origin], left
+        hashes = look.hashes.moved(olds, (sites[origin], look.move_site[move]), metas)
         self._post(part, row, origin, move, hashes, None)
         actor = np.full(len(move), row, dtype=np.int16)
         return Steps(origin, actor, move.astype(np.int32), left, hashes)
@@ -185,7 +178,7 @@ class Bulk:
         row: int,
         origin: NDArray[np.int64],
         move: NDArray[np.int64],
-        hashes: tuple[Hashes, Hashes] | None,
+        hashes: Pair | None,
         rows: Numbers | None,
     ) -> None:
         """Deliver what moves (sorted by their effects) send and whom they create: as changes of
@@ -197,7 +190,7 @@ class Bulk:
             for child, site in born:
                 touched[child] = np.full(end - begin, site, dtype=np.int32)
                 if hashes is not None:
-                    look.add_hashes(hashes, begin, end, touched[child], 1)
+                    look.hashes.add(hashes, begin, end, touched[child], 1)
             for receiver, parcel in sends:
                 at = touched.get(receiver)
                 if at is None:
@@ -210,8 +203,8 @@ class Bulk:
                 assert at is not None
                 assert after is not None
                 if hashes is not None:
-                    look.add_hashes(hashes, begin, end, at, -1)
-                    look.add_hashes(hashes, begin, end, after, 1)
+                    look.hashes.add(hashes, begin, end, at, -1)
+                    look.hashes.add(hashes, begin, end, after, 1)
                 touched[receiver] = after
             if rows is not None:
                 for instance, sites in touched.items():
@@ -283,7 +276,7 @@ class Bulk:
                 kept |= (sites >= 0) & look.keeps[look.view_of[sites]]
         return np.flatnonzero(~kept)[:1]
 
-    # -- stories -----------------------------------------------------------------------------
+    # -- findings ----------------------------------------------------------------------------
 
     def _vector(self, column: Numbers) -> tuple[int, ...]:
         """A column as the state that `World` understands: those present, in their order."""
@@ -295,26 +288,6 @@ class Bulk:
         state, what = self._vector(part.rows[:, origin]), self.lookup.moves[move]
         fault = what.fault or self.world.judge.dead_letter(state, what)
         raise _Found(fault, origin, (row, move))
-
-    def _story(self, found: _Found) -> list[tuple[tuple[int, ...], Move]]:
-        """The path to a finding, by replaying the trail of its state."""
-        if self.trails is None:
-            return []
-        steps = [found.step] if found.step else []
-        index = found.origin
-        for trail in reversed(self.trails[: self.verdict.depth]):
-            steps.append((int(trail.actor[index]), int(trail.move[index])))
-            index = int(trail.origin[index])
-        path: list[tuple[tuple[int, ...], Move]] = []
-        state: tuple[int, ...] | None = self.world.initial()
-        for row, number in reversed(steps):
-            assert state is not None
-            move = self.lookup.moves[number]
-            path.append((state, move))
-            left = self.world.budgets.spend(state[0], move.kind)
-            position = self.world.budgets.positions[state[0]][row - 1]
-            state = self.world.apply(state, position, move, left)
-        return path
 
 
 def _runs(values: NDArray[np.signedinteger]) -> list[tuple[int, int, int]]:
@@ -343,14 +316,6 @@ def _joined_steps(found: list[Steps]) -> Steps:
             np.concatenate([s.hashes[0] for s in found]),
             np.concatenate([s.hashes[1] for s in found]),
         ),
-    )
-
-
-def _joined_trail(trails: list[Trail]) -> Trail:
-    return Trail(
-        np.concatenate([t.origin for t in trails]),
-        np.concatenate([t.actor for t in trails]),
-        np.concatenate([t.move for t in trails]),
     )
 
 

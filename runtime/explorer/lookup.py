@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.search import World
 from anabranch.runtime.explorer.sites import Move
+from anabranch.runtime.explorer.zobrist import Pair, Zobrist
 
 Numbers = NDArray[np.int32]
-Hashes = NDArray[np.uint64]
 D = TypeVar("D", bound=np.generic)
 UNKNOWN = -9
 Effect = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
@@ -25,7 +25,7 @@ class Level:
     """States at one distance from the beginning: `rows[0]` budgets, `rows[1 + id]` sites."""
 
     rows: Numbers
-    hashes: tuple[Hashes, Hashes]
+    hashes: Pair
 
     @property
     def width(self) -> int:
@@ -51,14 +51,12 @@ class Lookup:
         self.view_of = np.full(1, -1, dtype=np.int32)
         self.local = np.zeros(1, dtype=np.int32)
         self.keeps = np.zeros(1, dtype=bool)
-        self._site_hash = (np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64))
-        self._meta_hash = (np.zeros(1, dtype=np.uint64), np.zeros(1, dtype=np.uint64))
         self._known_sites = 0
         self._known_moves = 0
         self._locals: dict[int, list[int]] = {}
         self._arrivals: dict[tuple[int, int], Numbers] = {}
         self._left = np.full((0, 0), UNKNOWN, dtype=np.int32)
-        self._random = np.random.default_rng(seed)
+        self.hashes = Zobrist(seed)
 
     # -- growing -----------------------------------------------------------------------------
 
@@ -74,7 +72,7 @@ class Lookup:
                 self.move_first = _grown(self.move_first, room + 1, 0, last=0)
                 self.view_of = _grown(self.view_of, room + 1, -1, last=-1)
                 self.local = _grown(self.local, room + 1, 0, last=0)
-                self._site_hash = self._more_random(self._site_hash, room + 1)
+                self.hashes.make_room_for_sites(room + 1)
             self.view_of[known:count] = sites.view_of[known:count]
             for number in range(known, count):
                 me = self.world.budgets.ids.number(sites.sites.values[number].me)
@@ -85,20 +83,7 @@ class Lookup:
         if len(views) > len(self.keeps) - 1:
             keeps = [sites.machine.is_keeper(state) for state in views.values]
             self.keeps = np.array([*keeps, False], dtype=bool)
-        metas = len(self.world.budgets.metas)
-        if metas >= len(self._meta_hash[0]):
-            self._meta_hash = self._more_random(self._meta_hash, 2 * metas)
-
-    def _more_random(self, pair: tuple[Hashes, Hashes], size: int) -> tuple[Hashes, Hashes]:
-        """The last entry is 0, and no number's: what was last before gets a number of its own, or
-        states that differ in two such places would be taken for one."""
-        grown = []
-        for old in pair:
-            new = self._random.integers(0, 2**64, size=size, dtype=np.uint64)
-            new[: len(old) - 1] = old[:-1]
-            grown.append(new)
-        grown[0][-1] = grown[1][-1] = 0
-        return grown[0], grown[1]
+        self.hashes.make_room_for_metas(len(self.world.budgets.metas))
 
     def learn_moves(self, sites: Numbers) -> None:
         """Have the core work out every site among these that is new."""
@@ -180,47 +165,6 @@ class Lookup:
     def same_operator(self, x: int, y: int) -> bool:
         ids = self.world.budgets.ids.values
         return ids[x].operator == ids[y].operator
-
-    # -- hashes ------------------------------------------------------------------------------
-
-    def hash_of(self, rows: Numbers) -> tuple[Hashes, Hashes]:
-        """From scratch, for the first state."""
-        pair = []
-        for of_site, of_meta in zip(self._site_hash, self._meta_hash, strict=True):
-            total = of_meta[rows[0]]
-            for row in rows[1:]:
-                total = total + of_site[row]
-            pair.append(total)
-        return pair[0], pair[1]
-
-    def moved_hashes(
-        self,
-        part: Level,
-        row: int,
-        origin: NDArray[np.int64],
-        move: NDArray[np.int64],
-        left: Numbers,
-    ) -> tuple[Hashes, Hashes]:
-        """Hashes after moves, but for what they send and whom they create."""
-        before, after = part.rows[row][origin], self.move_site[move]
-        metas = part.rows[0][origin]
-        pair = []
-        for old, of_site, of_meta in zip(
-            part.hashes, self._site_hash, self._meta_hash, strict=True
-        ):
-            pair.append(
-                old[origin] - of_site[before] + of_site[after] - of_meta[metas] + of_meta[left]
-            )
-        return pair[0], pair[1]
-
-    def add_hashes(
-        self, hashes: tuple[Hashes, Hashes], begin: int, end: int, sites: Numbers, sign: int
-    ) -> None:
-        for total, of_site in zip(hashes, self._site_hash, strict=True):
-            if sign > 0:
-                total[begin:end] += of_site[sites]
-            else:
-                total[begin:end] -= of_site[sites]
 
 
 def _grown(old: NDArray[D], size: int, fill: object, *, last: object = None) -> NDArray[D]:

@@ -55,6 +55,53 @@ class Sums:
         return max(self.blocked_by, key=lambda by: self.blocked_by[by], default=None)
 
 
+class Capacity:
+    """How many tuples an instance works off in a busy second: `given`, or measured."""
+
+    def __init__(self, given: float | None) -> None:
+        self._given = given
+        self._tuples = 0.0
+        self._busy_s = 0.0
+
+    @property
+    def per_busy_s(self) -> float | None:
+        """None until known."""
+        if self._given is not None:
+            return self._given
+        if self._busy_s < CAPACITY_BUSY_MIN_S or self._tuples == 0:
+            return None
+        return self._tuples / self._busy_s
+
+    def learn(self, new: Sums) -> None:
+        fade = math.exp(-new.busy_s / CAPACITY_BUSY_S)
+        self._tuples = self._tuples * fade + new.processed
+        self._busy_s = self._busy_s * fade + new.busy_s
+
+
+class Blockage:
+    """By which successor an instance is held up, if by any."""
+
+    def __init__(self, now_s: float) -> None:
+        self.level = Level(now_s)
+        self._by: str | None = None
+        self._since_s = now_s
+
+    def begin(self, by: str, now_s: float) -> None:
+        self._by, self._since_s = by, now_s
+        self.level.set(1.0, now_s)
+
+    def end(self, now_s: float) -> None:
+        self._by = None
+        self.level.set(0.0, now_s)
+
+    def charge(self, sums: Sums, now_s: float) -> None:
+        """The time since the last call goes to the account of the successor."""
+        if self._by is not None:
+            before = sums.blocked_by.get(self._by, 0.0)
+            sums.blocked_by[self._by] = before + max(0.0, now_s - self._since_s)
+            self._since_s = now_s
+
+
 class Meter:
     """Measures one instance.
 
@@ -89,25 +136,19 @@ class Meter:
         self._demand: float | None = None
         self._own_operation = False
         self._occupied = Level(now_s)
-        self._blocked = Level(now_s)
-        self._blocker: str | None = None
-        self._blocker_since_s = now_s
+        self._blockage = Blockage(now_s)
         self._cpu_wait_total_s: float | None = None
-        self._capacity_tuples = 0.0
-        self._capacity_busy_s = 0.0
+        self._capacity = Capacity(self.given_capacity)
         self._sums = Sums()
         self._new = Sums()
         self._here_before_s = self._here.total(now_s)
         self._slots = SlotMeter(self.period_s, now_s, self._here_before_s)
-        self._received_total = 0.0
-        self._processed_total = 0.0
-        self._busy_total_s = 0.0
-        self._blocked_total_s = 0.0
+        self._totals = Sums()
 
     def received(self, tuples: int) -> None:
         """A batch came in (a source: a chunk was read)."""
         self._new.received += tuples
-        self._received_total += tuples
+        self._totals.received += tuples
         self._slots.received(tuples)
 
     def processed(self, tuples: int, busy_s: float = 0.0) -> None:
@@ -115,8 +156,8 @@ class Meter:
         self._new.processed += tuples
         self._new.busy_s += busy_s
         self._slots.processed(tuples, busy_s)
-        self._processed_total += tuples
-        self._busy_total_s += busy_s
+        self._totals.processed += tuples
+        self._totals.busy_s += busy_s
 
     def occupied(self, share: float, now_s: float) -> None:
         """For async operators, instead of busy seconds: calls in flight over calls allowed.
@@ -138,15 +179,11 @@ class Meter:
     def blocked(self, by: str, now_s: float) -> None:
         """Results cannot be sent for lack of credit, and intake has stopped."""
         self.unblocked(now_s)
-        self._blocker = by
-        self._blocker_since_s = now_s
-        self._blocked.set(1.0, now_s)
+        self._blockage.begin(by, now_s)
 
     def unblocked(self, now_s: float) -> None:
-        if self._blocker is not None:
-            self._charge_blocker(now_s)
-            self._blocker = None
-        self._blocked.set(0.0, now_s)
+        self._blockage.charge(self._new, now_s)
+        self._blockage.end(now_s)
 
     def instances(self, count: int, now_s: float) -> None:
         """How many active instances the operator has, as far as this one knows."""
@@ -170,11 +207,7 @@ class Meter:
     @property
     def capacity(self) -> float | None:
         """Tuples per busy second; None until known."""
-        if self.given_capacity is not None:
-            return self.given_capacity
-        if self._capacity_busy_s < CAPACITY_BUSY_MIN_S or self._capacity_tuples == 0:
-            return None
-        return self._capacity_tuples / self._capacity_busy_s
+        return self._capacity.per_busy_s
 
     def reading(self, now_s: float, *, keeper: bool = False) -> Reading:
         """The measurements up to now."""
@@ -205,11 +238,11 @@ class Meter:
             cpu_wait=min(1.0, sums.cpu_wait_s / span),
             demand_per_s=self._demand,
             own=self._slots.last,
-            received_total=self._received_total,
-            processed_total=self._processed_total,
-            busy_total_s=self._busy_total_s,
+            received_total=self._totals.received,
+            processed_total=self._totals.processed,
+            busy_total_s=self._totals.busy_s,
             here_total_s=here_s - self._here_before_s,
-            blocked_total_s=self._blocked_total_s,
+            blocked_total_s=self._totals.blocked_s,
         )
 
     def _fold(self, now_s: float) -> None:
@@ -219,16 +252,15 @@ class Meter:
         if new.span_s <= 0:
             return
         self._folded_s = now_s
-        if self._blocker is not None:
-            self._charge_blocker(now_s)
+        self._blockage.charge(new, now_s)
         occupied_s = self._occupied.take(now_s)
         if occupied_s:
             self._slots.processed(0, occupied_s)
-            self._busy_total_s += occupied_s
+            self._totals.busy_s += occupied_s
         new.busy_s = min(new.span_s, new.busy_s + occupied_s)
-        new.blocked_s = self._blocked.take(now_s)
-        self._blocked_total_s += new.blocked_s
-        self._learn_capacity(new)
+        new.blocked_s = self._blockage.level.take(now_s)
+        self._totals.blocked_s += new.blocked_s
+        self._capacity.learn(new)
         self._sums.add(new, math.exp(-new.span_s / self._window_s()))
         self._new = Sums()
 
@@ -236,14 +268,3 @@ class Meter:
         capacity = self.capacity
         several = SERVICE_TIMES / capacity if capacity else 0.0
         return min(max(self.period_s, several), max(self.period_s, WINDOW_MAX_S))
-
-    def _learn_capacity(self, new: Sums) -> None:
-        fade = math.exp(-new.busy_s / CAPACITY_BUSY_S)
-        self._capacity_tuples = self._capacity_tuples * fade + new.processed
-        self._capacity_busy_s = self._capacity_busy_s * fade + new.busy_s
-
-    def _charge_blocker(self, now_s: float) -> None:
-        assert self._blocker is not None
-        before = self._new.blocked_by.get(self._blocker, 0.0)
-        self._new.blocked_by[self._blocker] = before + max(0.0, now_s - self._blocker_since_s)
-        self._blocker_since_s = now_s

@@ -1,4 +1,4 @@
-"""Blocks of bytes in, lines or JSON values out: the one place that knows what a line is. Pure.
+"""Blocks of bytes in, lines or JSON values out: what a line is (`LineParser` has what is in it).
 
 A **line** ends with LF, CRLF or a lone CR, as in `open(path)`; nothing else ends one (not the form
 feed, U+0085 or U+2028 that `str.splitlines` splits at). The last one needs no end. In a file of
@@ -14,26 +14,15 @@ LF, belongs to the split in which its first byte lies.
 from __future__ import annotations
 
 import codecs
-import json
-import re
 from typing import Any, Literal
 
-import msgspec
-
 from anabranch.protocol.limits import Limits
-from anabranch.runtime.plan.ends import DeadLetter
-from anabranch.runtime.sources.wide import refuse_wide_text
+from anabranch.runtime.sources.line_parser import HEAD_BYTES, Cut, LineParser
 
 Format = Literal["text", "jsonl", "csv"]
 FORMATS = ("text", "jsonl", "csv")
-Cut = tuple[list[Any], list[DeadLetter]]
-
-HEAD_BYTES = 120
-"""How much of an overlong line its dead letter shows."""
 _BLOCK_BYTES_MIN = 256
 _LINE_BYTES_GUESS = 64.0
-_LINE_END = re.compile(rb"\r\n|\n|\r")
-_LF = re.compile(rb"\n")
 _NOT_ASCII_BASED = ("utf_7", "hz", "iso2022", "iso_2022")
 
 
@@ -80,10 +69,8 @@ class LineCutter:
         end: int | None = None,
         seek_row: bool = False,
     ) -> None:
-        self.place = place
         self.offset = offset
         """Position of the first byte that has not become a tuple or dead letter."""
-        self.line = line
         self.end = end
         self.done = False
         self.in_row = False
@@ -97,10 +84,10 @@ class LineCutter:
         self._carried = False
         self._seek_row = seek_row
         self._jsonl = format == "jsonl"
-        self._line_end = _LF if self._jsonl else _LINE_END
-        self._encoding = encoding
         self._limit = limits.line_bytes_max
-        self._decode_json = msgspec.json.Decoder().decode
+        self._parser = LineParser(
+            place, line, jsonl=self._jsonl, encoding=encoding, line_bytes_max=self._limit
+        )
 
     def feed(self, block: bytes, *, final: bool = False) -> Cut:
         """What `block`, the next bytes, completes. `final`: these were the last ones. Raises
@@ -124,7 +111,7 @@ class LineCutter:
             return [], []
         data = b"".join((*self._held, block[:cut])) if self._held else block[:cut]
         self._held, self._held_bytes = [], 0
-        tuples, dead = self._parse(data)
+        tuples, dead = self._parser.parse(data, self.offset)
         self.offset += len(data)
         self.done = self.done or is_last
         if not self.done:
@@ -154,7 +141,7 @@ class LineCutter:
         return {
             "next": self.offset + seen,
             "offset": self.offset,
-            "line": self.line,
+            "line": self._parser.line,
             "held": held,
             "over": self.over,
             "carried": carried,
@@ -163,7 +150,8 @@ class LineCutter:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.offset, self.line, self.over = state["offset"], state["line"], state["over"]
+        self.offset, self.over = state["offset"], state["over"]
+        self._parser.line = state["line"]
         self._held = [state["held"]] if state["held"] else []
         self._held_bytes = 0 if self.over else len(state["held"])
         self._carried, self.in_row = state["carried"], state["in_row"]
@@ -215,107 +203,18 @@ class LineCutter:
 
     def _skip(self, block: bytes, final: bool) -> Cut:
         """Pass over the rest of an overlong line, then go on as usual."""
-        end = self._line_end.search(block)
+        end = self._parser.line_end.search(block)
         if end is None and not final:
             self.over += len(block)
             return [], []
         length = self.over + (end.start() if end else len(block))
-        self._refuse_wide_text(self._held[0])
-        dead = self._overlong(self._held[0], length, self.offset)
+        dead = self._parser.skip(self._held[0], length, self.offset)
         rest = block[end.end() :] if end else b""
         self.offset += self.over + len(block) - len(rest)
         self.over, self._held = 0, []
         self.in_row = end is not None and end.group() == b"\r"
-        self._count_lines(1)
         if self._behind_end or (final and not rest):
             self.done = True
             return [], [dead]
         tuples, more = self._take(rest, final)
         return tuples, [dead, *more]
-
-    def _parse(self, data: bytes) -> Cut:
-        """Complete lines. The fast ways do not look at single ones; the slow way finds the bad."""
-        position = self.offset
-        self._refuse_wide_text(data)
-        if position == 0 and data.startswith(codecs.BOM_UTF8) and self._encoding == "utf_8":
-            position = len(codecs.BOM_UTF8)
-            data = data[position:]
-        if len(data) > self._limit:
-            return self._parse_slowly(data, position)
-        try:
-            tuples = self._json_values(data) if self._jsonl else self._text_lines(data)
-        except (ValueError, RecursionError):
-            return self._parse_slowly(data, position)
-        self._count_lines(len(tuples))
-        return tuples, []
-
-    def _refuse_wide_text(self, data: bytes) -> None:
-        if self.offset == 0:
-            refuse_wide_text(repr(self.place), data, self._encoding)
-
-    def _text_lines(self, data: bytes) -> list[Any]:
-        text = data.decode(self._encoding)
-        if b"\r" in data:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return lines
-
-    def _json_values(self, data: bytes) -> list[Any]:
-        if self._encoding != "utf_8":
-            data = data.decode(self._encoding).encode()
-        rows = data.split(b"\n")
-        if not rows[-1]:
-            rows.pop()
-        return list(map(self._decode_json, rows))
-
-    def _parse_slowly(self, data: bytes, position: int) -> Cut:
-        tuples: list[Any] = []
-        dead: list[DeadLetter] = []
-        start = 0
-        while start < len(data):
-            end = self._line_end.search(data, start)
-            row = data[start : end.start() if end else len(data)]
-            self._one(row, position + start, tuples, dead)
-            self._count_lines(1)
-            start = end.end() if end else len(data)
-        return tuples, dead
-
-    def _count_lines(self, n: int) -> None:
-        if self.line is not None:
-            self.line += n
-
-    def _one(self, row: bytes, position: int, tuples: list[Any], dead: list[DeadLetter]) -> None:
-        if len(row) > self._limit:
-            dead.append(self._overlong(row, len(row), position))
-            return
-        try:
-            text = row.decode(self._encoding)
-            if not self._jsonl:
-                tuples.append(text)
-            elif text.strip(" \t\r"):
-                tuples.append(json.loads(text))
-        except UnicodeDecodeError as error:
-            bad = f"byte 0x{row[error.start]:02x} at position {error.start}: {error.reason}"
-            dead.append(DeadLetter(f"not {self._name} text: {bad}", row, self._where(position)))
-        except json.JSONDecodeError as error:
-            # Its own words name line 1, which is this line alone.
-            reason = f"not JSON: {error.msg} at character {error.colno}"
-            dead.append(DeadLetter(reason, text, self._where(position)))
-        except (ValueError, RecursionError) as error:
-            dead.append(DeadLetter(f"not JSON: {error}", text, self._where(position)))
-
-    @property
-    def _name(self) -> str:
-        return self._encoding.replace("_", "-")
-
-    def _overlong(self, head: bytes, length: int, position: int) -> DeadLetter:
-        reason = f"a line of {length:,} bytes is above the limit of {self._limit:,}"
-        return DeadLetter(reason, head[:HEAD_BYTES], self._where(position))
-
-    def _where(self, position: int) -> str:
-        """`a.txt:17` if the number of the line is known, else `a.txt, byte 1234`."""
-        if self.line is not None:
-            return f"{self.place}:{self.line + 1}"
-        return f"{self.place}, byte {position}"

@@ -21,7 +21,8 @@ from typing import Any
 
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.plan.ends import DeadLetter
-from anabranch.runtime.sources.lines import HEAD_BYTES, Cut, LineCutter
+from anabranch.runtime.sources.line_parser import HEAD_BYTES, Cut
+from anabranch.runtime.sources.lines import LineCutter
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
@@ -99,7 +100,8 @@ class RecordCutter(LineCutter):
                 self._give_up(data[at : at + size], at, found is not None, dead)
             elif found.start(1) > at:
                 self._take_record(data[at : found.start(1)], at, tuples, dead)
-            self._count_lines(1 if found is None else len(_LINE_END.findall(data, at, at + size)))
+            lines = 1 if found is None else len(_LINE_END.findall(data, at, at + size))
+            self._parser.count_lines(lines)
             at += size
         self._keep(data[at:], at)
         if tuples:
@@ -115,8 +117,8 @@ class RecordCutter(LineCutter):
 
     def _begin(self, data: bytes) -> int:
         """Where the first record begins in the first bytes of all."""
-        self._refuse_wide_text(data)
-        is_marked = self.offset == 0 and self._encoding == "utf_8"
+        self._parser.refuse_wide(data, self.offset)
+        is_marked = self.offset == 0 and self._parser.encoding == "utf_8"
         return len(codecs.BOM_UTF8) if is_marked and data.startswith(codecs.BOM_UTF8) else 0
 
     def _is_done(self, at: int, size: int, final: bool) -> bool:
@@ -147,26 +149,24 @@ class RecordCutter(LineCutter):
             reason = f"a record of more than {self._limit:,} bytes is above the limit"
             row = row[:HEAD_BYTES]
         shown = self._readable(row.rstrip(b"\r\n"))
-        dead.append(DeadLetter(reason, shown, self._where(self.offset + at)))
+        dead.append(DeadLetter(reason, shown, self._parser.where(self.offset + at)))
 
     def _readable(self, row: bytes) -> str | bytes:
         """Text, if it is some: the file of dead letters shows bytes as base64."""
         try:
-            return row.decode(self._encoding)
+            return row.decode(self._parser.encoding)
         except UnicodeDecodeError:
             return row
 
     def _take_record(self, bare: bytes, at: int, tuples: list[Any], dead: list[DeadLetter]) -> None:
         """`at`: its place in what is fed."""
         try:
-            text = bare.decode(self._encoding)
+            text = bare.decode(self._parser.encoding)
             fields = text if self._form is None else self._fields(text, self._form)
         except UnicodeDecodeError as error:
-            bad = f"byte 0x{bare[error.start]:02x} at position {error.start}: {error.reason}"
-            reason = f"not {self._name} text: {bad}"
-            dead.append(DeadLetter(reason, bare, self._where(self.offset + at)))
+            dead.append(self._parser.not_text(error, bare, self.offset + at))
         except (ValueError, csv.Error) as error:
-            dead.append(DeadLetter(str(error), text, self._where(self.offset + at)))
+            dead.append(DeadLetter(str(error), text, self._parser.where(self.offset + at)))
         else:
             if fields is not None:
                 tuples.append(fields)

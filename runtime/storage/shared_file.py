@@ -244,26 +244,10 @@ class SharedFile:
             raise self._missing(f"it has {length:,} bytes, but had {least:,} or more")
         if entry == self._mine or not entry.length or (known and self._free):
             return "whole"
-        found = self._found(entry, length)
+        found = _found(self._file, entry, length)
         if known and found != "whole":
             raise self._missing(f"its bytes {entry.start:,} to {end:,} are not what was written")
         return found
-
-    def _found(self, entry: Entry, length: int) -> Fate:
-        """What the file has of the newest piece, by its first and last bytes."""
-        end = entry.start + entry.length
-        begun = self._file.read(len(entry.head), entry.start)
-        if not begun:
-            return "absent"
-        if not entry.head.startswith(begun):
-            # Others have appended; or power was lost, which leaves zeros.
-            return "absent" if any(begun) else "torn"
-        if length < end:
-            return "torn"
-        ended = self._file.read(len(begun), end - len(begun))
-        if zlib.crc32(ended) == entry.tail:
-            return "whole"
-        return "torn" if length == end else "absent"
 
     def _length(self) -> int:
         """Of the file under its name: one that was renamed or removed is written into the void."""
@@ -327,3 +311,20 @@ class SharedFile:
             return SidecarError
         on_disk = self._opened is None or stat.S_ISREG(self._opened.status().st_mode)
         return OSError if on_disk else NeverTaken
+
+
+def _found(file: File, entry: Entry, length: int) -> Fate:
+    """What a file has of the newest piece, by its first and last bytes."""
+    end = entry.start + entry.length
+    begun = file.read(len(entry.head), entry.start)
+    if not begun:
+        return "absent"
+    if not entry.head.startswith(begun):
+        # Others have appended; or power was lost, which leaves zeros.
+        return "absent" if any(begun) else "torn"
+    if length < end:
+        return "torn"
+    ended = file.read(len(begun), end - len(begun))
+    if zlib.crc32(ended) == entry.tail:
+        return "whole"
+    return "torn" if length == end else "absent"

@@ -66,8 +66,8 @@ def test_no_two_numbers_have_the_same_hash() -> None:
     search.run()
     look, world = search.lookup, search.world
     for hashes, used in (
-        (look._meta_hash, len(world.budgets.metas)),
-        (look._site_hash, len(world.sites.sites)),
+        (look.hashes._of_meta, len(world.budgets.metas)),
+        (look.hashes._of_site, len(world.sites.sites)),
     ):
         assert len(set(hashes[0][:used].tolist()) | {0}) == used + 1
 

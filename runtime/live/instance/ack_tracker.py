@@ -1,7 +1,7 @@
-"""When results are safe without a journal of them: when all who were sent them have said so.
+"""When results are safe without a journal of them: when all their receivers have said so.
 
-An act waits until everything that is held at its time has been sent, and acknowledged by whoever
-got it, and dead letters are in their file. Acts are done in their order.
+An act waits until everything that is held at its time has been sent and acknowledged by its
+receivers, and dead letters are in their file. Acts are done in their order.
 """
 
 from __future__ import annotations

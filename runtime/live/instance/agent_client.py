@@ -143,7 +143,7 @@ class AgentClient:
         if self._claim is not None and not self._claim.done():
             self._claim.set_result(answer)
         elif answer.split is not None:
-            # Nobody waits for it any more.
+            # No reader waits for it any more.
             self.release(answer.split, 0.0, answer.number)
 
 

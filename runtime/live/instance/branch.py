@@ -209,7 +209,7 @@ class Branch(ABC):
 
     @abstractmethod
     def next_channel(self, rng: random.Random) -> Channel | None:
-        """To whom the next batch goes; None if nothing is held for anybody who has credit."""
+        """Where the next batch goes; None if nothing is held for a successor that has credit."""
 
     @abstractmethod
     def take(self, channel: Channel, n: int) -> Taken:

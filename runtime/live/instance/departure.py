@@ -1,9 +1,9 @@
 """Whether this instance may leave, where `min_instances` of its operator are to stay.
 
 Of siblings that decide at once each still counts the others, and all would go. So they ask the
-agent, which lets go as many as there may (`anabranch.runtime.policies.bounds`). Who is let go and
-stays after all says so, when that is safe: a next incarnation must not leave with a right that is
-given back, and another one's by then.
+agent, which lets as many go as the bounds allow (`anabranch.runtime.policies.bounds`). An instance
+that has this right and stays after all gives it back, when that is safe: its next incarnation must
+not leave with a right that another instance has by then.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Neighbours listen to each other: a word at least every second, and doubts when none comes.
+"""Heartbeats between neighbours: a frame at least every second, and a doubt when none comes.
 
-Silence is counted in ticks of one's own loop, each no longer than it should be: whoever was kept
-from listening, by a long call of a function or a host that is too busy, blames nobody for it. A
-doubt ends nobody. It goes to the agent, which looks at the process itself and is the second
-witness (`anabranch.runtime.live.agent.watchdog`).
+Silence is counted in ticks of the own loop, and each tick counts at most `TICK_S`. So an instance
+that could not listen, because of a long call of a function or a busy host, does not suspect its
+neighbours. A doubt ends no process. It goes to the agent, which looks at the process itself
+(`anabranch.runtime.live.agent.watchdog`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.runtime.reporting.status import id_to_wire
 
 TICK_S = 1.0
 SUSPECT_S = 3.0
-"""Of ticks without a word; then the agent is told, once in so many seconds."""
+"""Seconds of ticks without a frame; then the agent is told, once in so many seconds."""
 
 
 class Heartbeat:

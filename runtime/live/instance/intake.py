@@ -1,4 +1,4 @@
-"""What has come in and waits for its turn: one queue, whoever sent it.
+"""What has come in and waits for its turn: one queue for all senders.
 
 Every accepted batch lies here encoded until it is processed; its credit returns to its sender
 when it is done. The window of credit follows the speed of the operator.

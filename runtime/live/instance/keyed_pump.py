@@ -35,13 +35,13 @@ KEPT_TUPLES_MAX = 65_536
 """Above so many tuples of groups on the move their credit is not given back any more."""
 
 CLOCK_LOOK_S = 1.0
-"""How often the clock is looked at while a timer waits for it: somebody may set it."""
+"""How often the clock is read while a timer waits for it, since the clock may be set."""
 
 KEYED = "keyed"
 """Kind of the pieces of a journal that tell of key state."""
 
 UNREPEATED = "unrepeated"
-"""Kind of the pieces with results of tuples that nobody would send again."""
+"""Kind of the pieces with results of tuples that no sender could repeat."""
 
 
 class KeyedPump(QueuePump):

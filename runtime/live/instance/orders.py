@@ -76,7 +76,7 @@ class Orders:
             case "move":
                 self.move()
             case "hand_over":
-                alone = self._siblings.count <= 1  # nobody knows a sibling: to a fresh instance
+                alone = self._siblings.count <= 1  # no sibling is known: to a fresh instance
                 self._membership.feed(
                     events.HandOverDecided(None if alone else self._any_neighbour())
                 )

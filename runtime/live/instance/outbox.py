@@ -1,8 +1,8 @@
-"""What an instance has produced and not sent yet, and to whom it goes next.
+"""What an instance has produced and not sent yet, and where it goes next.
 
-Results wait here, bound to nobody: only when a batch is sent is a successor chosen, the one with
-the fewest tuples waiting (`branch.SharedBranch`), or the owner of the key (`keyed_branch`). So a
-leaving successor takes nothing along, a slow one gets less, and batches grow while credit is
+Results wait here without a successor. The outbox chooses one only when it sends a batch: the one
+with the fewest tuples waiting (`branch.SharedBranch`), or the owner of the key (`keyed_branch`). So
+nothing waits for a successor that leaves, a slow one gets less, and batches grow while credit is
 short (large when busy, small when idle). Each downstream operator gets every tuple; behind a
 fan-out the branches wait for their own credit.
 """

@@ -154,7 +154,7 @@ class Persistence:
         if past is None:
             self._begin()
             return
-        if not self.parted:  # neighbours would meet somebody whom they have seen off
+        if not self.parted:  # else neighbours have parted from it already
             path.neighbourhood.dial_again()
         path.resuming = True
         self._membership.feed(events.Restarted())

@@ -10,7 +10,7 @@ incarnations that got nothing done the next one is *careful*:
 
 One death may come from outside while a tuple happens to be tried; two on the same tuple, alone, are
 taken as proof. Deaths that no tuple can be the reason of do not count: a disk that fails, a process
-that somebody stopped, all processes killed at once.
+that was stopped, all processes killed at once.
 
 An incarnation is careful for as many tuples as may have been in work when the last one died and
 some more. One that is not careful asks one question per slice.
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.instance.profile import Profile
 
 DEATHS = 2
-"""So many with nothing done make the next incarnation wary."""
+"""After so many with nothing done, the next incarnation guards its tuples."""
 TRIES = 2
-"""So often may a tuple end its process when it is alone, before it is buried."""
+"""So often a tuple that is tried alone may end its process; then it is a dead letter."""
 GUARDED_TUPLES = 1_000
 """How long an incarnation is careful beyond what may have been in work when the last one died."""
 DOUBLINGS_MAX = 10
@@ -147,7 +147,7 @@ class PoisonGuard:
             self._count_down()
 
     def _bury(self, ends: tuple[str, ...]) -> str:
-        """Its reason. In the same commit as the letter, for nobody waits in between."""
+        """Its reason. In the same commit as the letter, since nothing is awaited in between."""
         reason = self._why(ends)
         self._trying = None
         self._in_a_row += 1

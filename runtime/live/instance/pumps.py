@@ -58,7 +58,7 @@ class Pump(ABC):
         one predecessor for which that is so, or are read here. Tuples of keys may be held up."""
         self.path.outbox.follow(self.follows)
         self._listened_s = 0.0
-        """How long somebody could have been heard: silence for lack of room is none."""
+        """For how long tuples could have come: silence for lack of room does not count."""
         self._noted = False
         self.poison_guard = PoisonGuard(self.profile, self.commits, self._buried)
 
@@ -141,7 +141,7 @@ class Pump(ABC):
         self.path.outbox.follow(False)
 
     def hold_again(self) -> None:  # noqa: B027 - optional
-        """In a new incarnation, once it is known who comes next: results that nobody else can
+        """In a new incarnation, once the successors are known: hold results that no sender can
         repeat."""
 
     def tell(self, commits: Commits) -> None:
@@ -332,7 +332,7 @@ class QueuePump(Pump):
         return 0
 
     def be_wary(self) -> None:
-        """Have somebody ask before each tuple."""
+        """Ask before each tuple."""
 
     async def before_next(self) -> None:
         """Between two batches."""

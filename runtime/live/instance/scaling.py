@@ -184,7 +184,7 @@ class Scaling:
         self._cannot_give = not groups
 
     def _is_needed(self) -> bool:
-        """Where tuples go by key, one overloaded owner starves the others: that is no reason for
-        them to go, and make it worse by giving their keys to somebody."""
+        """Where tuples go by key, one overloaded owner starves the others. They must not leave for
+        that, and make it worse by giving their keys to a sibling."""
         owned = self._membership.owned()
         return bool(owned) and any(c.held_told for c in self._path.senders())

@@ -29,8 +29,8 @@ class Gathered(NamedTuple):
 
 
 class SinkPump(QueuePump):
-    """A writer for whom tuples are to be gathered gets many at a time. Until then they are not
-    worked off: their senders keep them, and repeat them after a death."""
+    """A writer that wants tuples gathered gets many at a time. Until then they are not settled:
+    their senders keep them, and repeat them after a death."""
 
     def __init__(self, ports: Ports) -> None:
         super().__init__(ports)

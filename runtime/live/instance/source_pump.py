@@ -104,7 +104,7 @@ class SourcePump(Pump):
             self._reading.cancel()
 
     def end_input(self) -> None:
-        """Somebody wants the stream to end: read no more, and say that it was all."""
+        """The stream is to end: read no more, and report the end of the input."""
         self.stop()
         if not isinstance(self.ports.membership.state, Idle):
             self.ports.membership.feed(events.InputEnded())
@@ -208,8 +208,8 @@ class SourcePump(Pump):
         return self._claimed
 
     async def _finish(self, ended: Claimed) -> None:
-        """A split that an earlier incarnation has read to its end. Its claim is released, so nobody
-        else can read what was not safe of it; not even a stop may keep this one from it."""
+        """A split that an earlier incarnation has read to its end. Its claim is released, so no
+        other instance can read what was not safe of it; this one must, even if it is stopped."""
         if ended.rest is None:
             return self._tidy_up(ended.number, None)
         reading = self._open(ended, ended.rest)
@@ -252,7 +252,7 @@ class SourcePump(Pump):
     # -- the ends of claims ----------------------------------------------------------------
 
     async def _release(self, position: Claimed, reader: Reader | None = None) -> None:
-        """Say that the claim is over; recorded first, so that nobody reads on at an old place."""
+        """Say that the claim is over; recorded first, so that no reader goes on at an old place."""
         assert self._claimed is not None
         self._releasing = True
         number, remainder = position.number, position.rest
@@ -260,7 +260,7 @@ class SourcePump(Pump):
             safe = self._safe if self._lags else position
             assert safe is not None
             self._ended[number] = safe
-        elif self._lags:  # a later incarnation could not stop where somebody else reads on
+        elif self._lags:  # a later incarnation could not stop where another instance reads on
             await self._all_safe()
         released = self._released = Released(remainder, position.progress, number)
         self._claimed, self._safe, self._untold = None, None, True
@@ -274,7 +274,7 @@ class SourcePump(Pump):
         self._releasing = False
 
     def _tell(self, released: Released) -> None:
-        """It is recorded: let everybody know."""
+        """It is recorded: tell the agent."""
         self.ports.agent_client.release(released.remainder, released.progress, released.number)
         self._untold = False
 
@@ -295,7 +295,7 @@ class SourcePump(Pump):
             self.commits.want()
 
     def _await_safe_end(self, number: int, reader: Reader | None) -> None:
-        """A split is read and its claim released: tidy up when nobody will read it again."""
+        """A split is read and its claim released: tidy up when it will not be read again."""
         if self._lags:
             self.path.ack_tracker.after(functools.partial(self._end_is_safe, number, reader))
         else:

@@ -104,7 +104,7 @@ class TuplePath:
         self._commits = commits
         self._progress = asyncio.Event()
 
-    # -- who is around ---------------------------------------------------------------------
+    # -- neighbours ------------------------------------------------------------------------
 
     def change_view(
         self, succs: frozenset[InstanceId], preds: frozenset[InstanceId], routes: Routes
@@ -114,7 +114,7 @@ class TuplePath:
         self.outbox.change_view([self.neighbourhood.channel_to(s) for s in sorted(succs)], routes)
         self.watermarks.change_view(succs, preds)
         if self._lifetime.began.is_set() and not self.outbox.empty:
-            self.outbox.send()  # what is held may have another owner now, who has credit
+            self.outbox.send()  # what is held may have another owner now, which has credit
             self.note_outbox()
 
     def senders(self) -> list[Channel]:
@@ -176,7 +176,7 @@ class TuplePath:
 
     def check_drained(self) -> None:
         """Duty 5: report `Drained` once nothing is queued, in work, held or to come again, and, at
-        least once, all is safe: who has left cannot make it again."""
+        least once, all is safe: an instance that has left cannot make it again."""
         if self.resuming or not self.awaits_drained or not self.ack_tracker.is_over:
             return
         if self.worker.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:

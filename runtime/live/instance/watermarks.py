@@ -5,18 +5,18 @@ order of the tuples: behind all results made before it (W8), and through the int
 The gate holds what each predecessor has said last; its value is the least of them. While the graph
 changes, these rules keep it true (`docs/protocol.md` 8):
 
-W1  Who learns a new predecessor begins with what its creator has said (the newcomer's inputs are
-    routed to it after that).
-W2  A newcomer begins with what its creator knew when it asked for it.
-W3  Who expects state of key groups holds back its own watermark until all is in and processed:
-    there may be windows in it that are due sooner.
-W4  A new owner says how far it is when it accepts; the giver gives nothing away before it is as
-    far. A newcomer is at least as far as its creator was when it began, for successors count
-    it so (W1).
+W1  For a new predecessor, an instance first takes the watermark that its creator has sent (the
+    newcomer's inputs are routed to it after that).
+W2  A newcomer begins with the watermarks that its creator knew when it asked for the newcomer.
+W3  An instance that expects state of key groups holds back its own watermark until all is in and
+    processed: there may be windows in it that are due sooner.
+W4  A new owner sends its watermark when it accepts; the giver gives nothing away before its own has
+    reached this one. A newcomer is at least as far as its creator was when it began, since
+    successors count it so (W1).
 W5  Between bringing groups to rest and announcing their new owners the giver holds its own back.
 W6  A predecessor that has left counts until what it had sent is processed.
-W7  Who has heard from nobody for long, though it could have, is idle, and so is who has only idle
-    predecessors and holds nothing back: nobody waits for it.
+W7  An instance is idle if it has received nothing for long, though it could have, or if it has only
+    idle predecessors and holds nothing back: no successor waits for it.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Raises `OSError` if the disk refuses; then nothing of the record counts, and the same
-        one may be tried again. Raises `JournalError` if nobody could ever read it."""
+        one may be tried again. Raises `JournalError` if it could never be read."""
         pieces = record.pieces
         told = [("pieces", [*map(len, pieces)]), *self._follows(), *record.entries]
         entries = pickle.dumps(told, 5)
@@ -233,7 +233,7 @@ def _lock_of(path: Path) -> Path:
 
 def read_journal(path: Path, *, power: bool = False) -> Iterator[Record]:
     """All records that count, in their order; none if there is no journal. Raises `JournalError`
-    where whoever goes on from them would not be who wrote them."""
+    if they are not of the instance that would go on from them."""
     needed: list[list[Record]] = []
     number = 0
     there = segments(path)

@@ -2,8 +2,8 @@
 
 A frame is its length in four bytes (big-endian) and a MessagePack map whose key `kind` names the
 message. Order is kept and nothing is lost while both ends live. End of file is the sign that the
-other end's process is gone: each end holds the only copy of its socket, which is why whoever
-forks closes the copies that a child must not have.
+other end's process is gone: each end holds the only copy of its socket, which is why a process
+that forks closes the copies that a child must not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.runtime.values.texts import printable
 
 FRAME_BYTES_MAX = 32 * 2**20
 FAREWELL_S = 4.0
-"""How long whoever ends waits until its last words are heard."""
+"""How long a process that ends waits until its last messages are read."""
 UNSENT_BYTES_MAX = 16 * 2**20
 """More than this not taken by a process means that it does not read its link any more."""
 
@@ -164,7 +164,7 @@ class Link(asyncio.Protocol):
                 if not self._finished:
                     self.on_frame(body)
         except Exception as error:
-            # Not swallowed: whoever owns the link looks at `error` when it is closed.
+            # Not swallowed: the owner of the link looks at `error` when it is closed.
             self._fail(error)
 
     def eof_received(self) -> None:

@@ -383,5 +383,5 @@ def _told_in_vain(parents: list[TemplateProcess]) -> str:
 def _fail(future: asyncio.Future[Any], error: Exception) -> None:
     if not future.done():
         future.set_exception(error)
-        # Marked as seen: nobody may be waiting for it any more.
+        # Marked as seen: perhaps no task waits for it any more.
         future.exception()

@@ -152,7 +152,7 @@ async def live(
         instance.scaling.dry_run = task.dry_run
         _wire(agent_client, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))
-        # Whoever ends single processes politely wants this one to leave; a keeper stays.
+        # A SIGTERM to a single process asks the instance to leave; a keeper stays.
         leave = functools.partial(instance.orders.decide, "leave", 1)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
         is_new = instance.is_new

@@ -1,8 +1,8 @@
-"""Processes whose parent was killed: nobody tells of their exit, and they must be gone before
+"""Processes whose parent was killed: their exit is not reported, and they must be gone before
 others take their places.
 
-On Linux the death of the parent kills them, whatever they are doing. Their link is the first sign
-of it, since nobody else has a copy, unless a user's function has forked.
+On Linux the death of the parent kills them, whatever they are doing. The end of their link is the
+first sign of it, since no other process has a copy, unless a user's function has forked.
 """
 
 from __future__ import annotations

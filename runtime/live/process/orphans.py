@@ -42,7 +42,7 @@ _prctl = _load_prctl()
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Be killed when the thread that forked this process ends. `parent_pid`: who forked it.
+    """Be killed when the thread that forked this process ends. `parent_pid`: its parent.
 
     Exits at once if the parent ended before the request could take effect.
     """

@@ -55,7 +55,7 @@ class Output(asyncio.Protocol):
         try:
             self._on_line(line)
         except Exception:
-            # Nobody can read it any more, such as a closed terminal. The stream goes on: an
+            # It cannot be read any more, such as on a closed terminal. The stream goes on: an
             # error here would close the pipe and hit the user's function that printed.
             self._on_line = _drop
 

@@ -47,9 +47,9 @@ class RunFolder(Protocol):
 class RunDir:
     """Mode 0700. A run that is killed cannot remove its own; a later run does.
 
-    The lock says that the run lives; the system releases it when the agent ends. Whoever removes
-    a folder holds it meanwhile. `again`: of a run that is resumed, whose instances know the sockets
-    of each other by their paths; what was left by the last agent may just be removed.
+    The lock says that the run lives; the system releases it when the agent ends. A process that
+    removes a folder holds it meanwhile. `again`: of a run that is resumed, whose instances know the
+    sockets of each other by their paths; what was left by the last agent may just be removed.
     """
 
     def __init__(self, again: Path | None = None) -> None:
@@ -66,7 +66,7 @@ class RunDir:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed it. If only its mark or lock is gone, they are made again."""
+        """Whether it was not removed. If only its mark or lock is gone, they are made again."""
         if not self._folder.is_at(self.path):
             return False
         try:
@@ -109,7 +109,7 @@ def remove_unless_used(folder: Path) -> None:
     try:
         lock = _open_lock(folder)
     except OSError:
-        return  # somebody else has removed it
+        return  # another process has removed it
     try:
         if _is_free(lock):
             _remove_all(folder)
@@ -188,7 +188,7 @@ def _make_again_unless_kept(path: Path) -> None:
 
 
 def _make_again(path: Path) -> None:
-    """Raises `OSError` if it cannot be had, or belongs to somebody else."""
+    """Raises `OSError` if it cannot be had, or belongs to another user."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.mkdir(mode=0o700)

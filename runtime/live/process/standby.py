@@ -28,7 +28,7 @@ log = logging.getLogger("anabranch.standbys")
 RETRY_FIRST_S = 0.05
 RETRY_MAX_S = 5.0
 SOUND_S = 0.2
-"""One that lived for so long was killed by somebody, not for lack of anything."""
+"""One that lived for so long was killed from outside, not for lack of anything."""
 
 Send = Callable[[msg.ToParent, list[int]], None]
 """To the present parent, with open files. Raises `OSError`."""

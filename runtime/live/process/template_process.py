@@ -79,7 +79,7 @@ class TemplateProcess:
         try:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
         except ChildProcessError:
-            # Somebody else has reaped it, such as a program that ignores SIGCHLD.
+            # It was reaped elsewhere, as in a program that ignores SIGCHLD.
             return True
         if pid:
             self.exit_code = os.waitstatus_to_exitcode(status)
@@ -180,8 +180,8 @@ def standby_of(parent: TemplateProcess, pid: int, control: socket.socket) -> Tem
 
 @contextmanager
 def _ties() -> Iterator[tuple[socket.socket, socket.socket, io.FileIO, io.FileIO]]:
-    """The two ends of a control socket, and of a lifeline: ours stay open, unless there is nobody
-    at the others."""
+    """The two ends of a control socket, and of a lifeline: ours stay open, unless no process has
+    the others."""
     with ExitStack() as ours:
         control, theirs = socket.socketpair()
         ours.enter_context(own(control))

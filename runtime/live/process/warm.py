@@ -125,7 +125,7 @@ def _flush() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            # The agent is gone, or user code closed the stream: nobody is left to be told.
+            # The agent is gone, or user code closed the stream: it cannot be told any more.
             continue
 
 

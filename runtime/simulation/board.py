@@ -65,7 +65,7 @@ class Board:
         return self._times[at] if at < len(self._times) else math.inf
 
     def take(self, now_s: float, most: int, readers: int) -> tuple[int, Items]:
-        """What is due, shared with the other readers, who look at it as often."""
+        """What is due, shared with the other readers, which look at it as often."""
         due = self.due(now_s) - self.read
         n = min(most, -(-due // readers))
         if n <= 0:

@@ -1,4 +1,4 @@
-"""The way to one downstream operator: what is held for it, and to whom it goes next."""
+"""The way to one downstream operator: what is held for it, and which instance gets it next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from anabranch.runtime.simulation.channel import Channel, Items
 Lot = tuple[int, float, Items]
 """Tuples that were read at the same time: how many, when, and which."""
 Sending = tuple[Channel, int, float, Items]
-"""To whom a batch goes; the rest as in a lot."""
+"""The channel that a batch goes to; the rest as in a lot."""
 
 
 class Branch:
@@ -44,7 +44,7 @@ class Branch:
         self._lots.append((tuples, born_s, items))
 
     def next(self, most: int, rng: random.Random) -> Sending | None:
-        """The next batch, if anybody has credit for it."""
+        """The next batch, if a successor has credit for it."""
         if not self.held:
             return None
         channel = least_waiting(self.channels, rng)

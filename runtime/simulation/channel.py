@@ -254,7 +254,7 @@ class Channel:
 
     def batch_done(self, tuples: int) -> None:
         """A batch of this channel has been worked off: its credit may return. Nothing of it being
-        left here is news too: who has nothing to do is the one to send to."""
+        left here is news too: senders prefer an instance that has nothing to do."""
         self.grant.done(tuples, 0)
         if self.grant.worth_stating or self.grant.tuples_done == self.tuples_received:
             self.state_now()
@@ -389,7 +389,7 @@ class Channel:
         self.owner.credit_came(self)
 
     def _refuse(self, frame: Frame) -> None:
-        """A repeated frame may still come; a new one has nobody to take it."""
+        """A repeated frame may still come; a new one has no receiver."""
         if self.session.receive(frame[1]):
             what: Any = f"{frame[2]} tuples" if frame[0] == BATCH else frame[2]
             raise Fault(f"S3: {what} from {self.peer} to {self.owner.me}, which has ended")

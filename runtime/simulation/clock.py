@@ -1,4 +1,4 @@
-"""Virtual time: what is due is done in its order; at equal times, who asked first comes first."""
+"""Virtual time: what is due is done in its order; at equal times, the first request comes first."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """Deaths of processes, and their next incarnations.
 
-Whoever dies loses its commit. What it had written to its connections arrives still, unless its host
-dies with it. Its next incarnation begins after a while and may die before it is awake. A process
-that is stopped does nothing; when its neighbours have heard nothing for `SUSPECTED_S`, it is
-killed, and resumed as if it had died. Slowness is no reason: heartbeats do not wait for work.
+An instance that dies loses its open commit. What it had written to its connections still arrives,
+unless its host dies with it. Its next incarnation begins after a while and may die before it is
+awake. A process that is stopped does nothing; when its neighbours have heard nothing for
+`SUSPECTED_S`, it is killed, and resumed as if it had died. Slowness is no reason: heartbeats do not
+wait for work.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Deaths:
     # -- dying -----------------------------------------------------------------------------
 
     def kill(self, me: Instance, how: str, resumed_after_s: float, *, abrupt: bool) -> None:
-        """`abrupt`: what it had written is lost too, and nobody is told."""
+        """`abrupt`: what it had written is lost too, and no neighbour notices."""
         world = self.world
         self.died += 1
         world.note(me, "died", how)
@@ -75,7 +76,7 @@ class Deaths:
             self.world.clock.after(delay_s, _notice, wire)
 
     def discard_children(self, creator: Instance) -> None:
-        """Those of whom only the commit knew that has died."""
+        """Children that were known only to the commit that was lost."""
         me = creator.me
         known = _children(creator.core.state)
         known |= {c.peer for c in creator.neighbours.all if c.session.next_number > 1}
@@ -108,8 +109,8 @@ class Deaths:
         self.kill(me, how, resumed_after_s, abrupt=False)
 
     def _witness(self, channel: Channel) -> InstanceId | None:
-        """The other end of a connection, if it has listened all the time. Whoever was stopped
-        itself, or has just begun to live, does not know who was silent."""
+        """The other end of a connection, if it has listened all the time. An instance that was
+        stopped itself, or has just begun, does not know which one was silent."""
         other = self.world.instances[channel.peer]
         if channel.wire is None or not other.awake or other.exited:
             return None

@@ -1,6 +1,6 @@
 """What happens in a scene: decisions and faults, written down before they happen.
 
-Each names whom it concerns by a number from 0 to 1: that share of those that are there then.
+Each chooses its target by a number from 0 to 1: its place among those that are there then.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Instance:
             for new in sorted(succs - present):
                 self.progress.state_to(channel_to(new))
         if routes and self.outbox.held:
-            # Whoever owns a group now may have credit already, so no news of it will come.
+            # The owner of a group may have credit already, so no news of it will come.
             self.clock.after(0.0, self._send_again)
         for pred in sorted(preds):
             channel_to(pred)

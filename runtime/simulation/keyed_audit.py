@@ -118,7 +118,7 @@ def order(world: World) -> Iterator[str]:
 
 
 def at_rest(world: World) -> Iterator[str]:
-    """K6 and K7: every group has one owner, everybody knows it, and nothing is on its way."""
+    """K6 and K7: every group has one owner, all senders know it, and nothing is on its way."""
     for name, model in world.models.items():
         if model.keyed is not None:
             yield from _owners(world, name, model.keyed.groups)

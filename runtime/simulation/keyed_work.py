@@ -72,7 +72,7 @@ class KeyedWork(QueueWork):
 
     def kick(self) -> None:
         if self._kicking:
-            return  # whoever is at it looks again
+            return  # the call that is under way looks again
         self._kicking = True
         while self._slice is None and self.me.began and self._step():
             pass

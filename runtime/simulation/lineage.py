@@ -1,10 +1,10 @@
 """Where each numbered tuple of a keyed world comes from, and whether order is kept on its way.
 
 Every result has an origin within which results are made one after the other: the instance that
-made it or, at a keyed operator, the key, whichever instance owned it at the time. Whoever takes
-tuples in a fixed order, a key of a keyed operator or an operator that only ever has one instance,
-must take those of one origin in the order in which they were made. From neighbour to neighbour
-this adds up to the order from source to sink.
+made it or, at a keyed operator, the key, whichever instance owned it at the time. A receiver with a
+fixed order, a key of a keyed operator or an operator that only ever has one instance, must take
+tuples of one origin in the order in which they were made. From neighbour to neighbour this adds up
+to the order from source to sink.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Lineage:
             self._bear(operator, item, birth.root, birth.time_s, birth.mark, origin)
 
     def closed(self, operator: str, root: int, item: int, time_s: float, origin: Place) -> None:
-        """`item` is what a window that ends at `time_s` comes to: nobody knew it before."""
+        """`item` is the result of a window that ends at `time_s`: it is new to the audit."""
         self._bear(operator, item, root, time_s, mark_of_end(time_s), origin)
 
     def _bear(

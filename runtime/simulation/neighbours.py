@@ -1,7 +1,7 @@
 """All channels of one instance: dialling, being dialled, finding a peer's channel, parting.
 
-As live: the upstream instance dials; between siblings, whoever has something to say first. Who
-is dialled while it is dead, or stopped, is dialled again.
+As live: the upstream instance dials; between siblings, the one that has something to say first. An
+instance that is dialled while it is dead, or stopped, is dialled again.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Neighbours:
         self.me.clock.after(delay_s, self.dial, channel)
 
     def knocked(self, knock: Knock) -> None:
-        """Somebody dials me; a HELLO."""
+        """Another instance dials this one; a HELLO."""
         theirs, number = knock
         dialer, me = theirs.owner, self.me
         if theirs.ended or theirs.session.connection != number:
@@ -118,7 +118,7 @@ class Neighbours:
         mine.welcome(wire)
 
     def refused(self, channel: Channel) -> None:
-        """Nobody listens at the peer any more. That is fine if all is said between us."""
+        """The peer does not listen any more. That is fine if all messages are delivered."""
         if not self._is_delivered(channel):
             raise Fault(f"S3: {self.me.me} has a word for {channel.peer}, which has ended")
         if self.me.is_related(channel.peer):
@@ -158,7 +158,7 @@ class Neighbours:
         self.part()
 
     def ask_who_has_ended(self) -> None:
-        """Whoever does not answer may be dead, and come back; who has ended needs nothing."""
+        """A peer that does not answer may be dead, and come back; one that has ended will not."""
         for channel in self.channels:
             if self.me.world.instances[channel.peer].exited:
                 self.close(channel)

@@ -1,6 +1,6 @@
 """What an instance has produced and not sent yet: counts, or numbered tuples.
 
-On the way to a keyed operator a result waits for whoever owns its key group when it is sent.
+On the way to a keyed operator a result waits for the owner of its key group at the time of sending.
 """
 
 from __future__ import annotations

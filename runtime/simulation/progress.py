@@ -4,11 +4,13 @@ A watermark w says: no tuple with an earlier mark follows. It keeps its place: b
 made before it, and in the queue behind the batches that came before it. The rules that keep it
 true while instances come, go and take key groups over from each other:
 
-W1  Who learns of a new predecessor lets it begin with what its creator has said.
-W2  A newcomer begins with what its creator had heard when it announced it.
-W3  Who expects state holds back what it says until the state and all that was kept is worked off.
-W4  A new owner says how far it is when it accepts; the giver freezes nothing before it is as far. A
-    newcomer that has said nothing yet is as far as it began: successors count it by W1.
+W1  For a new predecessor, an instance first takes the watermark that its creator has sent.
+W2  A newcomer begins with the watermarks that its creator had when it announced the newcomer.
+W3  An instance that expects state holds its watermark back until the state and all that was kept is
+    processed.
+W4  A new owner sends its watermark when it accepts; the giver freezes nothing before its own has
+    reached this one. A newcomer that has sent none yet is as far as it began: successors count it
+    by W1.
 W5  From freezing groups to announcing their new owners the giver holds back what it says.
 W8  What an instance says follows all results that it held before it.
 """
@@ -79,7 +81,7 @@ class Progress:
     # -- incarnations ----------------------------------------------------------------------------
 
     def snapshot(self) -> tuple[Any, ...]:
-        """What a commit keeps. Holds are for work under way: who begins it again holds again."""
+        """What a commit keeps. Holds are for work under way: they begin again with that work."""
         return copied(self.gate), self.preds, self.value, self.out, self.stated, self.floor
 
     def restore(self, snapshot: tuple[Any, ...]) -> None:

@@ -18,7 +18,7 @@ RESTARTING = "restarting"
 
 
 def next_incarnation(old: Instance) -> Instance:
-    """Not awake yet: nobody can reach it, and it does nothing."""
+    """Not awake yet: it cannot be reached, and does nothing."""
     assert old.journal is not None
     record = record_of(old.journal)
     heritage = {**old.heritage, SIBLINGS: float(old.scaling.siblings)}

@@ -192,7 +192,7 @@ class Scaling:
                 pass
 
     def _leave(self, new_owner: int | None) -> events.LeaveDecided:
-        """Who has key groups asks some neighbour for a new owner."""
+        """An instance with key groups asks some neighbour for a new owner."""
         if self.me.model.keyed is None:
             return events.LeaveDecided()
         draw = self._draw_of(new_owner)

@@ -76,7 +76,7 @@ class _Drawing:
         self.policy = self.chance(0.3)
         self.ends = self.chance(0.4)
         self.exodus = not self.policy and self.chance(0.15)
-        """Everybody wants to go, and roles change hands, while paths are clogged."""
+        """All instances want to go, and roles change hands, while paths are clogged."""
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share

@@ -14,7 +14,7 @@ class Knobs:
 
     `tick_s`: between two looks of meter and policy; 0: none are taken. `read_every_s`: between two
     looks of a source at its input. `slice_s`: work between which control gets a turn. `broker`:
-    a channel opens as soon as either end has something to say, as over MQTT, where nobody dials.
+    a channel opens as soon as either end has something to say, as over MQTT, without dialling.
     Otherwise a newcomer is out of reach for its successors until it has been started.
 
     Of keyed operators: `chunk_s` between two chunks of `chunk_entries` entries of transferred

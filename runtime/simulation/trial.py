@@ -1,8 +1,8 @@
 """One seed: a world in trouble, then healed, then ended; and what is to be said of it.
 
 Safety first: decisions, load and faults, with invariants watched all the time. Then all faults
-end, nobody decides, and everything must come to rest within a bound. Then the input ends, and
-everybody must go. (In some worlds the input ends amid the trouble.)
+end, no instance decides, and everything must come to rest within a bound. Then the input ends, and
+all instances must end. (In some worlds the input ends amid the faults.)
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def _leave(me: Instance, decision: Decision) -> events.LeaveDecided:
 
 
 def _asked(me: Instance, decision: Decision) -> tuple[InstanceId | None, int]:
-    """Who is to name a new owner, and which of those that it sees."""
+    """The neighbour that is to name a new owner, and which of those that it sees."""
     share = 7919 * decision.whom % 1
     return picked(sorted(me.succs | me.preds), share), int(1000 * share)
 

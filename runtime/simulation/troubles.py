@@ -131,7 +131,7 @@ class Troubles:
 
 
 def _aimed_at(living: list[Instance], aim: Aim) -> list[Instance]:
-    """Those who are in the middle of something, or have the most messages ahead of their queue;
+    """Instances in the middle of an operation, or with the most messages ahead of their queue;
     all, if there are none."""
     match aim:
         case "any":

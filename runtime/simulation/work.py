@@ -369,7 +369,7 @@ class SourceWork(Work):
         return not self._reading
 
     def stop(self) -> None:
-        while self._again:  # nobody else has claimed it
+        while self._again:  # no other instance has claimed it
             self._take(*self._again.popleft())
         self._stopped = True
         self._reading = False

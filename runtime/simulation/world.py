@@ -273,7 +273,7 @@ class World:
         return list(self._paths.values())
 
     def knock(self, knock: tuple[Channel, int]) -> None:
-        """Somebody dials an instance; its present incarnation hears it."""
+        """An instance dials another one, whose present incarnation gets it."""
         self.instances[knock[0].peer].neighbours.knocked(knock)
 
     # -- incarnations -----------------------------------------------------------------------------
@@ -286,7 +286,7 @@ class World:
         self.active[new.me.operator] += new.counted - old.counted
 
     def discard(self, child: Instance) -> None:
-        """A process that nobody has heard of."""
+        """A process that no instance knows of."""
         del self.instances[child.me]
         self.of[child.me.operator].remove(child)
         self.living -= 1
@@ -312,7 +312,7 @@ class World:
             self._note(me, kind, detail)
 
     def remark(self, text: str) -> None:
-        """Something that happens to the world, for whoever reads its story."""
+        """Something that happens to the world, for readers of its story."""
         self.noted["remark"] += 1
         if self._remark is not None:
             self._remark(text)
@@ -355,9 +355,9 @@ class World:
                 self._check_keeper(me.me.operator)
 
     def check_views(self, x: Instance) -> None:
-        """I1, I6, I7 between `x`, which has changed, and everybody else.
+        """I1, I6, I7 between `x`, which has changed, and all others.
 
-        Two who count each other break none of them, so only the other pairs go to the judge.
+        Two that count each other break none of them, so only the other pairs go to the judge.
         """
         me = x.me
         for y in x.succs:

@@ -58,8 +58,8 @@ class Listing:
     def check(self, encoding: str) -> None:
         """Raise `OSError` or `InputError` that names a file which cannot be read."""
         for path in self._present():
-            self._packed[path], startup = look_at(path, LOOK_BYTES)
-            refuse_wide_text(repr(path), startup, encoding)
+            self._packed[path], beginning = look_at(path, LOOK_BYTES)
+            refuse_wide_text(repr(path), beginning, encoding)
 
     @property
     def size(self) -> int:

@@ -27,9 +27,9 @@ def look_at(path: str, size: int) -> tuple[bool, bytes]:
     """Whether it is packed, and its first bytes, at most `size`, unpacked; of a damaged file what
     there is. Raises `OSError` if it cannot be read."""
     with contextlib.closing(PlainBytes(path, 0)) as file:
-        startup = file.read(size)
-    if not startup.startswith(_MAGIC):
-        return False, startup
+        beginning = file.read(size)
+    if not beginning.startswith(_MAGIC):
+        return False, beginning
     with contextlib.closing(GzipBytes(path, 0)) as packed:
         try:
             return True, packed.read(size) or b""

@@ -43,8 +43,8 @@ class Stdin(Source):
         if not usable:
             raise OSError(errno.EBADF, "standard input is closed")
         if (file := _file_behind(self.fd)) is not None:
-            startup = os.pread(self.fd, LOOK_BYTES, file["start"])
-            refuse_wide_text("'stdin'", startup, self.encoding)
+            beginning = os.pread(self.fd, LOOK_BYTES, file["start"])
+            refuse_wide_text("'stdin'", beginning, self.encoding)
 
     def prepare_to_resume(self) -> None:
         """It may be closed: what a file had is read by its name, and the rest of a pipe is lost."""

@@ -17,9 +17,9 @@ _MARKS = {  # the longer ones first: one of UTF-16 begins one of UTF-32
 }
 
 
-def refuse_wide_text(place: str, startup: bytes, encoding: str) -> None:
+def refuse_wide_text(place: str, beginning: bytes, encoding: str) -> None:
     """Raise `InputError` if what begins so is wide text. `encoding`: what it was said to be."""
-    wide = _wide_encoding(startup[:LOOK_BYTES], encoding)
+    wide = _wide_encoding(beginning[:LOOK_BYTES], encoding)
     if wide is not None:
         raise InputError(
             f"{place} begins as text in {wide.upper()} does; convert it first, for example with "
@@ -27,12 +27,12 @@ def refuse_wide_text(place: str, startup: bytes, encoding: str) -> None:
         )
 
 
-def _wide_encoding(startup: bytes, encoding: str) -> str | None:
+def _wide_encoding(beginning: bytes, encoding: str) -> str | None:
     for mark, wide in _MARKS.items():
         # In UTF-8 no text begins so; in Latin-1 it may be two letters.
-        if startup.startswith(mark) and (encoding == "utf_8" or b"\0" in startup):
+        if beginning.startswith(mark) and (encoding == "utf_8" or b"\0" in beginning):
             return wide
-    even, odd = startup[::2], startup[1::2]
-    if len(startup) >= _SURE_BYTES and any(even) != any(odd):  # ASCII without a mark
+    even, odd = beginning[::2], beginning[1::2]
+    if len(beginning) >= _SURE_BYTES and any(even) != any(odd):  # ASCII without a mark
         return "utf-16be" if any(odd) else "utf-16le"
     return None

@@ -1,14 +1,14 @@
 """The file of dead letters: one JSON line for each tuple that failed for good.
 
 All processes of a host append to the same file, each call as one piece of a shared file
-(`anabranch.runtime.storage.shared_file`), so that letters are whole and there once whoever dies.
-The file is made with the first letter: a run without failures leaves none. It may be taken away at
-any time; further letters go to a new one.
+(`anabranch.runtime.storage.shared_file`), so that letters are whole and there once whichever
+process dies. The file is made with the first letter: a run without failures leaves none. It may be
+taken away at any time; further letters go to a new one.
 
 A record: `time` (UTC), `pipeline`, `operator`, `instance`, `step`, `reason`, `where`, `tuple`.
 The tuple is JSON where it is JSON. What is not, at whatever depth, becomes a marker:
 `{"base64": …}` for bytes, `{"repr": …}` for everything else; and what is longer than
-`TUPLE_CHARS_MAX` becomes `{"truncated": <its startup>, "chars": <its length>}`.
+`TUPLE_CHARS_MAX` becomes `{"truncated": <its beginning>, "chars": <its length>}`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DeadLetterFile:
     """Where one instance buries. `count`: letters written in this incarnation.
 
     `lasting_dir`: folder that outlives this process, so that its next incarnation can put letters
-    again of which nobody knows whether they were written; None: letters are just appended.
+    again of which it is not known whether they were written; None: letters are just appended.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class DeadLetterFile:
         return self._file.last_put()
 
     def write(self, letters: Sequence[DeadLetter]) -> None:
-        """Stage and put, where nobody records anything. Raises `OSError` as `put` does: then
+        """Stage and put, without a journal. Raises `OSError` as `put` does: then
         letters are lost, which must not go unseen."""
         if letters:
             self.put_next(self.stage(letters))
 
     def put_next(self, data: bytes) -> None:
-        """Append what was staged, where nobody records anything. Raises `OSError` as `put` does."""
+        """Append what was staged, without a journal. Raises `OSError` as `put` does."""
         self._file.put_next(data)
         self.count += data.count(b"\n")
 
@@ -114,8 +114,8 @@ def tuple_json(value: Any) -> str:
     return _truncated(text[:_SHOWN_CHARS], len(text))
 
 
-def _truncated(startup: Any, length: int) -> str:
-    return json.dumps({"truncated": startup, "chars": length}, default=_marker)
+def _truncated(beginning: Any, length: int) -> str:
+    return json.dumps({"truncated": beginning, "chars": length}, default=_marker)
 
 
 def _marker(value: Any) -> dict[str, str]:

@@ -2,8 +2,8 @@
 
 No piece is half, twice or missing. What is known of the file lies beside it in a **sidecar** that
 outlives the processes: for each instance the number of its last piece, and for the newest piece
-of all, written down before it is appended, where it begins and how long it is. So whoever comes
-next can tell from the file what became of that piece:
+of all, written down before it is appended, where it begins and how long it is. So the next process
+can tell from the file what became of that piece:
 
     absent    its putter died, or failed, before it wrote: nothing to do
     torn      its putter died while it wrote: cut off
@@ -48,7 +48,7 @@ Fate = Literal["absent", "torn", "whole"]
 
 
 def sidecar_path(lasting_dir: Path, target: Path) -> Path:
-    """Where the sidecar of a file lies: the same for all who write to it in a run."""
+    """Where the sidecar of a file lies: the same for all processes that write to it in a run."""
     whole = os.fsencode(absolute(target).resolve())
     return lasting_dir / "files" / f"{target.name[:100]}.{zlib.crc32(whole):08x}"
 
@@ -125,7 +125,7 @@ class SharedFile:
             pause_s = min(2 * pause_s + 0.0001, _PAUSE_S_MAX)
 
     def put_next(self, data: bytes) -> None:
-        """Append `data` under the next number, now: for those who record nothing."""
+        """Append `data` under the next number, now: for writers without a journal."""
         self.open()
         if self._number is None:
             self._number = self.last_put()
@@ -161,7 +161,7 @@ class SharedFile:
             self._side.close()
 
     def _put(self, number: int, data: bytes, *, wait: bool) -> bool:
-        """False if the lock is somebody else's and this is not to wait."""
+        """False if another process has the lock and this is not to wait."""
         with self._naming():
             if self._free and self._is_taken():
                 self._file.close()
@@ -209,7 +209,7 @@ class SharedFile:
         if entry is None:
             return Entry(0, length, 0)
         if entry != self._mine and entry.row != NOBODY:
-            side.number(entry.row)  # whoever it was must be known
+            side.number(entry.row)  # the instance must be known
         if self._free and self._was_taken_from(side, entry, length):
             return entry._replace(start=length, length=0)  # it was whole, as far as one can know
         if side.alone and length > entry.start + entry.length:
@@ -284,7 +284,7 @@ class SharedFile:
         return self._missing("somebody has removed or renamed it")
 
     def _lacks(self, side: Sidecar, noted: bool, number: int) -> OSError:
-        """The owner has put this piece, and it is not there, or nobody knows of it."""
+        """The owner has put this piece, and it is not there, or not in the sidecar."""
         piece = f"piece {number:,} of {side.owner}"
         return self._missing(f"{piece} is not there") if noted else side.lacks(piece)
 

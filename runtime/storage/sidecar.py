@@ -5,7 +5,7 @@
     mark    = sequence of the entry, at the end of its slot, once its piece is whole
     row     = hash of an instance's name, number of its last piece, checksum
 
-The table lags behind the entry: a row is written when the entry of somebody else takes the place
+The table lags behind the entry: a row is written when the entry of another instance takes the place
 of that instance's. So one piece costs one small write, however many instances there were.
 """
 

@@ -1,4 +1,4 @@
-"""What all instances of a scope share: budgets, the ledger, and who has been created."""
+"""What all instances of a scope share: budgets, the ledger, and the instances created so far."""
 
 from __future__ import annotations
 

@@ -181,8 +181,8 @@ class Bulk:
         hashes: Pair | None,
         rows: Numbers | None,
     ) -> None:
-        """Deliver what moves (sorted by their effects) send and whom they create: as changes of
-        hashes, or in `rows` of the states themselves."""
+        """Deliver what moves (sorted by their effects) send, and the instances that they create: as
+        changes of hashes, or in `rows` of the states themselves."""
         look = self.lookup
         for begin, end, effect in _runs(look.move_effect[move]):
             sends, born = look.effects.values[effect]

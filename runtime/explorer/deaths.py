@@ -5,10 +5,10 @@ instance does nothing, and what is on its way to it or from it may be as slow as
 The agent kills before it resumes, so a wrong suspicion is a death too, and two incarnations are
 never there at once.
 
-Kept, for it is in the journal before anything of it leaves: the state of the core; what was sent
-(so it stays in the mail of others, whoever dies); the state of key groups, what has come of those
-that are expected, and tuples that are kept. A turn of work of which there is no record has been
-seen by nobody, so it has not happened; here it is undone by not having been done yet.
+Kept, since it is in the journal before anything of it leaves: the state of the core; what was sent
+(so it stays on the channels, whichever instance dies); the state of key groups, what has come of
+those that are expected, and tuples that are kept. Work without a record was seen by no other
+instance, so it has not happened; here it is undone by not having been done yet.
 
 Gone: what the driver was about, and tuples that were accepted and not worked off. Their senders
 repeat them, so they are in the mail again, ahead of everything newer from the same sender. Nothing
@@ -27,8 +27,8 @@ from anabranch.runtime.explorer.items import Again, NumberedTuple
 
 
 class Queued(NamedTuple):
-    """A tuple in a queue. `sender`: who repeats it after a death; None if nobody does, for it is
-    kept. `age`: how often new owners have been acknowledged since it was accepted first."""
+    """A tuple in a queue. `sender`: the instance that repeats it after a death; None if the tuple
+    is kept here. `age`: how often new owners have been acknowledged since it was accepted first."""
 
     item: NumberedTuple
     sender: InstanceId | None = None

@@ -1,11 +1,11 @@
 """What travels on the channels of a scope, besides the messages of its machine.
 
 Where no operator is keyed, tuples have no names: where they are decides everything. Of keyed
-operators it matters which tuple it is. A tuple carries who gave it its number, its key group and
+operators it matters which tuple it is. A tuple carries the giver of its number, its key group and
 that number. Sources and operators that are not keyed give numbers, one sequence for each group; a
 keyed operator passes them on. So the state of a group is simply the last number of each giver
-that was processed in it, and there is one right next tuple (K1). Whoever stands behind a keyed
-operator sees each sequence in its order (K2).
+that was processed in it, and there is one right next tuple (K1). An operator behind a keyed one
+sees each sequence in its order (K2).
 """
 
 from __future__ import annotations

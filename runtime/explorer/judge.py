@@ -5,8 +5,8 @@ none is doubled, S3 nothing is addressed to a terminated instance, S4 at rest th
 full bipartite graph, S5 every operator has a keeper, and at rest only one. L1 every operation
 ends, L2 every tuple reaches the end of the pipeline, L3 every execution ends. Of keyed operators:
 K1 a tuple is processed when it follows the last in the state, K2 is met in this order behind it,
-K3 is sent to a successor; K4 nobody leaves with key groups, or with state for them; K5 a group has
-one owner at most; at rest K6 it has one, and K7 all who send know it.
+K3 is sent to a successor; K4 no instance leaves with key groups, or with state for them; K5 a group
+has one owner at most; at rest K6 it has one, and K7 all senders know it.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Judge:
         return ""
 
     def _keepers(self, sites: list[Site]) -> str:
-        """S5 at rest: whoever has given the role away has it no more."""
+        """S5 at rest: an instance that has given the role away has it no more."""
         nodes, keepers = self._sites.nodes.values, dict[OperatorName, InstanceId]()
         for me, number, _ in sites:
             state = nodes[number].state
@@ -149,7 +149,7 @@ class Judge:
         return ""
 
     def _ownership(self, sites: list[Site]) -> str:
-        """K6 and K7: every key group has one owner, and whoever sends knows it."""
+        """K6 and K7: every key group has one owner, and all senders know it."""
         machine, nodes = self._machine, self._sites.nodes.values
         scope = self._sites.scope
         here = [(s.me, nodes[s.node].state) for s in sites if scope.keyed]

@@ -136,8 +136,8 @@ class KeyedDriver(GroupDuties):
         return outcome
 
     def _queued(self, node: Any, one: Queued) -> Any:
-        # A leaver may get what overtakes: who has sent it LEAVE_ACK cannot ask it any more whether
-        # all is in, while the next owner still counts it among its successors.
+        # A leaver may get what overtakes: a predecessor that has sent LEAVE_ACK cannot ask it any
+        # more whether all is in, while the next owner still counts it among its successors.
         if self._watches and (self._alone or not self._leaves(node.state)):
             node = node._replace(seen=self._followed(node.seen, one.item, "K2", exact=self._alone))
         return node._replace(queue=(*node.queue, one))

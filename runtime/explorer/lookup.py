@@ -17,7 +17,7 @@ Numbers = NDArray[np.int32]
 D = TypeVar("D", bound=np.generic)
 UNKNOWN = -9
 Effect = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
-"""What a move sends, and whom it creates, as in `Move`."""
+"""What a move sends, and which instances it creates, as in `Move`."""
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ class Machine(Protocol):
         `11` are whole; of duty 12: see `anabranch.runtime.explorer.variants.restarting`."""
 
     def newborn(self) -> Any:
-        """The state of an instance nobody has started yet."""
+        """The state of an instance that was not started yet."""
 
     def step(self, ctx: Context, state: Any, event: Event) -> tuple[Any, tuple[Effect, ...]]:
         """Raises `AnabranchProtocolError` if the protocol forbids the event."""
@@ -58,7 +58,7 @@ class Machine(Protocol):
         """Whether an instance in this state may still send tuples."""
 
     def table(self, state: Any) -> Routes:
-        """To whom an instance in this state sends the tuples of key groups."""
+        """Where an instance in this state sends the tuples of key groups."""
 
     def owned(self, state: Any) -> Routes:
         """The key groups that belong to an instance in this state."""

@@ -1,4 +1,4 @@
-"""Who notices a broken rule: every variant against the scopes that the shipped core passes."""
+"""Which scope finds a broken rule: each variant against the scopes that the shipped core passes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.runtime.explorer.variants import VARIANTS, Variant
 @dataclass(frozen=True, slots=True)
 class Catch:
     """`by`: the scope that found it, after `states` states in it and in those before it;
-    `steps`: length of the shortest story. An empty `fault`: nobody found it."""
+    `steps`: length of the shortest story. An empty `fault`: no scope found it."""
 
     rule: str
     what: str
@@ -29,7 +29,7 @@ class Catch:
 
 @dataclass(frozen=True, slots=True)
 class BrokenHabits:
-    """A channel without some of what keeps it whole."""
+    """A channel that neglects some of the rules of a session or of credit."""
 
     rule: str
     what: str
@@ -90,8 +90,8 @@ def hunt() -> Iterator[Catch]:
 
 
 def catch(variant: Variant) -> Catch:
-    """Search the small scopes in their order until one finds something; without key groups, or
-    deaths, nothing of those rules is needed."""
+    """Search the small scopes in their order until one finds something. A variant of rules about
+    key groups, or deaths, is searched only in scopes that have these."""
     states = 0
     for name, scope in SMALL.items():
         if bool(scope.keyed) < bool(variant.scope.keyed):

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 class Node(NamedTuple):
     """`asked`: `AwaitDrained` is open. `reading`: a source may still read. `children`: how many
-    instances it has created. `sending`: receivers for whom a blocking send waits for room.
-    `ended`: its process ends. `forsaken`: nobody will ever answer it about children. `unsafe`: it
+    instances it has created. `sending`: receivers whose room a blocking send waits for.
+    `ended`: its process ends. `forsaken`: it never gets an answer about children. `unsafe`: it
     has worked off a tuple which would come again (duty 12, neglected)."""
 
     state: Any
@@ -87,7 +87,7 @@ class Driver:
         self.machine = machine
         self.context = context
         self.way: list[Cell] = []
-        """Cells of the table that were taken, until somebody takes note of them."""
+        """Cells of the table that were taken, until they are read and cleared."""
 
     @property
     def me(self) -> InstanceId:
@@ -127,7 +127,7 @@ class Driver:
 
     def _habits(self, node: Any) -> tuple[bool, bool]:
         """Whether it works and may read. The end of the input is in the journal, that a leaver
-        has stopped is not. Nobody asks whether it works where there is nothing to work off."""
+        has stopped is not. Whether it works does not matter if there is nothing to process."""
         state = node.state
         working = node.working and not self.machine.routes(state)
         leaves = self.machine.routes(state) and not self.machine.is_active(state)

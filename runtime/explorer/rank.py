@@ -118,7 +118,7 @@ class Ranking:
         return n * START + state + self._transferring(receivers, leave=leave) + 1
 
     def _transferring(self, receivers: int, *, leave: bool) -> int:
-        """Who gives away in order to go has yet to leave."""
+        """An instance that gives its groups away in order to go has yet to leave."""
         return receivers * self._transfer + 1 + leave * self._leaving
 
     def budget(self, name: str) -> int:

@@ -36,12 +36,12 @@ class Scope:
     `joins`, `leaves`, `fresh`, `sibling`: how many duplications, leaves, and hand-overs of the
     keeper's role to a fresh instance or to a sibling may be decided. `batch`: most children of
     one duplication. `tuples`: read by the sources, unavoidably, while decisions are optional.
-    `finish`: the input of the sources ends, and everybody must.
+    `finish`: the input of the sources ends, and all instances must.
     `spawn`: whether asking for processes and having them are two events, with failures, or one.
     `scalable`: indices of the operators whose instances decide; all unless given.
     `room`: a tuple is sent only while fewer than this are on its channel or queued at its
-    receiver; 0 for no bound. `blocking`: who has chosen a receiver without room does nothing
-    else until there is some, as a blocking send would have it.
+    receiver; 0 for no bound. `blocking`: an instance that has chosen a receiver without room does
+    nothing else until there is some, as a blocking send would have it.
     """
 
     counts: tuple[int, ...]

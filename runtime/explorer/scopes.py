@@ -126,7 +126,7 @@ SMALL = _scopes(
     "1,2,2 leaves=2 groups=2 keyed=1 slow",
     "1,2,2 leaves=1 moves=1 groups=2 keyed=1 slow",
     "1,2 joins=1 leaves=1 groups=2 keyed=1 slow",
-    # who gives groups away takes others over,
+    # an instance that gives groups away takes others over,
     "1,2 moves=2 tuples=1 groups=2 keyed=1 slow",
     "1,2,1 moves=2 tuples=1 groups=2 keyed=1 slow",
     "1,2,1 leaves=1 moves=1 groups=2 keyed=1 slow",
@@ -250,7 +250,7 @@ class Counterexample:
     reading: Reading = CHARITABLE
     strict: bool = False
     wanted: str = ""
-    """Words of the fault; another one in the same scope has as short a story."""
+    """Words of the fault, since another fault in the same scope has as short a story."""
 
     def machine(self) -> Published:
         return Published(self.reading, strict=self.strict)

@@ -29,7 +29,7 @@ FULL = -2
 Mail = tuple[tuple[int, ...], ...]
 """Non-empty channels towards an instance, sorted: the numbers of the parcels on each."""
 OutcomeKey = tuple[InstanceId, int, Any, tuple[InstanceId, ...]]
-"""Who, its node, the event or the parcel, and the children it gets."""
+"""The instance, its node, the event or the parcel, and the children it gets."""
 
 
 class Site(NamedTuple):
@@ -47,7 +47,7 @@ class Parcel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One transition: the site after it, what it sends, whom it creates, and its name.
+    """One transition: the site after it, what it sends, which instances it creates, and its name.
 
     `sends`: (number of the receiver, number of the parcel). `born`: (number, site) of each child.
     `what`: the event, for a story.

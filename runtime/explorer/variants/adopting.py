@@ -1,4 +1,4 @@
-"""Broken M1 to M3: who may give key groups away, and who promises to take them."""
+"""Broken M1 to M3: which instances may give key groups away, and which promise to take them."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ VARIANTS = [
     ),
     Variant(
         "M3",
-        "who wants to go promises to stay, and goes",
+        "an instance that wants to go promises to stay, and goes",
         Scope((1, 3), leaves=2, keyed=(1,), groups=3, scalable=(1,)),
         ("K3",),
         {

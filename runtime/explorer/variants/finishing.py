@@ -1,4 +1,4 @@
-"""Broken E1 to E6: when an instance has seen the end, whom it tells, for whom it waits."""
+"""Broken E1 to E6: when an instance has seen the end, which others it tells and waits for."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _fin_to_the_first_child(ctx: Context, state: Finished, event: MessageReceive
 
 
 def _end_with_own_fin(ctx: Context, state: Active, event: Drained) -> Step:
-    """Nobody waits for DONE."""
+    """Does not wait for DONE."""
     return Gone(state.keeper, "finished"), (
         *tell(state.succs, Fin()),
         *tell(state.preds, Done()),

@@ -1,4 +1,4 @@
-"""Broken R1 to R4: who is told of children, who is waited for, what a child is told."""
+"""Broken R1 to R4: which neighbours are told of children or waited for, what a child is told."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _announced(state: Active, event: ChildrenReady, *, told: Ids, awaited: Ids) 
 
 
 def _count_if_awaited(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """Acknowledgements that nobody waits for are passed over."""
+    """Acknowledgements that are not awaited are passed over."""
     own = state.own
     if isinstance(own, Joining) and event.sender in own.awaiting:
         return join.count_join_ack(ctx, state, event)
@@ -200,14 +200,14 @@ VARIANTS = [
     ),
     Variant(
         "R4",
-        "a child forgets who joined before START",
+        "a child forgets instances that joined before START",
         Scope((1, 1), joins=2),
         ("S4", "I6", "I7"),
         {(Idle, Start): _start_forgets_joins},
     ),
     Variant(
         "R4",
-        "a child forgets who left before START",
+        "a child forgets instances that left before START",
         Scope((1, 2), joins=1, leaves=1),
         ("S4", "I1", "I6"),
         {(Idle, Start): _start_forgets_leaves},

@@ -68,7 +68,7 @@ def _relay(ctx: Context, state: Any, event: MessageReceived) -> Step:
 
 
 def _relay_in_vain(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """With nobody to relay to, nobody answers."""
+    """Without a sibling to relay to, the offer gets no answer."""
     later, effects = keeper.relay_offer(ctx, state, event)
     refusal = SendMessage(event.sender, OfferResponse(ok=False))
     return later, tuple(e for e in effects if e != refusal)
@@ -96,7 +96,7 @@ def _accept_while_migrating(ctx: Context, state: Active, event: MessageReceived)
 
 
 def _accept_while_giving(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """Who brings key groups to rest or sends their state is not asked what for."""
+    """An instance that brings key groups to rest or sends their state is not asked why."""
     if not isinstance(state.own, Freezing | Transferring):
         return keeper.answer_nomination(ctx, state, event)
     return _accepted(ctx, state, event)

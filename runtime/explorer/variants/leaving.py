@@ -1,4 +1,4 @@
-"""Broken R6 to R11: who may leave, what follows which marker, who is waited for."""
+"""Broken R6 to R11: which instances may leave, what follows which marker, which are waited for."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ VARIANTS = [
     ),
     Variant(
         "R6",
-        "LEAVE does not say who else has been told",
+        "LEAVE does not say which others have been told",
         Scope((1, 2), joins=1, leaves=2),
         ("S3", "I9"),
         {(Active, LeaveDecided): _leave_tells_nothing},
@@ -163,7 +163,7 @@ VARIANTS = [
     ),
     Variant(
         "R9",
-        "EOS does not say who else has been told",
+        "EOS does not say which others have been told",
         Scope((2, 1), joins=1, leaves=2),
         ("S3", "I9", "I6"),
         {(Draining, Drained): _eos_tells_nothing},

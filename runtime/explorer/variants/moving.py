@@ -50,7 +50,7 @@ def _take_refusal_for_consent(ctx: Context, state: Active, event: MessageReceive
 
 
 def _unfrozen(ctx: Context, step: Step) -> Step:
-    """Everybody is told while the groups are still processed."""
+    """Neighbours are told while the groups are still processed."""
     later, effects = step
     if not (isinstance(later, Active) and isinstance(later.own, Freezing)):
         return step
@@ -89,7 +89,7 @@ def _await_nobody(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
 
 
 def _count_if_awaited(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """Acknowledgements that nobody waits for are passed over."""
+    """Acknowledgements that are not awaited are passed over."""
     own = state.own
     if isinstance(own, Joining) and event.sender in own.awaiting:
         return join.count_join_ack(ctx, state, event)
@@ -262,7 +262,7 @@ VARIANTS = [
     ),
     Variant(
         "M5",
-        "the state goes out before anybody has answered",
+        "the state goes out before a neighbour has answered",
         ONE_MOVE,
         ("K1", "K2", "L2"),
         {(Active, GroupsFrozen): _await_nobody, (Active, JoinAck): _pass_over},

@@ -121,7 +121,7 @@ VARIANTS = [
     ),
     Variant(
         "Z1",
-        "whoever waits to be forgotten waits no longer",
+        "an instance that waits for EOS_ACK waits no longer",
         Scope((1, 2, 1), leaves=1, crashes=1),
         ("S3", "I1"),
         {(ClosingOut, Restarted): _end_waiting},
@@ -170,7 +170,7 @@ VARIANTS = [
     ),
     Variant(
         "Z2",
-        "children that nobody will deliver are waited for",
+        "children that will never be delivered are waited for",
         BIRTH,
         ("L1",),
         {(Active, Restarted): _keep_waiting_for_children},
@@ -219,14 +219,14 @@ VARIANTS = [
     ),
     Variant(
         "Z3",
-        "whoever drains does not report it again",
+        "a draining instance does not report it again",
         LEAVE,
         ("L1",),
         _without(Draining, AwaitDrained),
     ),
     Variant(
         "Z3",
-        "whoever drains does not work off its queue",
+        "a draining instance does not work off its queue",
         LEAVE_BEHIND,
         ("L2", "S1"),
         _without(Draining, BeginProcessing),
@@ -240,7 +240,7 @@ VARIANTS = [
     ),
     Variant(
         "Z5",
-        "whoever has ended does not end again",
+        "an instance that has ended does not end again",
         LEAVE,
         ("L1",),
         _without(Gone, Terminate),

@@ -25,8 +25,8 @@ BROKEN_SEEDS = 160
 CAUGHT_LATE = {
     "R3': START leaves out a successor whose LEAVE has told the children",
     "R3': START leaves out a predecessor whose EOS has told the children",
-    "R6: LEAVE does not say who else has been told",
-    "R9: EOS does not say who else has been told",
+    "R6: LEAVE does not say which others have been told",
+    "R9: EOS does not say which others have been told",
     "R10: an idle newcomer acknowledges EOS, but does not remember it",
     "R13: a leaving neighbour relays an offer",
     "R14: a leaving sibling accepts the role",
@@ -52,14 +52,14 @@ CAUGHT_LATE = {
     "Z2: groups are not frozen again",
     "Z2: state is sent again to one of its receivers only",
     "Z3: a source that leaves reads on",
-    "Z3: whoever drains does not work off its queue",
+    "Z3: a draining instance does not work off its queue",
 }
 """They need hundreds of seeds or more; `scripts/swarm.py --break` finds them in minutes, and the
 explorer at once."""
 
 
 def quiet(seed: int) -> Scene:
-    """A world without trouble in which nobody decides anything."""
+    """A world without trouble and without decisions."""
     scene = draw(seed)
     births = replace(scene.births, slow=0.0, few=0.0, failing=0.0)
     knobs = replace(scene.knobs, commit_s=None)

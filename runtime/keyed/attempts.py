@@ -130,7 +130,7 @@ class Attempts(Caller):
         part.letters.append(DeadLetter(self._reason(error), kept.item, where))
 
     def refuse(self, key: Any, item: Any, reason: str, part: Part) -> None:
-        """What becomes of a tuple that nobody works on."""
+        """What becomes of a tuple that is not processed."""
         part.taken += 1
         part.dead += 1
         part.letters.append(DeadLetter(reason, item, f"key {shown(key)}"))

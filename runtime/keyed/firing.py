@@ -1,4 +1,4 @@
-"""The timers of one kind that are due, one at a time, for all who call them together.
+"""The timers of one kind that are due, one at a time, for all callers together.
 
 However many are due together, they are called in slices, between which others have their turn:
 more may come due then, a group may be brought to rest, and one that is opened meanwhile has all

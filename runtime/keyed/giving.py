@@ -67,7 +67,7 @@ def _kept(held: Holdings, giver: Giver, group: int) -> Iterator[list[Kept]]:
 
 
 class Copies:
-    """The keys of a group, which nobody works on, without taking them away."""
+    """The keys of a group that is at rest, without taking them away."""
 
     def __init__(self, store: Store, group: int) -> None:
         self._store = store

@@ -67,7 +67,7 @@ class GroupMoves:
                 raise ValueError(
                     f"operator {held.operator!r}: expected to resume the groups that the "
                     f"journal tells of; it has nothing of {sorted(lost)}, and those of "
-                    f"{sorted(strange)} belong to nobody"
+                    f"{sorted(strange)} have no owner"
                 )
         held.resume(owned - frozen, frozen)
         for group in held.owned:

@@ -34,7 +34,7 @@ class Heat:
             for _ in range(samples):
                 heat[group_of[keys[int(random() * n)]]] += weight
         except TypeError:
-            return  # something that is no key; those who process it say so
+            return  # something that is no key; its processing reports it
         if weight > _RENEW_ABOVE:
             self._heat, self._since = self.values(now), now
 

@@ -8,8 +8,8 @@
 - behind: state is here, and what was kept must be processed before anything that comes now.
 - owned: tuples are processed. frozen: tuples are kept, to go along when the group is given away.
 
-The methods that note themselves by their own name are the changes a journal consists of: whoever
-calls them in the same order gets the same holdings (`anabranch.runtime.keyed.journaling`).
+The methods that note themselves by their own name are the changes that a journal consists of: the
+same calls in the same order give the same holdings (`anabranch.runtime.keyed.journaling`).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Holdings:
         self.notes.add("caught_up", group)
 
     def give(self, group: int, tuples: int) -> None:
-        """A frozen group, and so many of the tuples kept for it, are somebody else's."""
+        """A frozen group, and so many of the tuples kept for it, belong to another instance."""
         self.store.drop(group)
         self._drop_kept(group, tuples)
         self.pended_out += tuples

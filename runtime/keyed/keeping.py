@@ -1,4 +1,4 @@
-"""What an instance keeps of its keys, told to whoever keeps a journal, when it asks.
+"""What an instance keeps of its keys, for the writer of a journal, when it asks.
 
 Whenever others can be at work, what is here fits to the parts that were emitted, so it may be asked
 for at any such moment. A key that has changed a hundred times since is told once, as it is now.
@@ -75,7 +75,7 @@ class Keeping:
         return self._held.store.sizes()
 
     def states(self) -> dict[Any, Any]:
-        """All states by key, for those who look on."""
+        """All states by key, for readers."""
         return self._held.store.states
 
     # -- telling -----------------------------------------------------------------------------

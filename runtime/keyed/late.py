@@ -1,4 +1,4 @@
-"""A tuple that came too late to count, for those who want to see it."""
+"""A tuple that came too late to count, where it is wanted as a result."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from anabranch.runtime.keyed.work import Marks
 
 
 class Marking:
-    """Where the watermark follows the marks of a batch, `heard` is told by its tag how far they
-    have come, and is to `advance`; that is as far as `limit` says at most."""
+    """Where the watermark follows the marks of a batch, `heard` gets the batch's tag and the mark
+    that was reached, and has to `advance` event time; `limit` says how far at most."""
 
     def __init__(self, held: Holdings, *, time_by_key: bool) -> None:
         self.limit: Callable[[Any], float] = lambda _tag: -math.inf
@@ -23,8 +23,7 @@ class Marking:
         self._time_by_key = time_by_key
 
     def marks_of(self, lot: Lot, *, asked: bool) -> Marks | None:
-        """By what the tuples are judged; None: all by the watermark, and nobody has `asked` for
-        more."""
+        """By what the tuples are judged; None: all by the watermark, if no more is `asked`."""
         if not lot.tuples or (lot.marks is None and not asked):
             return None
         watermark = self._held.watermark

@@ -14,7 +14,7 @@ Word = tuple[Any, ...]
 
 
 class NoNotes:
-    """For an instance whose changes nobody writes down."""
+    """For an instance without a journal."""
 
     def touch(self, keys: Iterable[Any]) -> None:
         """Something may have changed for these keys; those which are no keys do not matter."""
@@ -43,7 +43,7 @@ class Notes(NoNotes):
         try:
             self.touched.add(key)
         except Exception:
-            return  # no key: whoever processes it says so
+            return  # no key: its processing reports it
 
     def forgot(self, keys: Iterable[Any]) -> None:
         self.forgotten.update(keys)

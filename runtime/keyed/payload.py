@@ -1,4 +1,4 @@
-"""Batches on the way to a keyed operator: keys and tuples together, so that nobody works out a key
+"""Batches on the way to a keyed operator: keys and tuples together, so that no key is computed
 twice, and the receiver files a tuple under the very key by which it was routed.
 
 MessagePack gets them as one flat array, first all keys, then all tuples, which costs no object per

@@ -1,8 +1,8 @@
 """Which key groups move when an operator gets more instances or fewer.
 
 Two ways (De Matteis & Mencagli 2016, "Keep calm and react with foresight"): *balanced* gives
-everybody an even load, and moves many groups; *flux* moves as few as bring the imbalance under a
-bound, and leaves the rest where its state is.
+all instances an even load, and moves many groups; *flux* moves as few as bring the imbalance under
+a bound, and leaves the rest where its state is.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from anabranch.runtime.policies.policy import Scale
 
 
 def balanced(loads: Mapping[int, float], receivers: int) -> list[set[int]]:
-    """The groups that each of `receivers` gets from a giver who keeps the rest: heaviest first,
-    to whoever has least. Those without load, which may have much state, go to whoever has fewest.
+    """The groups that each of `receivers` gets from a giver that keeps the rest: heaviest first,
+    to the one that has least. Those without load, which may have much state, go to the one that has
+    fewest.
     """
     shares: list[set[int]] = [set() for _ in range(receivers + 1)]
     carried = [0.0] * (receivers + 1)
@@ -29,8 +30,8 @@ def balanced(loads: Mapping[int, float], receivers: int) -> list[set[int]]:
 
 
 def flux(loads: Mapping[int, float], receivers: int, imbalance_max: float) -> list[set[int]]:
-    """Heaviest groups first, from the giver to whoever has least, until the giver carries no more
-    than (1 + `imbalance_max`) times the mean.
+    """Heaviest groups first, from the giver to the receiver that has least, until the giver carries
+    no more than (1 + `imbalance_max`) times the mean.
 
     A group that would bring its receiver over this bound stays, unless the receiver has nothing
     yet: then it is the group that is too heavy, wherever it is. One that is all the giver has stays

@@ -32,7 +32,7 @@ class Present(KeyTime):
         self._wall = wall
 
     @property
-    def now(self) -> float:  # type: ignore[override]  # asked only when somebody wants to know
+    def now(self) -> float:  # type: ignore[override]  # asked only when a function wants to know
         return self._wall()
 
     def set_timer(self, at: float, name: str = "", *, processing: bool = False) -> None:

@@ -7,8 +7,8 @@
 `Batches` takes tuples to the handler, `TimerCalls` its timers, `GroupMoves` its key groups to other
 instances and from them; `Keeping` tells a journal of all that.
 
-- **Order**: tuples of one key are processed as they have come, whoever owns it when. What comes
-  along with the state goes before what was kept here.
+- **Order**: tuples of one key are processed as they have come, whichever instance owns it. What
+  comes along with the state goes before what was kept here.
 - **Late**: each tuple is judged by its mark (`runtime.processing.marks`), and by the watermark that
   it met when it came. Timers are called by the watermark; where that follows the marks of a batch,
   in the midst of it: before the first tuple whose mark has come to the time of the timer.
@@ -164,7 +164,7 @@ class KeyedProcessor(Keeping):
         return None if at == math.inf else at
 
     async def fire_due(self, now: float) -> None:
-        """Call the timers in processing time that are due, unless somebody is at it."""
+        """Call the timers in processing time that are due, unless another call does so already."""
         await self._timers.fire_due(now)
 
     async def end(self) -> None:

@@ -19,7 +19,7 @@ Columns = tuple[list[Any], list[Any], Rows, Rows]
 
 
 class Store:
-    """`states` may be read by anybody, and changed for keys that are in it."""
+    """`states` may be read by any caller, and changed for keys that are in it."""
 
     def __init__(self, groups: int) -> None:
         self.group_of = GroupCache(groups)

@@ -96,7 +96,7 @@ class Stamper:
     Each device (the whole stream, if no device is told apart) has its latest time; the slowest
     device that is not idle counts, less the allowed disorder. What is too far ahead of the clock
     does not count (P38): a device that sends nothing else is as good as silent, for it would hold
-    up everybody for ever. Tuples out of the span are left out: those in front of it move time on
+    up all others for ever. Tuples out of the span are left out: those in front of it move time on
     all the same, so that a device that still sends them is waited for; those behind it do not.
     `floor`: where it begins; it never goes back.
 
@@ -116,7 +116,7 @@ class Stamper:
         self._floor = floor
         self._latest: dict[Any, float] = {}
         self._by_time = ByTime()
-        self._heard: dict[Any, float] = {}  # who was silent for longest comes first
+        self._heard: dict[Any, float] = {}  # the one that was silent for longest comes first
         self._heard_last: float | None = None
         self._notes: set[Any] | None = set() if journaled else None
         """Devices of which there is news."""
@@ -242,8 +242,8 @@ class Stamper:
                 self._notes.update(silent)
 
     def idle(self, now: float) -> bool:
-        """Whether nobody has sent anything for long; counted from the first time that this is
-        asked, until somebody has."""
+        """Whether no device has sent anything for long; counted from the first time that this is
+        asked, until one has."""
         if self._heard_last is None:
             self._heard_last = now
         idle_s = self._spec.idle_s
@@ -274,7 +274,7 @@ class Stamper:
 
     def restore(self, told: Iterable[bytes]) -> float:
         """What was told by former incarnations, in its order, counts. Returns from where the clock
-        `now` must go on: when somebody was heard last."""
+        `now` must go on: when a device was heard last."""
         latest, heard = self._latest, self._heard
         for change in told:
             sums, devices, times, since, gone = pickle.loads(change)
@@ -316,7 +316,7 @@ class Stamper:
 class Gate:
     """What all predecessors have said: `value`, the least of it, which never goes back; those that
     are idle are not waited for. `output`: what this instance may say itself, which stays where it
-    is while anybody holds it; meanwhile it is not idle, for successors would not wait for it."""
+    is while it is held; meanwhile it is not idle, for successors would not wait for it."""
 
     def __init__(self, floor: float = -math.inf) -> None:
         self.value = floor
@@ -402,7 +402,7 @@ class Gate:
         return self.value, self.output, said
 
     def restore(self, state: GateState) -> None:
-        """If anybody held the output, it stays where it was until `RESTORED` is released: whoever
+        """If the output was held, it stays where it was until `RESTORED` is released. Work that
         holds it again must have done so by then, and its hold begins there."""
         self.value, output, said = state
         self._said = {pred: at for pred, at, _ in said}

@@ -271,8 +271,8 @@ class TimeWindows(Handler):
             self.ends.add(key, place.name, after)
 
     def _told(self, key: Any, pane: Pane, *, alone: bool = False) -> Iterable[Any]:
-        """It has ended, even if telling of it fails. `alone`: nobody else needs its accumulator, or
-        what is in it."""
+        """It has ended, even if telling of it fails. `alone`: its accumulator, and what is in
+        it, is needed nowhere else."""
         pane.ended = True
         accumulator = pane.accumulator
         value = self._aggregation.result(

@@ -59,7 +59,7 @@ class KeyedBranch(Branch):
     def _add(self, one: Held) -> None:
         owner = self._owners.get(one[3])
         if owner is None:
-            raise Fault(f"K3: nobody is known to own group {one[3]} of {self.operator}")
+            raise Fault(f"K3: no owner of group {one[3]} of {self.operator} is known")
         self._for.setdefault(owner, deque()).append(one)
 
     def snapshot(self) -> tuple[Any, ...]:

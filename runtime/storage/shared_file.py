@@ -281,7 +281,7 @@ class SharedFile:
             self._store.sync_folder(self._target.parent)
 
     def _gone(self) -> SharedFileError:
-        return self._missing("somebody has removed or renamed it")
+        return self._missing("it was removed or renamed")
 
     def _lacks(self, side: Sidecar, noted: bool, number: int) -> OSError:
         """The owner has put this piece, and it is not there, or not in the sidecar."""

@@ -166,7 +166,7 @@ class VirtualLoop(_Loop):
         return handle
 
     def post(self, callback: Callable[..., object], *args: Any, at: float | None = None) -> None:
-        """From outside: another process, the network, whoever leads the world."""
+        """From outside: another process, the network, the leader of the world."""
         if at is None:
             self.call_soon(callback, *args, context=self.context)
         else:

@@ -1,4 +1,4 @@
-"""Who listens where in a world, and all connections of it.
+"""Addresses on which processes of a world listen, and all its connections.
 
 A connection is a pair of ends (`stream`), one in each process. Faults are asked for here: a
 connection is cut, so that both ends hear of it at once, or one long before the other (half open);

@@ -36,7 +36,7 @@ FORK_MAX_S = 0.02
 REAP_S = 0.0001
 REAP_MAX_S = 0.002
 FIRST_PID = 10_000_000
-"""Above all that a system gives: whoever looks there finds no such process."""
+"""Above all numbers that a system gives: there is no such process outside of the world."""
 
 
 class _GoneError(BaseException):

@@ -45,7 +45,7 @@ _EOF: Final = _End()
 
 
 class StreamEnd(asyncio.Transport):
-    """`peer` is set by whoever makes both. `name`: of the way from here. `heard`: is told of all
+    """`peer` is set by the maker of both. `name`: of the way from here. `heard`: is told of all
     that comes in here."""
 
     peer: StreamEnd

@@ -51,7 +51,7 @@ class Turner(Protocol):
         ...
 
     def waiters(self) -> Iterable[str]:
-        """What waits in it, for whoever looks for the fault."""
+        """What waits in it, for the search for a fault."""
         ...
 
 

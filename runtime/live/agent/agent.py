@@ -1,7 +1,7 @@
 """The agent of one host: carries out one run of a pipeline.
 
-It makes processes, tells the first ones who their neighbours are, keeps the boards of the sources
-and listens. It is no master: it takes no decision of scaling, no tuple passes through it, and
+It makes processes, tells the first ones their neighbours, keeps the boards of the sources and
+listens. It is no master: it takes no decision of scaling, no tuple passes through it, and
 instances join and leave among themselves.
 
     begin ── parent, services, founders from the sinks up, or all that lived ──▶ running
@@ -435,7 +435,7 @@ class Agent:
         self.pool.renew()
 
     def _parent_lost(self, message: str) -> None:
-        if not (self.course.is_over and self.services.all_over):  # otherwise nobody needs it now
+        if not (self.course.is_over and self.services.all_over):  # otherwise it is not needed now
             self.course.fail(Failure(message))
 
 

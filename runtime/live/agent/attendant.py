@@ -194,8 +194,7 @@ class Attendant:
         )
 
     async def _watch(self, incarnation: Incarnation) -> None:
-        """One incarnation to its end. What it printed last is still shown, but nobody waits for
-        it."""
+        """One incarnation to its end. What it printed last is still shown, but not waited for."""
         process = incarnation.process
         await watch_process(process, incarnation.goodbye, self._forker)
         process.link.close()

@@ -1,8 +1,8 @@
 """The boards of all sources of the run, and the news about them for instances that wait.
 
-What is claimed and released is recorded before anybody is told. When a run is resumed, the splits
-are pulled from the sources again and must be the same: the input may not change meanwhile. Only a
-source that cannot be divided knows by itself how it goes on, as standard input does.
+What is claimed and released is recorded before instances are told. When a run is resumed, the
+splits are pulled from the sources again and must be the same: the input may not change meanwhile.
+Only a source that cannot be divided knows by itself how it goes on, as standard input does.
 """
 
 from __future__ import annotations

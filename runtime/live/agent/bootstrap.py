@@ -12,7 +12,7 @@ from anabranch.runtime.reporting.status import id_to_wire
 
 
 def waves(pipeline: Pipeline) -> list[list[Operator]]:
-    """The operators from the sinks up: whoever an instance sends to listens before it starts."""
+    """The operators from the sinks up: the successors of an instance listen before it starts."""
     below: dict[str, list[str]] = {name: [] for name in pipeline.operators}
     for operator in pipeline.operators.values():
         for above in operator.upstream:

@@ -24,8 +24,8 @@ class Completion:
     def check(self) -> None:
         living = self._roster.living()
         if living and all(m.phase is Phase.LISTENING for m in living):
-            # Nobody is left who could start them, unless the word that they have been started is
-            # still on its way over another link than the one that told of their creator's end.
+            # No creator is left that could start them, unless the message that they have been
+            # started is still on its way over another link than that of their creator.
             asyncio.get_running_loop().call_later(UNUSED_AFTER_S, self._end_unused, living)
         if self._course.started.done() and self._supervisor.all_ended and not living:
             self._course.complete()

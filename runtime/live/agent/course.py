@@ -83,7 +83,7 @@ class Course:
         self._end(Outcome("failed", failure))
 
     def crash(self, name: str, error: BaseException) -> None:
-        """An error of ours: shown whole, since nobody can do anything else about it."""
+        """An error of the agent itself: shown whole, since only its developers can mend it."""
         detail = "".join(traceback.format_exception(error)).rstrip()
         self.fail(Failure(f"the agent failed in {name!r}: {error!r}", detail))
 

@@ -1,5 +1,5 @@
-"""The folders of a run must stay: without them nobody could be reached or resumed any more, and
-the run would hang."""
+"""The folders of a run must stay: without them no instance could be reached or resumed any more,
+and the run would hang."""
 
 from __future__ import annotations
 

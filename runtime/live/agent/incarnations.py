@@ -69,8 +69,7 @@ class Incarnations:
         self.on_begun(member)
 
     async def _watch(self, member: Member, process: Process) -> None:
-        """One incarnation to its end. What it printed last is still shown, but nobody waits for
-        it."""
+        """One incarnation to its end. What it printed last is still shown, but not waited for."""
         ended = self.ended[member.id]
         await watch_process(process, member.goodbye, self._forker)
         process.link.close()

@@ -103,7 +103,7 @@ class RunJournalWriter:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is not written that should be. Nobody may act upon it."""
+        """Whether something is not written that should be. It must have no effect yet."""
         return not self._caught_up.is_set()
 
     async def caught_up(self) -> None:

@@ -88,7 +88,7 @@ class Recorder:
         self._tick_latency[status.operator].add(status.latency)
 
     def _note_capacity(self, capacities: dict[str, float], status: Status) -> None:
-        """The latest word of each; whoever was silent for longest gives way."""
+        """The latest value of each; the one that was silent for longest is dropped first."""
         capacities.pop(status.id, None)
         capacities[status.id] = status.capacity
         if len(capacities) > CAPACITIES_MAX:

@@ -49,7 +49,7 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
             case _:
                 _to_roster(run, record)
     for member in run.roster.living():
-        if member.phase is Phase.STARTING:  # nobody has heard of it
+        if member.phase is Phase.STARTING:  # no instance has heard of it
             run.roster.end(member, Phase.DISCARDED)
     return max(passed_s, run.recorder.last_s)
 
@@ -69,7 +69,7 @@ def _to_recorder(recorder: Recorder, record: log.Happened | log.Sampled | log.Re
 
 
 def _end(roster: Roster, count: FinalCount) -> None:
-    """Who has given its account has ended, whether that was written behind it or not."""
+    """A member that has given its account has ended, whether that was written too or not."""
     for member in roster.living(count.operator):
         if member.text == count.id:
             roster.end(member, Phase.GONE)

@@ -1,7 +1,7 @@
-"""Who takes part in the run: ids given out, instances by operator, their states.
+"""The members of the run: ids given out, instances by operator, their states.
 
 The agent is no master: it only makes processes and must know which it has made. Nothing here
-decides who talks to whom.
+decides which instances are neighbours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from anabranch.runtime.values.kinds import Ending
 
 class Phase(Enum):
     STARTING = auto()
-    """Has an id, is not ready yet; nobody else knows it."""
+    """Has an id, is not ready yet; no other instance knows it."""
     LISTENING = auto()
     """Ready, and its creator has been told; waits for its START."""
     ACTIVE = auto()
@@ -160,7 +160,7 @@ class Roster:
         return instance.number < number and instance not in self._members
 
     def ended(self, operator: OperatorName) -> list[int]:
-        """Numbers of its instances that were, and are not any more."""
+        """Numbers of its instances that have ended."""
         living = {member.id.number for member in self.living(operator)}
         return [n for n in range(self.next_number[operator]) if n not in living]
 
@@ -169,7 +169,7 @@ class Roster:
         return [member for name in names for member in self._living[name]]
 
     def active(self, operator: str) -> list[Member]:
-        """None of what is no operator."""
+        """Empty for the name of no operator."""
         return [m for m in self._living.get(operator, ()) if m.phase is Phase.ACTIVE]
 
     def unaccounted(self) -> list[Member]:

@@ -43,7 +43,7 @@ class RunFiles:
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed the folders."""
+        """Whether the folders were not removed."""
         return all(store().is_folder(self.path / name) for name in (JOURNALS, ENDS))
 
     def make(self) -> None:

@@ -205,7 +205,7 @@ AnyRecord = (
     | BoardSnapshot
 )
 SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, Founded)
-"""Whoever hears of these acts upon them."""
+"""Instances act upon these when they hear of them."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyRecord).decode
@@ -225,7 +225,7 @@ class RunJournal:
 
     def append(self, record: Record) -> None:
         """Raises `OSError` if the disk refuses; then the record does not count, and the same one
-        may be tried again. Raises `CannotSync` if nobody knows what is on the disk now."""
+        may be tried again. Raises `CannotSync` if it is unknown what is on the disk now."""
         self._log.append(_packed(record), sync=self._power and isinstance(record, SYNCED))
 
     def replace(self, records: Iterable[Record]) -> None:

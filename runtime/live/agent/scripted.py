@@ -28,7 +28,7 @@ async def follow(
         await asyncio.sleep(decision.at_s - clock.now_s)
         member = choose(decision, roster.active(decision.operator), rng)
         if member is None:
-            skipped = f"nobody can {decision.action}"
+            skipped = f"no instance can {decision.action}"
             news.note(decision.operator, EventKind.SKIPPED, skipped)
             continue
         member.told_to_leave |= decision.action == "leave"
@@ -36,7 +36,7 @@ async def follow(
 
 
 def choose(decision: Scripted, active: list[Member], rng: random.Random) -> Member | None:
-    """Who acts: for `leave` one that is not the keeper, for `hand_over` the keeper."""
+    """The member that acts: for `leave` one that is not the keeper, for `hand_over` the keeper."""
     able = [m for m in active if not m.told_to_leave]
     match decision.action:
         case "leave":

@@ -45,7 +45,7 @@ class Spawner:
         self._tasks.start(f"spawn for {creator.text}", work)
 
     def discard(self, child: InstanceId) -> None:
-        """A child that nobody will ever start."""
+        """A child that will never be started."""
         if self._roster.has_ended(child):
             return  # an earlier incarnation of its creator has said so before
         member = self._roster.get(child)
@@ -54,7 +54,7 @@ class Spawner:
         self.end_unused(member)
 
     def keep_only(self, creator: Member, children: frozenset[InstanceId]) -> None:
-        """A later incarnation of `creator` knows of these; nobody will ever start the others."""
+        """A later incarnation of `creator` knows of these; the others will never be started."""
         for child in self._roster.listening_children(creator.id):
             if child.id not in children:
                 self.end_unused(child)
@@ -62,7 +62,7 @@ class Spawner:
     def end_unused(
         self, member: Member, why: EventKind = EventKind.DISCARDED, detail: str = ""
     ) -> None:
-        """End a process that has taken no part: it holds nothing, and nobody waits for it."""
+        """End a process that has taken no part: it holds nothing, and is not waited for."""
         if self._roster.end(member, Phase.DISCARDED):
             self._news.of(member, why, detail)
             self._incarnations.kill(member)

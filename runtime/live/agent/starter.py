@@ -119,7 +119,7 @@ class Starter:
             raise StartError(f"{what}: {error}") from None
 
     def expect(self, key: str) -> asyncio.Future[str]:
-        """`key`: nobody else has it."""
+        """`key`: of this process alone."""
         ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._awaited[key] = ready
         return ready
@@ -146,7 +146,7 @@ class Starter:
             ready.set_result(address)
 
     def note_ended(self, key: str, words: str) -> None:
-        """The process ended; whoever waits for it to be ready learns why it never will be."""
+        """The process ended; tasks that wait for it to be ready learn why it never will be."""
         ready = self._awaited.get(key)
         if ready is not None and not ready.done():
             ready.set_exception(StartError(words))

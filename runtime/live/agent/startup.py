@@ -72,9 +72,9 @@ class Founders:
                 deaths += 1
                 if not self._deaths.died_early(member) or deaths >= FOUNDER_TRIES_MAX:
                     raise
-            await asyncio.sleep(PAUSE_FIRST_S)  # by then nobody leads the dead one any more
+            await asyncio.sleep(PAUSE_FIRST_S)  # by then the dead one has no task any more
             member.process = None
-            if segments(journal):  # otherwise it died before it was anybody
+            if segments(journal):  # otherwise it died before it was an instance
                 member.incarnation += 1
         self._roster.activate(member)
         if deaths:

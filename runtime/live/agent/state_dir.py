@@ -142,7 +142,7 @@ class StateDir:
                 raise LogDamaged(f"{JOURNAL} is gone or empty, and {JOURNALS} is not")
         except LogDamaged as error:
             raise StateError(
-                f"state folder {str(self.path)!r}: {error}, so nobody can know how far the run "
+                f"state folder {str(self.path)!r}: {error}, so it is not known how far the run "
                 "was; put it back as it was, or begin anew with --fresh"
             ) from None
         return any(isinstance(record, Founded) for record in records)

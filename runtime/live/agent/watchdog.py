@@ -1,14 +1,14 @@
 """Looks at members that have fallen silent: stopped, at work, or hanging.
 
 Silence proves nothing: a function of the user's may compute for an hour, and a host may have no
-processor to spare. So nobody is ended for silence. What the system says of the process decides:
+processor to spare. So no process is ended for silence. What the system says of it decides:
 
     stopped (SIGSTOP, a debugger that left it so) ──▶ ended, and resumed in a new process
     runs, waits for a disk, or has used processor time ──▶ works; told once
     sleeps and has used none ──▶ told after `HANG_S`; ended only if the user has set `hang_s`
 
-The parent that all are forked from is looked at, too. Nobody can be ended or made without it, so
-when it is stopped it is told to go on.
+The template process is looked at, too. No process can be ended or made without it, so when it is
+stopped it is told to go on.
 
 Where the system does not say it (no /proc), silence is told after `HANG_S`.
 """
@@ -39,7 +39,7 @@ WITNESS_S = 1.0
 WITNESS_COUNTS_S = 5.0
 HANG_S = 60.0
 LAG_S = 0.1
-"""If the agent itself is later than this, it was not the others who were silent."""
+"""If the agent itself is later than this, the members were not silent."""
 
 _WORKING = "RD"
 
@@ -139,7 +139,7 @@ class Watchdog:
             self._end(member, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
             return
         if look is not None and look.state in ENDED:
-            return  # whoever reaps it will tell
+            return  # its parent will reap it and tell
         if look is not None and (look.state in _WORKING or -1 < silence.cpu < look.cpu):
             silence.idle_since_s = now
             self._tell_busy(member, silence, now, silent)

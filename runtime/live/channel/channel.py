@@ -43,7 +43,7 @@ class Keeper(Protocol):
 
 
 class ChannelUser(Protocol):
-    """Who is told what comes in on a channel. The number of the frame is `channel.number`."""
+    """The part that gets what comes in on a channel. `channel.number`: of the frame."""
 
     def batch_came(self, channel: Channel, tuples: int, born: float, payload: bytes) -> None: ...
     def message_came(
@@ -94,7 +94,7 @@ class Channel:
         self.held_told = 0
         """How many tuples the peer holds back for instances of my operator."""
         self.silent_s = 0.0
-        """For how long nothing has been heard, as far as somebody listened."""
+        """For how long nothing has come, as far as this instance has listened."""
         self.peer_incarnation = 0
         """The newest incarnation of the peer that was heard of."""
         self._user = user
@@ -137,8 +137,8 @@ class Channel:
         self.statements.now()
 
     def say_bye(self, reason: str) -> None:
-        """The last word. The peer closes the connection when it has read it: who closes first
-        may destroy what is still on its way to the other."""
+        """The last frame. The peer closes the connection when it has read it: the end that closes
+        first may destroy what is still on its way to the other."""
         self.line.ended = True
         self.statements.cancel()
         self.line.write(frames.frame(frames.BYE, self.statements.acknowledged, reason))
@@ -307,7 +307,7 @@ class Channel:
 
     def batch_done(self, tuples: int, size_bytes: int) -> None:
         """A batch of this channel has been worked off: its credit may return. Nothing of it being
-        left here is news too: who has nothing to do is the one to send to."""
+        left here is news too: senders prefer an instance that has nothing to do."""
         self.grant.done(tuples, size_bytes)
         if self.grant.worth_stating or self.grant.tuples_done == self.incoming.tuples:
             self.statements.now()

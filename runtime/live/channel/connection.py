@@ -1,8 +1,8 @@
 """A connection: bytes in and out, the handshake, and nothing of what the frames mean.
 
 The listener challenges, both sides prove that they belong to the run, and each says which frame
-it expects next. Whoever fails the proof, sends what is no frame, or is too slow in the handshake
-is cut off with a reason; nothing else is touched by that.
+it expects next. A connection that fails the proof, sends what is no frame, or is too slow in the
+handshake is closed with a reason; nothing else is touched by that.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from anabranch.runtime.ports import clock
 
 HANDSHAKE_DEADLINE_S = 5.0
 HANDSHAKE_BYTES_MAX = 16 * 2**10
-"""Kept for who has not proved yet that it belongs here."""
+"""Kept for a peer that has not proved yet that it belongs here."""
 REASON_CHARS_MAX = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who an instance is, and what proves to others that it belongs to the run."""
+    """The id of an instance, and what proves to others that it belongs to the run."""
 
     me: InstanceId
     pipeline: str
@@ -39,7 +39,7 @@ class Identity:
 
 
 class Membership(Protocol):
-    """What a connection must know of the run, and whom it tells. `address`: where this instance
+    """What a connection must know of the run, and what it calls. `address`: where this instance
     listens; `book`: where others do."""
 
     identity: Identity
@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _refuse(self, reason: str) -> None:
-        # A stranger may have had a word in it; it is shown on somebody's terminal.
+        # A stranger may have written part of it, and it is shown on a terminal.
         shown = (c if c.isprintable() else "?" for c in reason[:REASON_CHARS_MAX])
         self.membership.connection_refused("".join(shown))
         if self._transport is not None:

@@ -1,5 +1,5 @@
-"""Marks of instances that have ended, in a folder that all of a run see. Whoever cannot reach one
-of them need not wait for its next incarnation.
+"""Marks of instances that have ended, in a folder that all of a run see. An instance that cannot
+reach one of them need not wait for its next incarnation.
 
 One file per operator, one byte per instance that ever was, at the place of its number: writing one
 byte disturbs no other mark, and a million instances need a megabyte.
@@ -65,8 +65,8 @@ class Marks:
 
 
 def mark_all(folder: Path, operator: str, below: int, but: Iterable[int]) -> None:
-    """Mark all numbers `below` this one `but` these. For whoever knows that nobody leaves a mark
-    meanwhile. Raises `OSError`."""
+    """Mark all numbers `below` this one `but` these. To be called only while no instance leaves a
+    mark. Raises `OSError`."""
     path = folder / operator
     marks = bytearray(MARK * below)
     before = store().read(path) if store().exists(path) else b""

@@ -1,8 +1,8 @@
 """All channels of one instance: listening, dialling, finding a neighbour's channel, parting.
 
-The upstream instance dials, the downstream one listens; between siblings, whoever has something
-to say first dials. (If two siblings do so at the same time there are two channels; nothing that
-siblings say to each other depends on the order of what the other one says.)
+The upstream instance dials, the downstream one listens; between siblings, the one that has
+something to say first dials. (If two siblings do so at the same time there are two channels;
+nothing that siblings say to each other depends on the order of what the other one says.)
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ PARTING_S = 10.0
 """How long an instance that is done waits for acknowledgements of its last words."""
 
 LOOK_S = 0.5
-"""How often it looks whether those who do not answer have ended."""
+"""How often it looks whether peers that do not answer have ended."""
 FAREWELL_S = 2.0
 REFUSALS_TOLD_MAX = 3
-"""A stranger who tries for ever must not fill the terminal."""
+"""A stranger that tries for ever must not fill the terminal."""
 
 
 def _is_open(channel: Channel) -> bool:
@@ -67,7 +67,7 @@ class Neighbourhood:
         self.fail = fail
         self.address = ""
         self.book: Addresses = {}
-        """Where instances listen: learnt from messages that name them, and from who dials."""
+        """Where instances listen: learnt from messages that name them, and from their dialling."""
         self.refused = 0
         self.closed = Closed(str(identity.me))
         self._me = identity.me
@@ -201,7 +201,7 @@ class Neighbourhood:
         return self.address
 
     def close_copies(self) -> None:
-        """In a forked process: who has a copy of my sockets keeps my end from being seen."""
+        """In a forked process: a copy of the sockets would hide the end of the instance."""
         numbers = self._listener.filenos
         numbers += [c.fileno for c in self._connections if c.fileno is not None]
         for number in numbers:
@@ -209,14 +209,14 @@ class Neighbourhood:
                 os.close(number)
 
     def has_ended(self, peer: InstanceId) -> bool:
-        """Whether nobody listens there because the peer is done, and not because it has died and
-        will be back: who keeps a journal leaves a mark in the folder of the ended."""
+        """Whether the peer does not listen because it is done, and not because it has died and
+        will be back: an instance with a journal leaves a mark in the folder of the ended."""
         if self._ended_dir is None:
             return not self._related(peer)
         return has_mark(self._ended_dir, peer)
 
     async def note_ended(self) -> None:
-        """Leave the mark: nobody has to wait for me any more. Raises `OSError`."""
+        """Leave the mark: no peer has to wait for this instance any more. Raises `OSError`."""
         if self._ended_dir is not None:
             leave_mark(self._ended_dir, self._me)
         kind, _, place = self.address.partition(":")
@@ -251,7 +251,7 @@ class Neighbourhood:
     # -- the end ---------------------------------------------------------------------------
 
     def note_progress(self) -> None:
-        """Something was acknowledged; whoever waits to part may look again."""
+        """Something was acknowledged; tasks that wait to part may look again."""
         if self._parting:
             self._changed.set()
 

@@ -81,7 +81,7 @@ class Outgoing:
                 raise
             raise JournalError(
                 f"{error.what}, and says so again and again: its journal or that of the instance "
-                "here has lost its last records, and nobody can go on from there; begin a new run. "
+                "here has lost its last records, so no run can go on from it; begin a new run. "
                 "(Only with durable='power' do journals outlive a loss of power.)"
             ) from error
         self._contradictions = 0

@@ -1,7 +1,7 @@
 """The order of what comes again after a death.
 
 Messages are handled when they come in, batches when it is their turn. If an instance dies between,
-its senders repeat the batches: each in its order, but who knows which of two senders is faster.
+its senders repeat the batches: each in its order, but any of two senders may be the faster one.
 Before, a message may have said that a key goes another way from now on; what came by the old way
 before it must still be worked off before what comes by the new one. So for each message that is
 handled there is a mark: how far every channel had come. In the next incarnation everything before

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.commit.commits import Commits
 
 WAITING_BYTES_MAX = 4 * 2**20
-"""Whoever makes more than this waits until some of it is written."""
+"""An instance that makes more than this waits until some of it is written."""
 
 Put = Callable[[int, bytes], Awaitable[None]]
 

@@ -51,7 +51,7 @@ class Past:
     added: dict[str, list[bytes]] = field(default_factory=dict)
     """Changes by kind, such as those to the state of keys, oldest first."""
     owner: str = ""
-    """Of whom it tells."""
+    """The instance that it is of."""
     parted: bool = False
     """Whether the instance had said everything, and all of it was heard."""
 
@@ -92,7 +92,7 @@ class Past:
                     name, number = rest
                     self.lasting[name].pop(number, None)
                 case "drawn":
-                    pass  # for whoever looks for the segments that count
+                    pass  # read by the search for the segments that count
                 case "owner":
                     self.owner = rest[0]
                 case "parted":
@@ -106,7 +106,7 @@ class Past:
                     raise JournalError(f"a journal with an unknown entry {kind!r}")
 
     def _note_closed(self, totals: Totals) -> None:
-        """The peer has ended, so nobody needs its address."""
+        """The peer has ended, so its address is not needed."""
         self.totals.append(totals)
         for peer in [peer for peer in self.book if str(peer) == totals.peer]:
             del self.book[peer]
@@ -151,7 +151,7 @@ def base_bytes(path: Path) -> int:
 
 def read_past(path: Path, *, power: bool, owner: str, incarnation: int) -> Past | None:
     """None if no earlier incarnation has committed anything there. Raises `JournalError` if one
-    must have, and it is gone, or the journal is somebody else's."""
+    must have, and it is gone, or the journal is another instance's."""
     if incarnation > 1 and not segments(path):
         raise JournalError(
             f"the journal {str(path)!r} is gone, and with it what {owner} was; put it back and "

@@ -61,9 +61,8 @@ class Processes(Protocol):
 
 
 MakeProcesses = Callable[[OnOutput, Callable[[str], None], Callable[[], None]], Processes]
-"""Takes who gets what processes print; who is told, with words, that none can be made any more;
-and who is told that all have ended with the one that they were forked from, which another follows.
-"""
+"""Takes three callbacks: for lines that processes print; for the words when none can be made any
+more; and for the end of all with the one that they were forked from, which another follows."""
 
 
 class OwnProcess:

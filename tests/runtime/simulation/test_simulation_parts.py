@@ -255,7 +255,7 @@ def test_held_results_go_to_whoever_owns_their_group_when_they_are_sent() -> Non
 def test_a_keyed_branch_without_an_owner_is_a_finding() -> None:
     branch = KeyedBranch(OperatorName("sum"), lambda item: item % 2)
     branch.change_view([], (route(0, FIRST, 0),))
-    with pytest.raises(Fault, match=r"K3: nobody is known to own group 1 of sum"):
+    with pytest.raises(Fault, match=r"K3: no owner of group 1 of sum is known"):
         branch.hold(1, 1.0, [11])
 
 

@@ -169,7 +169,7 @@ def test_a_keeper_is_never_told_to_leave() -> None:
         until(lambda: run.snapshot().events)
     report = run.wait(TIMEOUT_S)
     skipped = [e for e in report.events if e.kind == "skipped"]
-    assert [(e.operator, e.detail) for e in skipped] == [("work", "nobody can leave")]
+    assert [(e.operator, e.detail) for e in skipped] == [("work", "no instance can leave")]
 
 
 def test_a_script_for_an_unknown_operator_is_refused_before_anything_starts() -> None:

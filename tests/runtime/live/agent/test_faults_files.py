@@ -94,9 +94,9 @@ def fill(path: Path) -> None:
 @pytest.mark.parametrize(
     ("take", "told"),
     [
-        (lambda out: out.unlink(), "somebody has removed or renamed it"),
-        (lambda out: out.rename(out.with_name("elsewhere")), "somebody has removed or renamed it"),
-        (lambda out: shutil.rmtree(out.parent), "somebody has removed or renamed it"),
+        (lambda out: out.unlink(), "it was removed or renamed"),
+        (lambda out: out.rename(out.with_name("elsewhere")), "it was removed or renamed"),
+        (lambda out: shutil.rmtree(out.parent), "it was removed or renamed"),
         (lambda out: os.truncate(out, 10), "it has "),
     ],
     ids=["removed", "renamed", "folder", "cut"],

@@ -58,11 +58,11 @@ RESUMED = pytest.mark.parametrize("wish", ["resume", "resume_or_begin"])
 def test_what_a_script_decided_before_is_not_decided_again(tmp_path: Path, wish: str) -> None:
     script = parse_script("0 work leave")
     first = start(three_operators(Endless()), state=tmp_path, script=script).stop()
-    assert [e.detail for e in first.events if e.kind == "skipped"] == ["nobody can leave"]
+    assert [e.detail for e in first.events if e.kind == "skipped"] == ["no instance can leave"]
     second = start(three_operators(Endless()), state=tmp_path, script=script, **{wish: True})
     second.end_input()
     told = [e.detail for e in finish(second).events if e.kind == "skipped"]
-    assert told == ["nobody can leave"]  # the report is of both parts: once, by the first
+    assert told == ["no instance can leave"]  # the report is of both parts: once, by the first
 
 
 def careless(me: fake.Fake) -> None:

@@ -78,8 +78,6 @@ class StreamEnd(asyncio.Transport):
         self._wire_bytes = 0
         self._arrived = 0
         """How many of those have come, and are not read yet."""
-        self._last_s = 0.0
-        """When the last of them comes."""
         self._clogged_s = 0.0
         self._reading = True
 
@@ -205,10 +203,9 @@ class StreamEnd(asyncio.Transport):
         takes_s = conditions.latency_s + conditions.jitter_s * rng.random()
         if rng.random() < conditions.stalls:
             takes_s += conditions.stall_s * rng.random()
-        at = max(self.loop.timeline.now + takes_s, self._last_s, self._clogged_s)
-        self._last_s = at
         self._wire.append(piece)
-        self.loop.post(self._arrive, at=at)
+        # If it is there before another one, that one is what is read then: the order stays.
+        self.loop.post(self._arrive, at=max(self.loop.timeline.now + takes_s, self._clogged_s))
 
     def clog(self, seconds: float) -> None:
         """What is sent to here from now on comes that much later."""
@@ -260,7 +257,6 @@ class StreamEnd(asyncio.Transport):
         """With its process: what is unsent is lost, and the system says the end of the rest."""
         if not self.lost:
             self.lost = self._closing = True
-            self._unsent.clear()
             self._drop_incoming()
             if not self.peer.lost:
                 self.peer._expect(_EOF, 0)

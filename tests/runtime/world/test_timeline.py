@@ -125,6 +125,15 @@ def test_a_killed_process_does_nothing_any_more_not_even_what_it_does_in_the_end
     victim.forget()
 
 
+def test_what_ends_its_own_process_is_the_last_that_it_does() -> None:
+    loops, done = Loops(), list[str]()
+    victim = loops.loop("victim")
+    victim.call_soon(victim.kill)
+    victim.call_soon(done.append, "more")
+    loops.run(asyncio.sleep(1.0))
+    assert done == []
+
+
 def test_a_thread_is_a_pause_in_which_others_have_their_turns() -> None:
     loops, order = Loops(), list[str]()
 

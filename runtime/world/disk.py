@@ -277,7 +277,8 @@ class MemoryStore(Store):
     # -- as a store ------------------------------------------------------------------------------
 
     def open(self, path: Path, flags: int, mode: int = 0o600) -> MemoryFile:
-        self.suffers(self.asks("open", path, 0))
+        makes = bool(flags & os.O_CREAT) and not self.exists(path)
+        self.suffers(self.asks("make" if makes else "open", path, 0))
         folder, name = self._place(path)
         node = folder.names.get(name)
         if node is None:

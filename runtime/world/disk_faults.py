@@ -86,8 +86,9 @@ class Faults:
     """None at all. Others say more."""
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
-        """Of the next call of the process. `call`: open, append, write, truncate, read, names,
-        folder, rename, remove, sync or sync_folder; `size`: bytes to be written or read."""
+        """Of the next call of the process. `call`: make (to open what is not there yet), open,
+        append, write, truncate, read, names, folder, rename, remove, sync or sync_folder; `size`:
+        bytes to be written or read."""
         return None
 
     def pauses(self, process: str) -> tuple[float, float]:
@@ -154,7 +155,7 @@ class ByChance(Faults):
         rng = self.rng
         if rng.random() < self.killed:
             return self._met("killed", Blow(after=self._part(call, size)))
-        if call in ("append", "write", "open") and rng.random() < self.full:
+        if call in ("append", "write", "make") and rng.random() < self.full:
             return self._met("full", Blow(errno.ENOSPC, self._part(call, size)))
         if call in READING and rng.random() < self.unreadable:
             return self._met("unreadable", Blow(errno.EIO))

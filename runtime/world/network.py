@@ -42,6 +42,7 @@ class Network:
         self._conditions = conditions
         self._listeners: dict[str, Listener] = {}
         self._ends: dict[StreamEnd, None] = {}
+        self._may_break: dict[StreamEnd, None] = {}
         self._dialled: dict[tuple[str, str], int] = {}
         self.trace = 0
         """A checksum of all that has come in anywhere, and when."""
@@ -68,6 +69,7 @@ class Network:
             code = errno.ECONNREFUSED
             raise ConnectionRefusedError(code, os.strerror(code), place)
         near, far = self.pair(loop, listener.loop)
+        self._may_break.update({near: None, far: None})
         listener.loop.post(lambda: far.begin(listener.accept()))
         protocol = made()
         near.begin(protocol)
@@ -96,9 +98,10 @@ class Network:
 
     @property
     def open_ends(self) -> list[StreamEnd]:
-        """Of connections of which both ends are there."""
-        self._ends = {e: None for e in self._ends if not (e.lost and e.peer.lost)}
-        return [e for e in self._ends if not e.lost and not e.peer.lost]
+        """Of connections that were dialled, of which both ends are there. A link to the agent is a
+        pair from the beginning, and never breaks but with its process."""
+        self._may_break = {e: None for e in self._may_break if not (e.lost and e.peer.lost)}
+        return [e for e in self._may_break if not e.lost and not e.peer.lost]
 
     def cut(self, end: StreamEnd, later_s: float = 0.0) -> None:
         """`end` hears it at once, the other one so much later, and what is under way is lost."""
@@ -111,3 +114,4 @@ class Network:
             self.leave(listener)
         for end in [e for e in self._ends if e.loop is loop]:
             end.die()
+        self._ends = {e: None for e in self._ends if not (e.lost and e.peer.lost)}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.sessions import session_for
+from anabranch.spark_bridge.sessions import is_connect, session_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,7 +72,10 @@ def run_on(spark: SparkSession, jobs: Sequence[Any]) -> list[Any]:
 def in_waves(spark: SparkSession, jobs: Iterator[Any]) -> Iterator[Any]:
     """What each job gives. They are taken as they are needed: so many at once that each core of the
     cluster has some, and a long one among them does not keep the others waiting for long."""
-    wave = WAVE_TASKS * max(1, spark.sparkContext.defaultParallelism)
+    # A session of Spark Connect does not know how many cores there are.
+    own = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+    cores = own if is_connect(spark) else spark.sparkContext.defaultParallelism
+    wave = WAVE_TASKS * max(1, cores)
     while some := [*itertools.islice(jobs, wave)]:
         yield from run_on(spark, some)
 

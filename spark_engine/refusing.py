@@ -30,6 +30,14 @@ def refusals(pipeline: Pipeline, given: Container[str] = (), *, bounded: bool) -
     return [*found, *(_unbounded(pipeline, given) if bounded else _tables(pipeline))]
 
 
+def over_connect() -> str:
+    return (
+        "as a stream, a session of Spark Connect (sc://…) has each batch done on its server, which "
+        "has neither this host's files nor its state folder; use --as batch, or a session of the "
+        "cluster itself, as with --on spark=spark://host:7077"
+    )
+
+
 def is_bounded(pipeline: Pipeline, given: Container[str] = ()) -> bool:
     sources = (o for o in pipeline.operators.values() if o.source is not None)
     return all(o.name in given or (o.source is not None and o.source.bounded) for o in sources)

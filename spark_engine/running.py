@@ -16,13 +16,14 @@ from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import Savepoint
 from anabranch.runtime.savepoint.inputs import Position, positions_of
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.spark_bridge.sessions import is_connect
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_engine import frames, savepoints
 from anabranch.spark_engine.delivering import deliver
 from anabranch.spark_engine.ends import SparkRows, SparkTable
 from anabranch.spark_engine.failing import JobFailed, told
 from anabranch.spark_engine.job import Job, job_of
-from anabranch.spark_engine.refusing import is_bounded, refusals
+from anabranch.spark_engine.refusing import is_bounded, over_connect, refusals
 from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import Kind, Row
 from anabranch.spark_engine.savepoints import opened, state_rows
@@ -97,7 +98,7 @@ def run(
         return _backfill(pipeline, session, given, partitions, span, state)
     streams = state is not None or duration_s is not None or until_committed
     chosen = mode_of(pipeline, given, mode, streams)
-    check(pipeline, given, bounded=chosen == "batch")
+    check(pipeline, given, bounded=chosen == "batch", connect=is_connect(session))
     if chosen == "batch" and streams:
         raise PipelineError("state, duration_s and until_committed are for streams: mode='stream'")
     parts = partitions_of(session, partitions)
@@ -182,13 +183,21 @@ def _batch(
     return Result(report, pipeline, job, done)
 
 
-def check(pipeline: Pipeline, given: Mapping[str, object], *, bounded: bool = True) -> None:
-    """Raise `PipelineError` if Spark cannot do it."""
+def check(
+    pipeline: Pipeline,
+    given: Mapping[str, object],
+    *,
+    bounded: bool = True,
+    connect: bool = False,
+) -> None:
+    """Raise `PipelineError` if Spark cannot do it. `connect`: through Spark Connect."""
     pipeline.validate()
     for name in given:
         if name not in pipeline.operators:
             raise PipelineError(f"inputs: the pipeline has no source {name!r}")
     found = refusals(pipeline, given, bounded=bounded)
+    if connect and not bounded:
+        found.append(over_connect())
     if found:
         raise PipelineError(
             f"pipeline {pipeline.name!r} cannot run on Spark as it is: " + "; ".join(found)

@@ -90,7 +90,8 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         if wish.backfill is not None:
             check_backfill(pipeline.operators)
         mode = mode_of(pipeline, {}, wish.mode, streams)
-        check(pipeline, {}, bounded=mode == "batch")
+        connect = wish.master.startswith(sessions.CONNECT)
+        check(pipeline, {}, bounded=mode == "batch", connect=connect)
         if wish.report is not None:
             check_writable(wish.report)
             check_report(pipeline, wish.report)
@@ -156,14 +157,15 @@ def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: Te
     return True
 
 
-def lines_of_sections(planned: Plan) -> list[str]:
-    """What Spark would do in which section; raises `WrongUsage` if it cannot."""
+def lines_of_sections(planned: Plan, master: str) -> list[str]:
+    """What the Spark at `master` would do in which section; raises `WrongUsage` if it cannot."""
     from anabranch.spark_engine.mapping import mapped
     from anabranch.spark_engine.running import check, mode_of
 
     try:
         mode = mode_of(planned.pipeline, {}, "auto", False)
-        check(planned.pipeline, {}, bounded=mode == "batch")
+        connect = master.startswith(sessions.CONNECT)
+        check(planned.pipeline, {}, bounded=mode == "batch", connect=connect)
     except PipelineError as error:
         raise WrongUsage(str(error)) from None
     sections = mapped(planned.pipeline.operators)

@@ -63,5 +63,4 @@ def command(
 def _on(engine: str, planned: Plan) -> list[str]:
     from anabranch.commands.on_spark import lines_of_sections, master_of
 
-    master_of(engine)
-    return lines_of_sections(planned)
+    return lines_of_sections(planned, master_of(engine))

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from anabranch.cli import main
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.local.java import find_java
 from tests.anabranch.files import write
@@ -33,6 +35,10 @@ WORDS = """
     words = lines.flat_map("split", words_in, scale=ab.Scale(max_instances=4))
     counts = words.key_by(lambda word: word.text).fold("count", 0, lambda n, _: n + 1)
     counts.sink("out", ab.jsonl("words.jsonl"))
+"""
+ENDLESS = """
+    endless = ab.Pipeline("endless")
+    endless.source("numbers", ab.generate(int, rate=5)).sink("out", ab.discard())
 """
 TYPED = """
     import anabranch as ab
@@ -85,6 +91,18 @@ def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path
     assert (tmp_path / "out.jsonl").read_text() == "what was there\n"
 
 
+def test_a_stream_through_spark_connect_is_refused_and_a_batch_is_not(tmp_path: Path) -> None:
+    write(tmp_path, WORDS + ENDLESS)
+    there = ["--on", "spark=sc://127.0.0.1:1"]
+    file = str(tmp_path / "headlines.py")
+    done = CliRunner().invoke(main, ["validate", f"{file}:pipeline", *there])
+    assert (done.exit_code, "on Spark as one batch" in done.output) == (0, True), done.output
+    done = CliRunner().invoke(main, ["validate", f"{file}:endless", *there])
+    assert done.exit_code == 2
+    assert "a session of Spark Connect (sc://…) has each batch done on its server" in done.output
+    assert "use --as batch, or" in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -99,6 +117,7 @@ def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path
         (["--on", "spark", "--report", "no/report.json"], "does not exist"),
         (["--on", "spark", "--report", "headlines.py"], "which is no report"),
         (["--on", "spark", "--report", "words.jsonl"], "sink 'out' writes there"),
+        (["--on", "spark=sc://127.0.0.1:1", "--as", "stream"], "done on its server"),
         (["--as", "batch"], "--as is for a pipeline on Spark"),
     ],
 )

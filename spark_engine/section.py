@@ -38,7 +38,10 @@ READ_BYTES_MAX = 2**20
 
 
 class SectionTask:
-    """`lane`: number of the partition. `ends`: the stream ends with this batch."""
+    """`lane`: number of the partition. `ends`: the stream ends with this batch.
+
+    Large because a row that comes in may go through any operator of the section within one call,
+    to whatever each of them has: its work, its sink, its way to another section."""
 
     def __init__(self, job: Job, section: int, lane: int, *, ends: bool) -> None:
         self.groups = job.groups

@@ -75,6 +75,9 @@ CLOCK_CALLS = {"urandom", "getrandom", "times", "now", "utcnow", "today"}
 """Functions of `os` and `datetime` that do."""
 
 LINES_MAX = 600
+CLASS_LINES_MAX, ATTRIBUTES_MAX, FUNCTION_LINES_MAX = 250, 20, 60
+REASON = re.compile(r"\b(Large|Long)\s+because\b")
+"""In a docstring, why a class or a function is larger than that."""
 TEXT_SUFFIXES = {"", ".py", ".md", ".toml", ".sh", ".cfg", ".ini", ".yml", ".yaml"}
 
 
@@ -247,6 +250,40 @@ def against_the_clock(source: Source) -> Iterator[str]:
             yield f"{source.path.name}:{node.lineno}: {name} {told}"
 
 
+MANY_ATTRIBUTES = "class A:\n  def f(self):" + "".join(
+    f"\n    self.a{n} = 0" for n in range(ATTRIBUTES_MAX + 1)
+)
+
+
+def against_large_parts(source: Source) -> Iterator[str]:
+    """A class or a function that does not fit on a few screens, or on one, has two purposes; or its
+    docstring says why it has one."""
+    if driver_of(source.name) == "simulation":
+        return
+    for node in ast.walk(ast.parse(source.text)):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        lines = (node.end_lineno or node.lineno) - node.lineno + 1
+        if isinstance(node, ast.ClassDef):
+            large = lines > CLASS_LINES_MAX or len(attributes_of(node)) > ATTRIBUTES_MAX
+        else:
+            large = lines > FUNCTION_LINES_MAX
+        if large and not REASON.search(ast.get_docstring(node) or ""):
+            yield f"{source.path.name}:{node.lineno}: {node.name} is too large: {lines} lines"
+
+
+def attributes_of(node: ast.ClassDef) -> set[str]:
+    """Those that its methods set."""
+    return {
+        inner.attr
+        for inner in ast.walk(node)
+        if isinstance(inner, ast.Attribute)
+        and isinstance(inner.ctx, ast.Store)
+        and isinstance(inner.value, ast.Name)
+        and inner.value.id == "self"
+    }
+
+
 def package_sources() -> list[Source]:
     sources = []
     for package, folder in FOLDERS.items():
@@ -345,9 +382,21 @@ def test_only_the_port_asks_the_system_for_time_and_chance() -> None:
     assert found_by(against_the_clock, PACKAGE) == []
 
 
+def test_classes_and_functions_are_of_a_size_or_say_why_not() -> None:
+    assert found_by(against_large_parts, PACKAGE) == []
+
+
+def test_a_reason_makes_a_large_class_right() -> None:
+    text = MANY_ATTRIBUTES.replace(":", ":\n  'Large because all of it is one state.'", 1)
+    assert found_by(against_large_parts, [Source("anabranch.runtime.a", ROOT / "a.py", text)]) == []
+
+
 @pytest.mark.parametrize(
     ("rule", "name", "text"),
     [
+        (against_large_parts, "anabranch.cli", "def f():" + FUNCTION_LINES_MAX * "\n  pass"),
+        (against_large_parts, "anabranch.cli", "class A:" + CLASS_LINES_MAX * "\n  a = 1"),
+        (against_large_parts, "anabranch.cli", MANY_ATTRIBUTES),
         (against_the_layers, "anabranch.protocol.a", "from anabranch.runtime import graph"),
         (against_the_layers, "anabranch.runtime.a", "def f():\n  import anabranch.workloads.b"),
         (against_the_layers, "anabranch.runtime.a", "from anabranch import Pipeline"),

@@ -54,6 +54,8 @@ class SparkWish:
     backfill: Span | None = None
 
 
+WISHES = ("duration_s", "report", "state", "resume", "fresh", "begin_from", "until_committed")
+"""Those that a run on processes has by the same names."""
 _OF_PROCESSES = {"scale_script", "policy_dry_run", "transport", "warm", "seed"}
 
 

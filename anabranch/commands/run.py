@@ -81,7 +81,9 @@ class DeadMax(click.ParamType[int | float]):
     metavar="SOURCE=PATH",
     help="Let a source read these files instead of its own; may be repeated.",
 )
-@click.option("--duration", type=float, metavar="S", help="End the input after S seconds.")
+@click.option(
+    "--duration", "duration_s", type=float, metavar="S", help="End the input after S seconds."
+)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print the report, as JSON, and nothing else."
 )
@@ -158,70 +160,38 @@ class DeadMax(click.ParamType[int | float]):
 @click.pass_context
 def command(
     context: click.Context,
+    /,
     target: str,
-    report: Path | None,
     settings: tuple[str, ...],
     inputs: tuple[str, ...],
-    duration: float | None,
     as_json: bool,
     scale_script: str | None,
-    policy_dry_run: bool,
-    transport: str,
-    warm: int,
-    state: Path | None,
-    resume: bool,
-    resume_or_begin: bool,
-    until_committed: bool,
-    begin_from: Path | None,
-    fresh: bool,
     dead_max: int | float | None,
     engine: str | None,
     mode: str,
-    seed: int | None,
+    **wishes: Any,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
-    _check_state(
-        state, {"--resume": resume, "--resume-or-begin": resume_or_begin, "--fresh": fresh}
-    )
-    _check_savepoints(state, begin_from, until_committed=until_committed, resume=resume)
+    _check_state(wishes)
+    _check_savepoints(wishes)
     if as_json and is_closed():
         raise WrongUsage("standard output is closed, to which --json writes")
     if engine is not None:
-        from anabranch.commands.on_spark import SparkWish, carry_out, master_of, refuse_others
+        from anabranch.commands import on_spark
 
-        refuse_others(context)
-        wish = SparkWish(
-            master=master_of(engine),
+        on_spark.refuse_others(context)
+        wish = on_spark.SparkWish(
+            master=on_spark.master_of(engine),
             mode=mode,
-            duration_s=duration,
-            report=report,
             as_json=as_json,
             dead_max=dead_max,
-            state=state,
-            resume=resume,
-            fresh=fresh,
-            begin_from=begin_from,
-            until_committed=until_committed,
-            may_resume=resume_or_begin,
             inputs=inputs,
+            may_resume=wishes["resume_or_begin"],
+            **{name: wishes[name] for name in on_spark.WISHES},
         )
-        context.exit(carry_out(target, settings, wish))
+        context.exit(on_spark.carry_out(target, settings, wish))
     if mode != "auto":
         raise WrongUsage("--as is for a pipeline on Spark: --on spark")
-    wishes = {
-        "report": report,
-        "duration_s": duration,
-        "policy_dry_run": policy_dry_run,
-        "transport": transport,
-        "warm": warm,
-        "state": state,
-        "resume": resume,
-        "resume_or_begin": resume_or_begin,
-        "fresh": fresh,
-        "until_committed": until_committed,
-        "begin_from": begin_from,
-        "seed": seed,
-    }
     with report_output(as_json) as stdout:
         planned = plan(target, settings, scale_script, inputs=inputs)
         code = run_here(planned, wishes, stdout, as_json=as_json, dead_max=dead_max)
@@ -315,9 +285,10 @@ def _view(out: TextIO) -> View:
     return LiveView(Console(file=out))
 
 
-def _check_state(state: Path | None, wishes: dict[str, bool]) -> None:
-    wanted = [option for option, given in wishes.items() if given]
-    if wanted and state is None:
+def _check_state(wishes: dict[str, Any]) -> None:
+    ways = ("resume", "resume_or_begin", "fresh")
+    wanted = [f"--{way.replace('_', '-')}" for way in ways if wishes[way]]
+    if wanted and wishes["state"] is None:
         raise WrongUsage(f"{wanted[0]} needs the folder in which the run is kept: --state DIR")
     if len(wanted) > 1:
         raise WrongUsage(
@@ -326,12 +297,10 @@ def _check_state(state: Path | None, wishes: dict[str, bool]) -> None:
         )
 
 
-def _check_savepoints(
-    state: Path | None, begin_from: Path | None, *, until_committed: bool, resume: bool
-) -> None:
-    if until_committed and state is None:
+def _check_savepoints(wishes: dict[str, Any]) -> None:
+    if wishes["until_committed"] and wishes["state"] is None:
         raise WrongUsage("--until-committed needs the folder for the savepoint: --state DIR")
-    if begin_from is not None and resume:
+    if wishes["begin_from"] is not None and wishes["resume"]:
         raise WrongUsage(
             "--from and --resume exclude each other: a run that is resumed has begun already; "
             "--resume-or-begin --from SAVEPOINT begins from it if there is no run to resume"

@@ -35,6 +35,14 @@ A load is a number, the file of a recorded trace, or one of these with settings 
 """ + "\n".join(f"  {example}" for example in CURVE_EXAMPLES)
 
 
+COSTS = {
+    "capacities": "--capacity",
+    "selectivities": "--selectivity",
+    "keys": "--keys",
+    "skews": "--skew",
+}
+
+
 @click.command(epilog=EXAMPLES)
 @click.argument("target", metavar="FILE.py[:NAME]")
 @click.option(
@@ -125,16 +133,13 @@ def command(
     settings: tuple[str, ...],
     compare: tuple[str, ...],
     report: Path | None,
-    capacities: tuple[str, ...],
-    selectivities: tuple[str, ...],
-    keys: tuple[str, ...],
-    skews: tuple[str, ...],
     duration: float | None,
     cores: float | None,
     start_s: float,
     jobs: int,
     as_json: bool,
     picture: Path | None,
+    **given: tuple[str, ...],
 ) -> None:
     """Forecast instances, load, queues, latency and messages of the pipeline in FILE.py.
 
@@ -149,14 +154,8 @@ def command(
     try:
         curves = f.curves_of(pipeline, loads)
         seconds = f.seconds_of(curves, duration)
-        costs = f.costs_of(
-            pipeline,
-            report=report,
-            capacities=f.pairs("--capacity", capacities),
-            selectivities=f.pairs("--selectivity", selectivities),
-            keys=f.pairs("--keys", keys),
-            skews=f.pairs("--skew", skews),
-        )
+        pairs = {name: f.pairs(option, given[name]) for name, option in COSTS.items()}
+        costs = f.costs_of(pipeline, report=report, **pairs)
         variants = f.variants_of(pipeline, compare)
     except (f.ForecastError, PipelineError) as error:
         raise WrongUsage(str(error)) from None

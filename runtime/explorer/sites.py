@@ -109,7 +109,10 @@ class Read:
 
 
 class Sites:
-    """All sites of a scope that have been met, and their moves."""
+    """All sites of a scope that have been met, and their moves.
+
+    Large because what may be tried at a site, and what the core makes of it, share the numbers of
+    sites, nodes and parcels, and the sites of pipelines by key replace single steps of both."""
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
         self.machine = machine

@@ -304,13 +304,14 @@ class SharedFile:
             raise
         except OSError as error:
             what = f"cannot write {self._kind}: {error.strerror}"
-            raise self._kind_of(error)(error.errno, what, str(self.path)) from error
+            raise _kind_of(error, self._opened)(error.errno, what, str(self.path)) from error
 
-    def _kind_of(self, error: OSError) -> type[OSError]:
-        if isinstance(error, SidecarError):
-            return SidecarError
-        on_disk = self._opened is None or stat.S_ISREG(self._opened.status().st_mode)
-        return OSError if on_disk else NeverTaken
+
+def _kind_of(error: OSError, opened: File | None) -> type[OSError]:
+    if isinstance(error, SidecarError):
+        return SidecarError
+    on_disk = opened is None or stat.S_ISREG(opened.status().st_mode)
+    return OSError if on_disk else NeverTaken
 
 
 def _found(file: File, entry: Entry, length: int) -> Fate:

@@ -91,8 +91,8 @@ TOKEN_BYTES = 32
 class Agent:
     """To be made and used inside one running event loop. `state` belongs to it from then on.
 
-    It is the one place that knows all parts of a run: it has an attribute for each, and half of it
-    makes them. They know each other only as far as they are given here.
+    Large because it is the one place that knows all parts of a run: it has an attribute for each,
+    and half of it makes them. They know each other only as far as they are given here.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ class Reading:
 
 
 class SourcePump(Pump):
-    """One class, though it is long: the fields that say how far a claim is are one state, which the
+    """Large because the fields that say how far a claim is are one state, which the
     board, the reader and the end of a claim all change, and a commit may fall between any two."""
 
     def __init__(self, ports: Ports) -> None:

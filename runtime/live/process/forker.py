@@ -63,7 +63,7 @@ class Forker:
     once, if that is the end, and `on_taken_over`, as often as a standby or another parent has taken
     its place.
 
-    It is long because a change of the parent touches all of it at once: requests on their way,
+    Large because a change of the parent touches all of it at once: requests on their way,
     processes that die with the parent, those that wait, and the next standby."""
 
     def __init__(

@@ -31,8 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anabranch.breaking import variant_named
 from anabranch.protocol.table import TABLE
+from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.simulation.lapses import LAPSES, lapse_named
 from anabranch.runtime.simulation.scene import plain
 from anabranch.runtime.simulation.scene_drawing import SIZES, draw

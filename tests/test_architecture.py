@@ -42,7 +42,8 @@ driver of its own."""
 ROOMS = (
     "ports",
     *("values", "measuring", "reporting", "policies", "plan", "columns", "processing"),
-    *("storage", "keyed", "sources", "sinks", "pipeline", "savepoint", "explorer", "simulation"),
+    *("storage", "keyed", "sources", "sinks", "pipeline", "savepoint", "explorer"),
+    *("broken_protocols", "simulation"),
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),
     "world",
@@ -50,8 +51,10 @@ ROOMS = (
 """The folders of runtime. Each imports only those before it, also for type checkers."""
 ROOMS_WITH_CIRCLES = ("pipeline", "simulation")
 """Those in which modules still import each other in circles, also for type checkers."""
-ABOVE_THE_DRIVERS = "world"
-"""The folder of runtime that runs the code of a driver, and so may import it."""
+ABOVE_THE_DRIVERS = {"world", "broken_protocols"}
+"""The folders of runtime that run the code of a driver, and so may import it."""
+NOT_INSTALLED = f"{FACE}.runtime.broken_protocols"
+"""A package that is in the repository only."""
 
 PURE_STDLIB = {
     "__future__", "abc", "bisect", "collections", "dataclasses", "enum", "functools", "heapq",
@@ -188,7 +191,7 @@ def against_the_layers(source: Source) -> Iterator[str]:
 
 
 def against_the_drivers(source: Source) -> Iterator[str]:
-    if source.layer not in ON_VALUES or room_of(source.name) == ABOVE_THE_DRIVERS:
+    if source.layer not in ON_VALUES or room_of(source.name) in ABOVE_THE_DRIVERS:
         return
     own = driver_of(source.name)
     for found in source.imports:
@@ -225,6 +228,20 @@ def against_the_bridge(source: Source) -> Iterator[str]:
         for found in source.imports:
             if found.top in {"pyspark", "py4j"}:
                 yield f"{source.at(found)}: only the folders of Spark import {found.top}"
+
+
+def against_what_is_not_installed(source: Source) -> Iterator[str]:
+    """A function may import it, and has to ask first whether it is there."""
+    if source.name.startswith(NOT_INSTALLED):
+        return
+    at_once = [n for n in ast.parse(source.text).body if not _defines(n)]
+    for found in imports_in("\n".join(map(ast.unparse, at_once))):
+        if found.module.startswith(NOT_INSTALLED):
+            yield f"{source.path.relative_to(ROOT)}: {found.module} is not installed"
+
+
+def _defines(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
 
 def against_the_clock(source: Source) -> Iterator[str]:
@@ -419,6 +436,11 @@ def test_a_reason_makes_a_large_class_right() -> None:
         ),
         (against_the_names, "tests.a", "from protocol.ids import InstanceId"),
         (against_the_names, "anabranch.runtime.a", "from . import graph"),
+        (
+            against_what_is_not_installed,
+            "anabranch.runtime.explorer.a",
+            "from anabranch.runtime.broken_protocols import published",
+        ),
         (against_purity, "anabranch.protocol.a", "import os.path"),
         (against_purity, "anabranch.protocol.a", "from time import monotonic"),
         (against_purity, "anabranch.protocol.a", "import msgspec"),
@@ -480,8 +502,14 @@ def test_the_linter_refuses_the_same_in_the_core() -> None:
 
 def test_pyproject_lists_every_package_and_module_and_no_other() -> None:
     there = {s.name for s in PACKAGE if s.path.name == "__init__.py"}
-    assert sorted(SETUPTOOLS["packages"]) == sorted(there)
+    installed = {name for name in there if not name.startswith(NOT_INSTALLED)}
+    assert there - installed
+    assert sorted(SETUPTOOLS["packages"]) == sorted(installed)
     assert SETUPTOOLS.get("py-modules", []) == sorted(path.stem for path in ROOT.glob("*.py"))
+
+
+def test_what_is_installed_begins_without_what_is_not() -> None:
+    assert found_by(against_what_is_not_installed, PACKAGE) == []
 
 
 def test_every_test_folder_is_a_package() -> None:

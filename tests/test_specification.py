@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.runtime.broken_protocols.variants import VARIANTS
 from anabranch.runtime.explorer.scopes import CUTS_DEEP, CUTS_SMALL, DEEP, DEEPEST, SMALL
-from anabranch.runtime.explorer.variants import VARIANTS
 from anabranch.runtime.simulation.lapses import LAPSES
 
 ROOT = Path(__file__).resolve().parent.parent

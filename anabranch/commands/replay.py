@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.commands.broken_protocols import need_broken_protocols
 from anabranch.commands.failing import DONE, FAILED, WrongUsage
 from anabranch.commands.telling import say
 
@@ -73,7 +74,8 @@ def command(
     table = TABLE
     lapse = lapse_named(rule) if rule is not None else None
     if rule is not None and lapse is None:
-        from anabranch.breaking import variant_named
+        need_broken_protocols("--break")
+        from anabranch.runtime.broken_protocols.naming import variant_named
 
         try:
             table = {**TABLE, **variant_named(rule).patch}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.commands.broken_protocols import need_broken_protocols
 from anabranch.commands.failing import FAILED, WrongUsage
 from anabranch.commands.out_folder import OutFolder
 from anabranch.commands.telling import say
@@ -70,8 +71,10 @@ Examples:
 @click.option("--finish", is_flag=True, help="The stream ends, and all instances must.")
 @click.option("--spawn", is_flag=True, help="Starts take time, and may fail.")
 @click.option("--slow", is_flag=True, help="Moving key groups takes time.")
-@click.option("--mutants", is_flag=True, help="Break every rule once, and show what finds it.")
-@click.option("--published", is_flag=True, help="Find the faults of the published protocol again.")
+@click.option("--mutants", is_flag=True, help="Break every rule once (in a clone only).")
+@click.option(
+    "--published", is_flag=True, help="Find the published protocol's faults (in a clone only)."
+)
 @click.option("--coverage", "covering", is_flag=True, help="Tell what the searches go through.")
 @click.option("--json", "as_json", is_flag=True, help="Print the coverage as JSON, nothing else.")
 @click.option("--svg", type=OutFolder(), help="Folder for charts of what is found.")
@@ -92,6 +95,8 @@ def command(
 ) -> None:
     from anabranch.runtime.explorer.survey import survey_all
 
+    if mutants or published:
+        need_broken_protocols("--mutants" if mutants else "--published")
     if mutants:
         sys.exit(0 if _show_mutants() else FAILED)
     if published:
@@ -208,7 +213,7 @@ def _show_coverage(found: Iterable[Summary], svg: Path | None, as_json: bool) ->
 
 def _show_mutants() -> bool:
     """The table: rule, how it is broken, which scope found out, how, after how many states."""
-    from anabranch.runtime.explorer.mutants import hunt
+    from anabranch.runtime.broken_protocols.hunt import hunt
 
     say(f"{'rule':7} {'broken so':80} {'found in':57} {'states':>7} {'steps':>5}  as")
     escaped = 0
@@ -223,7 +228,7 @@ def _show_mutants() -> bool:
 
 
 def _show_published(svg: Path | None) -> bool:
-    from anabranch.runtime.explorer.scopes import PUBLISHED
+    from anabranch.runtime.broken_protocols.counterexamples import PUBLISHED
     from anabranch.runtime.explorer.survey import survey
 
     say("The published protocol (Belkhiria & Tedeschi 2019), not ours.\n")

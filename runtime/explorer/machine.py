@@ -36,7 +36,7 @@ class Machine(Protocol):
     @property
     def broken_duty(self) -> str:
         """Which duty the drivers neglect, to show that it is found out; empty for none. `9` to
-        `11` are whole; of duty 12: see `anabranch.runtime.explorer.variants.restarting`."""
+        `11` are whole; of duty 12: see `anabranch.runtime.broken_protocols.variants.restarting`."""
 
     def newborn(self) -> Any:
         """The state of an instance that was not started yet."""

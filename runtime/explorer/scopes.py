@@ -1,16 +1,12 @@
-"""Named scopes: small ones for every run of the tests, deep ones on demand, and where the
-published protocol fails."""
+"""Named scopes: small ones for every run of the tests, deep ones on demand."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from anabranch.runtime.explorer.cuts import CutScope
-from anabranch.runtime.explorer.published import CHARITABLE, Published, Reading
 from anabranch.runtime.explorer.scope import Scope
 
 
-def _scopes(*texts: str) -> dict[str, Scope]:
+def scopes_of(*texts: str) -> dict[str, Scope]:
     return {text: Scope.parse(text) for text in texts}
 
 
@@ -19,7 +15,7 @@ TRIANGLE = "edges=0-1,0-2,1-2"
 TWO_SOURCES = "edges=0-2,1-2,2-3"
 TWO_SINKS = "edges=0-1,1-2,1-3"
 
-SMALL = _scopes(
+SMALL = scopes_of(
     # Joins, leaves and tuples, each with the others.
     "1,1 joins=1 tuples=1",
     "1,1 joins=2 tuples=1",
@@ -163,7 +159,7 @@ SMALL = _scopes(
 )
 """Seconds in all."""
 
-DEEP = _scopes(
+DEEP = scopes_of(
     # Most of those that the first models searched (`docs/protocol.md` 3).
     "1,1 joins=2 leaves=2 tuples=2 batch=2",
     "1,1,1 joins=3 leaves=3 tuples=1",
@@ -215,7 +211,7 @@ DEEP = _scopes(
 )
 """Minutes in all, on two cores."""
 
-DEEPEST = _scopes(
+DEEPEST = scopes_of(
     "1,1,1 joins=3 leaves=3 tuples=2",
     "1,1,1 joins=2 leaves=2 tuples=2 batch=2",
     "1,1,1 joins=4 leaves=4",
@@ -237,56 +233,3 @@ SETS = {"small": SMALL, "deep": DEEP, "deepest": DEEPEST}
 
 CUTS_SMALL = (CutScope(2, 0, 1), CutScope(2, 1, 1), CutScope(3, 1, 1))
 CUTS_DEEP = (*CUTS_SMALL, CutScope(2, 1, 2), CutScope(3, 1, 2), CutScope(4, 0, 2))
-
-
-@dataclass(frozen=True, slots=True)
-class Counterexample:
-    """A fault of the published protocol: `docs/protocol.md` 1.3. `steps`: of the shortest story."""
-
-    name: str
-    scope: Scope
-    steps: int
-    code: str
-    reading: Reading = CHARITABLE
-    strict: bool = False
-    wanted: str = ""
-    """Words of the fault, since another fault in the same scope has as short a story."""
-
-    def machine(self) -> Published:
-        return Published(self.reading, strict=self.strict)
-
-    def is_it(self, fault: str) -> bool:
-        return fault.startswith(f"{self.code}:") and self.wanted in fault
-
-
-_LITERAL = Reading(by_operator=False)
-_UNGUARDED = Reading(serial=False)
-
-PUBLISHED = tuple(
-    Counterexample(name, Scope.parse(scope), steps, code, *more)
-    for name, scope, steps, code, *more in (
-        ("PF1", "1,1 joins=1 tuples=1", 4, "S1", Reading(buffers=False)),
-        ("PF2", "1,2,2 leaves=2 tuples=1", 10, "S1"),
-        ("PF3", "1,2 joins=1 leaves=2", 14, "L1"),
-        ("PF3b", "1,1 joins=2 leaves=2", 16, "L1"),
-        ("PF3c", "1,1,2 joins=1 leaves=2", 18, "L1"),
-        ("PF3d", "1,2,1 joins=1 leaves=2 tuples=1", 16, "S1"),
-        ("PF4", "1,1 joins=2", 10, "S4", _LITERAL),
-        ("PF5", "1,2 joins=1 leaves=1 tuples=1", 14, "S1", _LITERAL),
-        ("PF6", "1,1 joins=2", 7, "L1", _UNGUARDED),
-        ("PF6b", "1,1 joins=2 tuples=1", 9, "L2", _UNGUARDED),
-        ("PF7", "1,2 joins=1 leaves=1", 7, "L1", _UNGUARDED, False, "deletion acks"),
-        ("PF8", "1,2 joins=1 leaves=1", 7, "S3", _UNGUARDED, True),
-        ("PF9", "1,2,1 joins=1 leaves=1 tuples=1", 9, "S1", _UNGUARDED),
-    )
-)
-
-PUBLISHED_HOLDS = _scopes(
-    # In the charitable reading joins alone are safe, and so is one deletion among them.
-    "1,1,1 joins=3",
-    "1,2,1 joins=2 tuples=1",
-    "1,1,1 joins=2 leaves=1",
-    "1,1,1,1 joins=2 leaves=1",
-    "1,3,1 leaves=2 tuples=1",
-    "1,1,1 joins=1 leaves=2 tuples=1",
-)

@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from anabranch.breaking import variant_named
 from anabranch.cli import main
 from anabranch.commands import replay
 from anabranch.forecasting import (
@@ -26,6 +25,7 @@ from anabranch.forecasting import (
     variants_of,
 )
 from anabranch.loading import load_pipeline
+from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.reporting.ledger import Ledger
 from anabranch.runtime.reporting.report import OperatorReport, Report, write_report

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from anabranch.commands.verify import command
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.explorer.variants import VARIANTS
+from anabranch.runtime.broken_protocols.variants import VARIANTS
 
 TIMEOUT_S = 60
 
@@ -90,6 +90,17 @@ def test_wrong_usage_says_what_is_right(words: tuple[str, ...], complaint: str) 
     done = verify(*words)
     assert done.exit_code == 2
     assert complaint in done.output
+
+
+@pytest.mark.parametrize("option", ["--mutants", "--published"])
+def test_an_installed_package_says_where_broken_protocols_are(
+    option: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "anabranch.runtime.broken_protocols", None)
+    done = verify(option)
+    assert done.exit_code == 2
+    assert done.output.startswith(f"anabranch: {option} needs protocols that are broken on purpose")
+    assert "use it in a clone" in done.output
 
 
 def test_two_processes_find_the_same() -> None:

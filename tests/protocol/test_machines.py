@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from anabranch.protocol.errors import AnabranchProtocolError
 from anabranch.protocol.session import Session
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.explorer.variants import VARIANTS
+from anabranch.runtime.broken_protocols.variants import VARIANTS
 from tests.protocol.fake_network import ACCIDENTS, DECISIONS, GRAPHS, KINDS, ROUTINE, Network
 from tests.protocol.replay import command, replay
 from tests.protocol.storm import ACTS, storm

@@ -22,6 +22,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
 from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import Active, ClosingIn, Idle
+from anabranch.runtime.broken_protocols.variants import VARIANTS
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.deaths import Queued
 from anabranch.runtime.explorer.group_duties import KeyedNode
@@ -32,7 +33,6 @@ from anabranch.runtime.explorer.met import Met
 from anabranch.runtime.explorer.node import Driver, Fault, Node
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import World
-from anabranch.runtime.explorer.variants import VARIANTS
 from anabranch.runtime.explorer.walk import Walker
 
 ME, PRED, SUCC = (InstanceId(OperatorName(o), 1) for o in ("O1", "O0", "O2"))

@@ -9,16 +9,16 @@ import pytest
 from anabranch.protocol import messages as m
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
+from anabranch.runtime.broken_protocols.counterexamples import PUBLISHED
+from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
 from anabranch.runtime.explorer.items import GroupState, NumberedTuple, Tuple
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.scopes import PUBLISHED
 from anabranch.runtime.explorer.search import Verdict, explore
 from anabranch.runtime.explorer.story import rows, say, told
 from anabranch.runtime.explorer.survey import summary_of, survey
-from anabranch.runtime.explorer.variants import VARIANTS, Variant
 
 X, Y = (InstanceId(OperatorName("O1"), n) for n in (0, 1))
 SVG = "{http://www.w3.org/2000/svg}"

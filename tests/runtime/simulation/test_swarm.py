@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.explorer.variants import VARIANTS, Variant
+from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
 from anabranch.runtime.simulation import audit
 from anabranch.runtime.simulation.deadly_scene import Crashes
 from anabranch.runtime.simulation.happenings import Decision, Trouble

@@ -25,8 +25,8 @@ from anabranch.protocol.states import (
     Active,
     ClosingIn,
 )
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Variant
 
 
 def _leave_with_groups(ctx: Context, state: Active, event: LeaveDecided) -> Step:

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import pytest
 
+from anabranch.runtime.broken_protocols.counterexamples import (
+    PUBLISHED,
+    PUBLISHED_HOLDS,
+    Counterexample,
+)
+from anabranch.runtime.broken_protocols.published import Published, Reading
 from anabranch.runtime.explorer.machine import Shipped
-from anabranch.runtime.explorer.published import Published, Reading
-from anabranch.runtime.explorer.scopes import PUBLISHED, PUBLISHED_HOLDS, Counterexample
 from anabranch.runtime.explorer.search import Verdict, explore
 from anabranch.runtime.explorer.story import rows
 

@@ -10,8 +10,8 @@ from anabranch.protocol.messages import Done, Fin, Join, Leave, LeaveAck
 from anabranch.protocol.rules import finish, join
 from anabranch.protocol.rules.context import Context, Step, ended, tell
 from anabranch.protocol.states import Active, Finished, Gone, Idle
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Variant
 
 
 def _first_fin_is_enough(ctx: Context, state: Active, event: MessageReceived) -> Step:

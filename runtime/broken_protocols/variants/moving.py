@@ -39,8 +39,8 @@ from anabranch.protocol.states import (
     State,
     Transferring,
 )
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Variant
 
 # -- M4 and M5: bring to rest, tell, switch --------------------------------------------------
 

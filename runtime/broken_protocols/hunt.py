@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
 from anabranch.runtime.explorer.cut_search import explore_cuts
 from anabranch.runtime.explorer.cuts import SOUND, CutScope, Habits
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.scopes import SMALL
 from anabranch.runtime.explorer.search import explore
-from anabranch.runtime.explorer.variants import VARIANTS, Variant
 
 
 @dataclass(frozen=True, slots=True)

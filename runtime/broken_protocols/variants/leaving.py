@@ -11,8 +11,8 @@ from anabranch.protocol.messages import Eos, EosAck, Leave, LeaveAck
 from anabranch.protocol.rules import leave
 from anabranch.protocol.rules.context import Context, Step, tell, tell_each_its_own
 from anabranch.protocol.states import Active, ClosingIn, ClosingOut, Draining, Gone, Idle, State
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Variant
 
 
 def _keeper_may_leave(ctx: Context, state: Active, event: LeaveDecided) -> Step:

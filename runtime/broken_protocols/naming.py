@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.runtime.explorer.variants import VARIANTS, Variant
+from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
 
 
 def variant_named(text: str) -> Variant:

@@ -7,18 +7,18 @@ import re
 import pytest
 
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.explorer.cut_search import explore_cuts
-from anabranch.runtime.explorer.cuts import SOUND
-from anabranch.runtime.explorer.machine import Shipped
-from anabranch.runtime.explorer.mutants import (
+from anabranch.runtime.broken_protocols.hunt import (
     BLOCKING,
     BROKEN_HABITS,
     BrokenHabits,
     catch,
 )
+from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
+from anabranch.runtime.explorer.cut_search import explore_cuts
+from anabranch.runtime.explorer.cuts import SOUND
+from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import explore
-from anabranch.runtime.explorer.variants import VARIANTS, Variant
 
 RULES = {
     *(f"R{n}" for n in range(1, 16)),

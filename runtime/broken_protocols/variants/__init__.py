@@ -1,6 +1,6 @@
 """At least one way to break each rule of `docs/protocol.md` 2.3, 2.8, 5 and 6."""
 
-from anabranch.runtime.explorer.variants import (
+from anabranch.runtime.broken_protocols.variants import (
     adopting,
     finishing,
     flowing,
@@ -10,7 +10,7 @@ from anabranch.runtime.explorer.variants import (
     moving,
     restarting,
 )
-from anabranch.runtime.explorer.variants.variant import Variant
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 
 __all__ = ["VARIANTS", "Variant"]
 

@@ -39,8 +39,8 @@ from anabranch.protocol.states import (
     State,
 )
 from anabranch.protocol.table import TABLE, Cell
+from anabranch.runtime.broken_protocols.variants.variant import Patch, Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Patch, Variant
 
 
 def _without(state: type[State], *kinds: type[Effect]) -> Patch:

@@ -9,8 +9,8 @@ from anabranch.protocol.events import BatchReady, BatchReceived
 from anabranch.protocol.rules.context import Context, Step
 from anabranch.protocol.states import Active, ClosingIn, Draining, Idle, State
 from anabranch.protocol.table import ILLEGAL
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Variant
 
 
 def _drop(ctx: Context, state: State, event: Any) -> Step:

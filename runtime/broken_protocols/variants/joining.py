@@ -11,8 +11,8 @@ from anabranch.protocol.messages import Eos, Ids, Join, JoinAck, Leave, Start
 from anabranch.protocol.rules import join, leave
 from anabranch.protocol.rules.context import Context, Step, tell
 from anabranch.protocol.states import Active, ClosingIn, Draining, Idle, Joining, Spawning, State
+from anabranch.runtime.broken_protocols.variants.variant import Patch, Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Patch, Variant
 
 
 def _announce_to_succs_only(ctx: Context, state: Active, event: ChildrenReady) -> Step:

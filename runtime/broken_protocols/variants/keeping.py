@@ -29,8 +29,8 @@ from anabranch.protocol.states import (
     State,
     Transferring,
 )
+from anabranch.runtime.broken_protocols.variants.variant import Variant
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.variants.variant import Variant
 
 
 def _drop_role_at_start(ctx: Context, state: Active, event: MessageReceived) -> Step:

@@ -23,14 +23,14 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.explorer.items import Again, NumberedTuple
+from anabranch.runtime.explorer.items import Again, Tuple
 
 
 class Queued(NamedTuple):
     """A tuple in a queue. `sender`: the instance that repeats it after a death; None if the tuple
     is kept here. `age`: how often new owners have been acknowledged since it was accepted first."""
 
-    item: NumberedTuple
+    item: Tuple
     sender: InstanceId | None = None
     age: int = 0
 

@@ -1,37 +1,35 @@
 """What travels on the channels of a scope, besides the messages of its machine.
 
 Where no operator is keyed, tuples have no names: where they are decides everything. Of keyed
-operators it matters which tuple it is. A tuple carries the giver of its number, its key group and
-that number. Sources and operators that are not keyed give numbers, one sequence for each group; a
-keyed operator passes them on. So the state of a group is simply the last number of each giver
-that was processed in it, and there is one right next tuple (K1). An operator behind a keyed one
-sees each sequence in its order (K2).
+operators it matters which tuple it is. A tuple carries which instance gave it its number, its key
+group and that number. Sources and operators that are not keyed give numbers, one sequence for each
+group; a keyed operator passes them on. So the state of a group is simply the last number of each
+giver that was processed in it, and there is one right next tuple (K1). An operator behind a keyed
+one sees each sequence in its order (K2).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Group
 
+NO_GROUP: Group = -1
+"""Of a tuple without a name."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tuple:
-    """One tuple on a channel."""
+    """One tuple on a channel. `path`: the keyed operators it has passed since it got its number.
 
-    def __str__(self) -> str:
-        return "tuple"
+    In a scope without keyed operators all are equal, and have no `giver`.
+    """
 
-
-@dataclass(frozen=True, slots=True, order=True)
-class NumberedTuple(Tuple):
-    """`path`: the keyed operators it has passed since it got its number."""
-
-    giver: InstanceId
-    group: Group
-    number: int
+    giver: InstanceId | None = None
+    group: Group = NO_GROUP
+    number: int = 0
     path: tuple[OperatorName, ...] = ()
 
     @property
@@ -39,14 +37,14 @@ class NumberedTuple(Tuple):
         return (self.giver, self.group, *self.path)
 
     def __str__(self) -> str:
-        return f"tuple({self.giver} g{self.group} #{self.number})"
+        return f"tuple({self.giver} g{self.group} #{self.number})" if self.giver else "tuple"
 
 
 @dataclass(frozen=True, slots=True)
-class Again(Tuple):
+class Again:
     """A tuple on its way once more; the core of the receiver has had it. `age`: see `Queued`."""
 
-    item: NumberedTuple
+    item: Tuple
     age: int
 
     def __str__(self) -> str:
@@ -68,7 +66,7 @@ class GroupState:
     `begins`: what has come before of an earlier attempt is worth nothing."""
 
     groups: Owned
-    kept: tuple[NumberedTuple, ...]
+    kept: tuple[Tuple, ...]
     begins: bool = True
 
     def __str__(self) -> str:
@@ -79,3 +77,10 @@ class GroupState:
 
 Item = Any
 """What travels on a channel: a message of the machine, or one of these."""
+
+
+class Parcel(NamedTuple):
+    """An item with its sender: on a channel, and as the event that it comes in."""
+
+    sender: InstanceId
+    item: Item

@@ -13,13 +13,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
-
-if TYPE_CHECKING:
-    from anabranch.runtime.explorer.sites import Move, Site, Sites
+from anabranch.runtime.explorer.site import Move, Site
+from anabranch.runtime.explorer.sites import Sites
 
 Vector = tuple[int, ...]
 
@@ -109,8 +107,7 @@ class Judge:
             if node.sending:
                 return f"L2: {me} waits for ever for room at {names(set(node.sending))}"
             if node.queue:
-                counted = node.queue if isinstance(node.queue, int) else len(node.queue)
-                return f"L2: {counted} tuples are stuck at {me}"
+                return f"L2: {len(node.queue)} tuples are stuck at {me}"
             if mail:
                 return f"L2: mail to {me} is never taken"
             if business := self._machine.unfinished_business(node.state):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.search import World
-from anabranch.runtime.explorer.sites import Move
+from anabranch.runtime.explorer.site import Move
 from anabranch.runtime.explorer.zobrist import Pair, Zobrist
 
 Numbers = NDArray[np.int32]

@@ -30,9 +30,8 @@ from anabranch.protocol.states import (
     State,
     Transferring,
 )
-from anabranch.runtime.explorer.group_duties import BEGUN, KeyedNode
-from anabranch.runtime.explorer.items import GroupState, Tuple
-from anabranch.runtime.explorer.node import Node
+from anabranch.runtime.explorer.items import Again, GroupState, Tuple
+from anabranch.runtime.explorer.node import BEGUN, Node
 from anabranch.runtime.explorer.scope import Scope
 
 ACK = 1
@@ -127,7 +126,7 @@ class Ranking:
     def item(self, receiver: OperatorName, item: Any) -> int:
         """Something under way."""
         match item:
-            case Tuple():
+            case Tuple() | Again():
                 return self._tuple[receiver] + 1
             case m.Join():
                 return self._join
@@ -142,11 +141,10 @@ class Ranking:
             case _:
                 return 1
 
-    def node(self, operator: OperatorName, node: Node | KeyedNode) -> int:
+    def node(self, operator: OperatorName, node: Node) -> int:
         rank = _waiting(node) * self._tuple[operator] + self._state(node.state)
         rank += sum(self._tuple[to.operator] + 2 for to in node.sending)
-        if isinstance(node, KeyedNode):
-            rank -= PART * sum(out.stage == BEGUN for out in node.outgoing)
+        rank -= PART * sum(out.stage == BEGUN for out in node.outgoing)
         # An instance stops reading once, and is asked once for each of its two ends.
         return rank + node.reading + (isinstance(node.state, Active | Idle) and not node.asked)
 
@@ -185,8 +183,6 @@ class Ranking:
                 return 0
 
 
-def _waiting(node: Node | KeyedNode) -> int:
+def _waiting(node: Node) -> int:
     """How many tuples have yet to be processed here."""
-    if isinstance(node, Node):
-        return node.queue
     return len(node.queue) + sum(len(state.kept) for _, state in node.incoming)

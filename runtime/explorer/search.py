@@ -1,4 +1,10 @@
-"""Breadth-first search through every interleaving; the first fault met has a shortest story."""
+"""Breadth-first search through every interleaving; the first fault met has a shortest story.
+
+There are two searches of the same `World`. This one takes one state at a time: a small scope is
+searched in three quarters of the time, channels may have bounds, and one fault may be looked for
+behind others. `bulk` takes whole levels as arrays, which is quicker from about 10^5 states on and
+keeps 16 bytes of each. Tests compare what they count, go through and find.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +15,10 @@ from dataclasses import dataclass, field
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.judge import Judge
-from anabranch.runtime.explorer.keyed_sites import KeyedSites
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.sites import FULL, Move, Sites
+from anabranch.runtime.explorer.site import Move
+from anabranch.runtime.explorer.sites import FULL, Sites
 from anabranch.runtime.explorer.watch import Watch, neighbours_open
 
 Vector = tuple[int, ...]
@@ -42,7 +48,7 @@ class World:
     """States as vectors, and their successors."""
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
-        self.sites = KeyedSites(machine, scope) if scope.keyed else Sites(machine, scope)
+        self.sites = Sites(machine, scope)
         self.budgets = self.sites.budgets
         self.judge = Judge(self.sites)
         self.watch: Watch | None = None

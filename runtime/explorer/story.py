@@ -9,11 +9,18 @@ from typing import Any
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.explorer.deaths import Died
-from anabranch.runtime.explorer.items import GroupState, Item, Tuple
+from anabranch.runtime.explorer.driver import (
+    Birth,
+    Overrun,
+    Sent,
+    StateBegun,
+    TupleProcessed,
+    TupleRead,
+)
+from anabranch.runtime.explorer.items import NO_GROUP, Again, GroupState, Item, Parcel, Tuple
 from anabranch.runtime.explorer.judge import names
-from anabranch.runtime.explorer.keyed_node import StateBegun, TupleProcessed, TupleRead
-from anabranch.runtime.explorer.keyed_sites import Birth
-from anabranch.runtime.explorer.sites import Move, Parcel, Processed, Read, Sent, Sites
+from anabranch.runtime.explorer.site import Move
+from anabranch.runtime.explorer.sites import Sites
 from anabranch.runtime.reporting import wording
 
 Path = Iterable[tuple[tuple[int, ...], Move]]
@@ -73,7 +80,7 @@ def condition(state: Any) -> str:
 
 def say(item: Item) -> str:
     """A message as it would be called in the text of the protocol."""
-    if isinstance(item, Tuple | GroupState):
+    if isinstance(item, Tuple | Again | GroupState):
         return str(item)
     return wording.say(item)
 
@@ -84,20 +91,17 @@ def _text(what: Any, born: list[InstanceId]) -> str:
             return f"receives {say(item)} from {sender}"
         case TupleProcessed(item, targets):
             towards = f" for {names(frozenset(targets))}" if targets else ""
-            return f"processes {item}{towards}"
+            return f"processes {item if item.giver else 'a tuple'}{towards}"
         case TupleRead(group, targets):
-            return f"reads a tuple of group {group} for {names(frozenset(targets))}"
-        case Birth(_, moved) if moved:
+            of_group = "" if group == NO_GROUP else f" of group {group}"
+            return f"reads a tuple{of_group} for {names(frozenset(targets))}"
+        case Overrun():
+            return "reads on after StopIntake"
+        case Birth(_, _, moved) if moved:
             given = " ".join(f"{g}->{to}" for g, to in moved)
             return f"decides to duplicate into {names(frozenset(born))}, giving groups {given}"
         case Birth(decision):
             return _text(decision, born)
-        case Processed(()):
-            return "processes a tuple"
-        case Processed(targets):
-            return f"processes a tuple for {names(frozenset(targets))}"
-        case Read(targets):
-            return f"reads a tuple for {names(frozenset(targets))}"
         case Sent(targets):
             return f"has room at {names(frozenset(targets))} and goes on"
         case Died(_, again):
@@ -137,7 +141,7 @@ def _sending(sent: tuple[tuple[InstanceId, Item], ...]) -> str:
     """What goes out, one group for equal messages; tuples are in the text already."""
     groups: dict[str, list[InstanceId]] = {}
     for to, item in sent:
-        if not isinstance(item, Tuple):
+        if not isinstance(item, Tuple | Again):
             groups.setdefault(say(item), []).append(to)
     parts = [f"{text} to {names(frozenset(to))}" for text, to in groups.items()]
     return "; " + "; ".join(parts) if parts else ""

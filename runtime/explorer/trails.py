@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.runtime.explorer.search import World
-from anabranch.runtime.explorer.sites import Move
+from anabranch.runtime.explorer.site import Move
 
 Numbers = NDArray[np.int32]
 Path = list[tuple[tuple[int, ...], Move]]

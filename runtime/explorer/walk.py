@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import NO_ROOM, Vector, World
-from anabranch.runtime.explorer.sites import Move, Option, Sites
+from anabranch.runtime.explorer.site import Move, Option
+from anabranch.runtime.explorer.sites import Sites
 
 
 @dataclass(slots=True)
@@ -76,7 +77,10 @@ class Walker:
     def _options(self, site: int) -> list[tuple[Option, int]]:
         found = self._known.get(site)
         if found is None:
-            number = self.world.budgets.kinds.number
-            found = [(option, number(option.kind)) for option in self.sites.options(site)]
+            number, options = self.world.budgets.kinds.number, self.sites.options
+            found = [
+                (option, number(option.kind))
+                for option in options.at(self.sites.sites.values[site])
+            ]
             self._known[site] = found
         return found

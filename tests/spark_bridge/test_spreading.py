@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from anabranch.protocol.table import TABLE
-from anabranch.runtime.explorer.variants import VARIANTS
+from anabranch.runtime.broken_protocols.variants import VARIANTS
 from anabranch.runtime.simulation.swarm import CHUNK, Tally, over_processes, swarm
 from anabranch.spark_bridge import spreading
 from anabranch.spark_bridge.spreading import OverSpark, in_waves

@@ -1,7 +1,7 @@
 """Broken Z1 to Z5, and drivers that neglect duty 12: what a death must not take, or bring twice.
 
-The names of what a driver neglects are known where it does: `loses` and `doubles` to `node`, the
-others to `keyed_node`, `group_duties` and `keyed_sites`.
+The names of what a driver neglects are known where it does: to `driver`, `group_duties` and
+`options` of the explorer.
 """
 
 from __future__ import annotations

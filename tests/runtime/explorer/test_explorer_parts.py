@@ -25,12 +25,11 @@ from anabranch.protocol.states import Active, ClosingIn, Idle
 from anabranch.runtime.broken_protocols.variants import VARIANTS
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.deaths import Queued
-from anabranch.runtime.explorer.group_duties import KeyedNode
-from anabranch.runtime.explorer.items import GroupState, NumberedTuple
-from anabranch.runtime.explorer.keyed_node import ItemReceived, KeyedDriver, TupleProcessed
+from anabranch.runtime.explorer.driver import Driver, TupleProcessed
+from anabranch.runtime.explorer.items import GroupState, Parcel, Tuple
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.met import Met
-from anabranch.runtime.explorer.node import Driver, Fault, Node
+from anabranch.runtime.explorer.node import Fault, Node
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import World
 from anabranch.runtime.explorer.walk import Walker
@@ -100,7 +99,7 @@ def test_walks_among_processes_that_die_find_nothing() -> None:
     walker = Walker(Shipped(), Scope.parse(f"{text} keyed=1,2 finish spawn slow"))
     for seed in range(8):
         assert walker.walk(seed, eagerness=0.2).fault == ""
-    assert walker.sites.deaths
+    assert walker.sites.options.deaths
 
 
 def test_walks_find_broken_rules_out() -> None:
@@ -141,7 +140,7 @@ def active() -> Active:
     [
         ((), Node(active()), BatchReceived(PRED, 1), "S1: the tuple is dropped"),
         ((AwaitDrained(),), Node(active(), asked=True), Drained(), "duty 5"),
-        ((Terminate("left"),), Node(active(), queue=1), Drained(), "I11"),
+        ((Terminate("left"),), Node(active(), queue=(Queued(Tuple()),)), Drained(), "I11"),
         ((), Node(Idle()), Founded(frozenset(), frozenset(), True), "duty 4"),
         (
             (ChangeView(frozenset(), frozenset()),),
@@ -155,9 +154,9 @@ def active() -> Active:
 def test_the_driver_finds_out_a_core_that_misleads_it(
     effects: tuple[Effect, ...], node: Node, event: Any, fault: str
 ) -> None:
-    driver = Driver(Scripted(active(), *effects), Context(ME, SCOPE.topology))
+    driver = Driver(Scripted(active(), *effects), ME, SCOPE)
     with pytest.raises(Fault, match=fault):
-        driver.handle(node, event)
+        driver.core.handle(node, event)
 
 
 # -- the driver of key groups -------------------------------------------------------------------
@@ -165,11 +164,11 @@ def test_the_driver_finds_out_a_core_that_misleads_it(
 KEYED = Scope((2, 2, 2), keyed=(1,), groups=2)
 OTHER = InstanceId(OperatorName("O1"), 0)
 MINE = Active(frozenset({SUCC}), frozenset({PRED}), keeper=True, owned=(Route(ME, 0),))
-OWNER = KeyedNode(MINE, working=True, owned=((0, ()),))
+OWNER = Node(MINE, working=True, owned=((0, ()),))
 
 
-def keyed_driver(machine: Shipped, me: InstanceId = ME) -> KeyedDriver:
-    return KeyedDriver(machine, Context(me, KEYED.topology), KEYED)
+def keyed_driver(machine: Shipped, me: InstanceId = ME) -> Driver:
+    return Driver(machine, me, KEYED)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +178,7 @@ def keyed_driver(machine: Shipped, me: InstanceId = ME) -> KeyedDriver:
         ((Terminate("left"),), OWNER, Drained(), "K4: .* owns key groups 0"),
         (
             (Terminate("finished"),),
-            OWNER._replace(queue=(Queued(NumberedTuple(PRED, 0, 1)),)),
+            OWNER._replace(queue=(Queued(Tuple(PRED, 0, 1)),)),
             Drained(),
             "I11",
         ),
@@ -188,19 +187,19 @@ def keyed_driver(machine: Shipped, me: InstanceId = ME) -> KeyedDriver:
     ids=["no state", "leaves with groups", "ends with a queue", "another owner"],
 )
 def test_the_driver_finds_out_a_core_that_misleads_it_about_key_groups(
-    effects: tuple[Effect, ...], node: Any, event: Any, fault: str
+    effects: tuple[Effect, ...], node: Node, event: Any, fault: str
 ) -> None:
     with pytest.raises(Fault, match=fault):
-        keyed_driver(Scripted(MINE, *effects)).handle(node, event)
+        keyed_driver(Scripted(MINE, *effects)).core.handle(node, event)
 
 
 def test_state_comes_only_to_those_who_expect_it() -> None:
     with pytest.raises(Fault, match=r"^K4: state for O1.1 from O1.0, which it does not expect"):
-        keyed_driver(Shipped()).run(OWNER, ItemReceived(OTHER, GroupState(((1, ()),), ())))
+        keyed_driver(Shipped()).run(OWNER, Parcel(OTHER, GroupState(((1, ()),), ())))
 
 
 def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None:
-    driver, first, third = (keyed_driver(Shipped()), *(NumberedTuple(PRED, 0, n) for n in (1, 3)))
+    driver, first, third = (keyed_driver(Shipped()), *(Tuple(PRED, 0, n) for n in (1, 3)))
     queued = OWNER._replace(queue=(Queued(first), Queued(third)))
     later = driver.run(queued, TupleProcessed(first, (SUCC,)))
     assert [item for _, item in later.sends] == [replace(first, path=(ME.operator,))]
@@ -209,7 +208,7 @@ def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None
 
 
 def test_only_tuples_of_owned_groups_that_are_not_frozen_are_processed() -> None:
-    driver, mine, other = (keyed_driver(Shipped()), *(NumberedTuple(PRED, g, 1) for g in (0, 1)))
+    driver, mine, other = (keyed_driver(Shipped()), *(Tuple(PRED, g, 1) for g in (0, 1)))
     queued = OWNER._replace(queue=(Queued(other), Queued(mine)))
     assert driver.next_tuple(queued) == mine
     assert driver.next_tuple(queued._replace(frozen=frozenset({0}))) is None
@@ -217,19 +216,19 @@ def test_only_tuples_of_owned_groups_that_are_not_frozen_are_processed() -> None
 
 def test_behind_a_keyed_operator_nothing_is_overtaken_until_the_receiver_leaves() -> None:
     driver = keyed_driver(Shipped(), SUCC)
-    second, first = (ItemReceived(ME, NumberedTuple(PRED, 0, n)) for n in (2, 1))
+    second, first = (Parcel(ME, Tuple(PRED, 0, n)) for n in (2, 1))
     sink = Active(frozenset(), frozenset({ME}), keeper=False)
-    seen = driver.run(KeyedNode(sink), second).node
+    seen = driver.run(Node(sink), second).node
     with pytest.raises(Fault, match=r"^K2: O2.1 meets"):
         driver.run(seen, first)
     leaving = ClosingIn(frozenset(), frozenset({ME}), awaiting=frozenset({ME}))
-    after: Any = driver.run(seen._replace(state=leaving), first).node
+    after = driver.run(seen._replace(state=leaving), first).node
     assert len(after.queue) == 2
 
 
 def test_a_refusal_is_reported_under_the_number_of_its_invariant() -> None:
-    driver = Driver(Shipped(), Context(ME, SCOPE.topology))
+    core = Driver(Shipped(), ME, SCOPE).core
     with pytest.raises(Fault, match=r"^I8: O1.1: a batch from O2.1, unknown to me"):
-        driver.handle(Node(active()), BatchReceived(SUCC, 1))
+        core.handle(Node(active()), BatchReceived(SUCC, 1))
     with pytest.raises(Fault, match=r"^ILLEGAL: O1.1: Drained is not possible for Idle"):
-        driver.handle(Node(Idle()), Drained())
+        core.handle(Node(Idle()), Drained())

@@ -36,7 +36,7 @@ def test_nothing_is_found_in_a_small_scope(name: str) -> None:
 def test_deaths_are_tried_by_the_dozen(name: str) -> None:
     found = explore(Shipped(), SMALL[name])
     assert found.sites is not None
-    assert found.sites.deaths > 50
+    assert found.sites.options.deaths > 50
 
 
 @pytest.mark.parametrize(

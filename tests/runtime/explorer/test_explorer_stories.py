@@ -13,7 +13,7 @@ from anabranch.runtime.broken_protocols.counterexamples import PUBLISHED
 from anabranch.runtime.broken_protocols.variants import VARIANTS, Variant
 from anabranch.runtime.explorer.bulk import Bulk
 from anabranch.runtime.explorer.chart import chart
-from anabranch.runtime.explorer.items import GroupState, NumberedTuple, Tuple
+from anabranch.runtime.explorer.items import GroupState, Tuple
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import Verdict, explore
@@ -55,7 +55,7 @@ def test_pf1_reads_as_the_design_tells_it() -> None:
         (m.BecomeKeeper(X), "BECOME_KEEPER(origin=O1.0)"),
         (m.OfferResponse(ok=True), "OFFER_RESPONSE(ok)"),
         (m.OfferResponse(ok=False), "OFFER_RESPONSE(no)"),
-        (NumberedTuple(X, 1, 3), "tuple(O1.0 g1 #3)"),
+        (Tuple(X, 1, 3), "tuple(O1.0 g1 #3)"),
         (m.Join(frozenset(), (Route(Y, 1, 2),)), "JOIN(moved=1->O1.1@2)"),
         (m.Start(frozenset(), frozenset(), new_owner=True), "START(succs={}, preds={}, new_owner)"),
         (m.AdoptOffer(), "ADOPT_OFFER"),
@@ -64,7 +64,7 @@ def test_pf1_reads_as_the_design_tells_it() -> None:
         (m.AdoptResponse(ok=False), "ADOPT_RESPONSE(no)"),
         (m.StateMoved((Route(Y, 1, 2),)), "STATE_MOVED(owned=1->O1.1@2)"),
         (
-            GroupState(((0, ()), (2, ())), (NumberedTuple(X, 2, 5),)),
+            GroupState(((0, ()), (2, ())), (Tuple(X, 2, 5),)),
             "STATE(g0,g2, tuple(O1.0 g2 #5))",
         ),
     ],

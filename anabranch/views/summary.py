@@ -1,4 +1,4 @@
-"""What a run came to: a table of its operators and its ledger, in words."""
+"""The result of a run for people: a table of its operators and its ledger, in words."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _ledger(report: Report) -> list[str]:
 
 
 def _deaths(report: Report) -> list[str]:
-    """Nothing is lost by them, but they should be seen."""
+    """Deaths by operator. They lose nothing, but users should see them."""
     deaths = [(o.name, o.deaths) for o in report.operators if o.deaths]
     if not deaths:
         return []

@@ -56,7 +56,7 @@ RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (
         ("StateMoved",),
         TO_LEAVE,
-        "what wants to go promises nothing, and what has promised does not want to go (M1, M3)",
+        "one that wants to go promises nothing, one that has promised does not want to go (M1, M3)",
     ),
     (
         ("BecomeKeeper",),
@@ -71,7 +71,7 @@ RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
     (
         ("BatchReceived",),
         ("Active+Transferring to leave",),
-        "whatever sends to it has answered with the last tuple of its groups (M6)",
+        "all its senders have answered behind the last tuple of its groups (M6)",
     ),
     (
         ("MoveDecided",),

@@ -4,9 +4,9 @@ Codes: I1 to I11 are the invariants of `anabranch.protocol.invariants`. S1 no tu
 none is doubled, S3 nothing is addressed to a terminated instance, S4 at rest the views are the
 full bipartite graph, S5 every operator has a keeper, and at rest only one. L1 every operation
 ends, L2 every tuple reaches the end of the pipeline, L3 every execution ends. Of keyed operators:
-K1 a tuple is processed when it follows the last in the state, K2 is met in this order behind it,
-K3 is sent to a successor; K4 no instance leaves with key groups, or with state for them; K5 a group
-has one owner at most; at rest K6 it has one, and K7 all senders know it.
+K1 a tuple is processed when it follows the last in the state, K2 operators behind get results in
+this order, K3 a tuple is sent to a successor; K4 no instance leaves with key groups, or with state
+for them; K5 a group has one owner at most; at rest K6 it has one, and K7 all senders know it.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class Progress:
                 self.state_to(channel)
 
     def state_to(self, channel: Channel) -> None:
-        """Also to a successor that is new; never behind the last word to one."""
+        """Also to a successor that is new; never behind the last message to one."""
         if self.stated > -math.inf and isinstance(
             self.me.core.state, Active | ClosingIn | Draining
         ):

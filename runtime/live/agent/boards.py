@@ -256,7 +256,7 @@ def _same(a: Split | None, b: Split) -> bool:
 
 
 def _difference(source: Source, a: Split, b: Split | None) -> tuple[Split | None, Split | None]:
-    """The first parts of them that are not the same; they themselves if all are."""
+    """The first parts that differ; the splits themselves if no part does."""
     pairs = zip_longest(source.parts(a), [] if b is None else source.parts(b))
     return next((pair for pair in pairs if not _same(*pair)), (a, b))
 

@@ -187,7 +187,7 @@ class Roster:
         self._log(Told(id=id_to_wire(member.id)))
 
     def activate(self, member: Member) -> bool:
-        """Whether this is news."""
+        """Whether the phase has changed."""
         if member.phase not in (Phase.STARTING, Phase.LISTENING):
             return False
         member.phase = Phase.ACTIVE
@@ -198,7 +198,7 @@ class Roster:
         return True
 
     def end(self, member: Member, phase: Phase) -> bool:
-        """Whether this is news. `phase`: GONE or DISCARDED."""
+        """Whether the phase has changed. `phase`: GONE or DISCARDED."""
         if member.phase not in LIVING:
             return False
         member.phase = phase

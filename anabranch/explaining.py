@@ -18,7 +18,7 @@ _DEFINERS = {"source", "map", "flat_map", "filter", "fuse", "sink"}
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ExplainedLine:
     number: int
     text: str
 
@@ -44,7 +44,7 @@ def is_about(error: BaseException, path: Path) -> bool:
     return bool(_own_frames(error, path))
 
 
-def line_of_operator(path: Path, name: str) -> Line | None:
+def line_of_operator(path: Path, name: str) -> ExplainedLine | None:
     """Where the file defines the operator of that name, as in `stream.map("name", ...)`."""
     try:
         source = path.read_text(encoding="utf-8")
@@ -56,7 +56,7 @@ def line_of_operator(path: Path, name: str) -> Line | None:
             case ast.Call(
                 func=ast.Attribute(attr=attr), args=[ast.Constant(value=value, lineno=number), *_]
             ) if attr in _DEFINERS and value == name:
-                return Line(number, source.splitlines()[number - 1].strip())
+                return ExplainedLine(number, source.splitlines()[number - 1].strip())
     return None
 
 

@@ -27,7 +27,7 @@ from anabranch.panels import (
     prepare,
     thousands,
 )
-from anabranch.story import Line, Reportlike, Story, story_of
+from anabranch.story import Reportlike, Story, StoryLine, story_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,5 +163,5 @@ def _queues(axes: Axes, story: Story, colours: dict[str, str]) -> list[Label]:
     return labels
 
 
-def _end(line: Line) -> float:
+def _end(line: StoryLine) -> float:
     return float(line.y[-1]) if len(line.y) else 0.0

@@ -16,19 +16,19 @@ SMOOTH_S = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StoryLine:
     """Points of one curve; `t` in seconds since the run's beginning."""
 
     t: list[float] = field(default_factory=list)
     y: list[float] = field(default_factory=list)
 
-    def since(self, begin_s: float) -> Line:
+    def since(self, begin_s: float) -> StoryLine:
         """The same, counted from `begin_s` on; what held there begins it."""
         kept = [(t - begin_s, y) for t, y in zip(self.t, self.y, strict=True) if t >= begin_s]
         before = [y for t, y in zip(self.t, self.y, strict=True) if t < begin_s]
         if before and (not kept or kept[0][0] > 0):
             kept.insert(0, (0.0, before[-1]))
-        return Line([t for t, _ in kept], [y for _, y in kept])
+        return StoryLine([t for t, _ in kept], [y for _, y in kept])
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class Story:
     title: str
     seconds: float
     operators: tuple[str, ...]
-    read: Line
+    read: StoryLine
     """Tuples/s that the sources read."""
-    results: Line
+    results: StoryLine
     """Tuples/s that the sinks delivered."""
-    instances: dict[str, Line]
+    instances: dict[str, StoryLine]
     changes: tuple[Change, ...]
-    p50: Line
-    p99: Line
-    waiting: dict[str, Line]
+    p50: StoryLine
+    p99: StoryLine
+    waiting: dict[str, StoryLine]
     """Tuples queued at an operator, and its results that wait for a successor's credit."""
 
     def since(self, begin_s: float) -> Story:
@@ -137,7 +137,7 @@ def _changes(report: Report) -> tuple[Change, ...]:
     )
 
 
-def _instances(operator: OperatorReport, events: Sequence[Event]) -> Line:
+def _instances(operator: OperatorReport, events: Sequence[Event]) -> StoryLine:
     """How many over time, up to the end of the stream, when all of them end."""
     own = [e for e in events if e.operator == operator.name]
     end = min((e.t for e in own if e.kind == "ended"), default=math.inf)
@@ -147,10 +147,10 @@ def _instances(operator: OperatorReport, events: Sequence[Event]) -> Line:
     kept = sorted((p for p in points if p[0] < end and p[1] > 0), key=lambda p: p[0])
     if kept and math.isfinite(end):
         kept.append((end, kept[-1][1]))
-    return Line([t for t, _ in kept], [float(n) for _, n in kept])
+    return StoryLine([t for t, _ in kept], [float(n) for _, n in kept])
 
 
-def smooth(rates: Line, over_s: float = SMOOTH_S) -> Line:
+def smooth(rates: StoryLine, over_s: float = SMOOTH_S) -> StoryLine:
     """Means over about so long. Rates are of single samples, and an instance's status may miss
     the sample that it was meant for: then one shows nothing and the next the double."""
     passed = [0.0]
@@ -162,24 +162,24 @@ def smooth(rates: Line, over_s: float = SMOOTH_S) -> Line:
             first += 1
         span = rates.t[i] - rates.t[first]
         means.append((passed[i] - passed[first]) / span if span > 0 else 0.0)
-    return Line(rates.t, means)
+    return StoryLine(rates.t, means)
 
 
-def _waiting(operator: OperatorReport) -> Line:
+def _waiting(operator: OperatorReport) -> StoryLine:
     samples = operator.samples
-    return Line(samples.t, [q + h for q, h in zip(samples.queue, samples.held, strict=True)])
+    return StoryLine(samples.t, [q + h for q, h in zip(samples.queue, samples.held, strict=True)])
 
 
-def _sum(lines: Iterable[tuple[list[float], list[float]]]) -> Line:
+def _sum(lines: Iterable[tuple[list[float], list[float]]]) -> StoryLine:
     return _joined(lines, sum)
 
 
-def _worst(lines: Iterable[tuple[list[float], list[float | None]]]) -> Line:
+def _worst(lines: Iterable[tuple[list[float], list[float | None]]]) -> StoryLine:
     """The highest of several at each time; times at which none has a value are left out."""
     return _joined(lines, max)
 
 
-def _joined(lines: Iterable[tuple[list[float], Any]], join: Any) -> Line:
+def _joined(lines: Iterable[tuple[list[float], Any]], join: Any) -> StoryLine:
     # Operators are sampled at the same moments, so equal times meet.
     found: dict[float, list[float]] = {}
     for t, y in lines:
@@ -187,4 +187,4 @@ def _joined(lines: Iterable[tuple[list[float], Any]], join: Any) -> Line:
             if value is not None:
                 found.setdefault(at, []).append(value)
     times = sorted(found)
-    return Line(times, [float(join(found[t])) for t in times])
+    return StoryLine(times, [float(join(found[t])) for t in times])

@@ -35,7 +35,7 @@ from anabranch.spark_bridge.wire import Refused
 _ACKS_FILE = "acks.json"
 
 
-class _Stream:
+class _CollectedStream:
     def __init__(self, folder: Path, info: StreamInfo) -> None:
         self.info = info
         self.schema: pa.Schema = arrow_schema(info.schema, sparks=True)
@@ -88,10 +88,10 @@ class Collect:
     def __init__(self, state: Path, declared: Mapping[str, str], limits: GatewayLimits) -> None:
         self._state = state
         self._limits = limits
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, _CollectedStream] = {}
         for name, schema in declared.items():
             folder = stream_dir(state, name)
-            self._streams[name] = _Stream(folder, claim_stream(folder, schema))
+            self._streams[name] = _CollectedStream(folder, claim_stream(folder, schema))
 
     def describe(self, stream: str) -> Description:
         info = self._stream(stream).info
@@ -155,7 +155,7 @@ class Collect:
         if found:
             yield pa.concat_batches(found)
 
-    def _picked(self, stream: _Stream, names: Sequence[str]) -> list[int]:
+    def _picked(self, stream: _CollectedStream, names: Sequence[str]) -> list[int]:
         if not names:
             return list(range(len(stream.schema)))
         known = {name.lower(): i for i, name in enumerate(stream.schema.names)}
@@ -166,7 +166,7 @@ class Collect:
             )
         return [known[n.lower()] for n in names]
 
-    def _generation(self, name: str, generation: str) -> _Stream:
+    def _generation(self, name: str, generation: str) -> _CollectedStream:
         stream = self._stream(name)
         if stream.info.generation != generation:
             raise Refused(
@@ -177,7 +177,7 @@ class Collect:
             )
         return stream
 
-    def _stream(self, name: str) -> _Stream:
+    def _stream(self, name: str) -> _CollectedStream:
         if name not in self._streams:
             folder = stream_dir(self._state, name)
             if not folder.is_dir():
@@ -186,5 +186,5 @@ class Collect:
                     "unknown_stream",
                     f"no sink of the pipeline writes stream {name!r}; collected: {known}",
                 )
-            self._streams[name] = _Stream(folder, read_stream(folder))
+            self._streams[name] = _CollectedStream(folder, read_stream(folder))
         return self._streams[name]

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterator
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
-from anabranch.runtime.sinks.discard import Discard
+from anabranch.runtime.sinks.discard import DiscardSink
 from anabranch.runtime.sinks.foreach import Foreach
 from anabranch.runtime.sinks.jsonl import JsonLines
 from anabranch.runtime.sinks.parquet import Parquet
@@ -20,7 +20,7 @@ from anabranch.spark_bridge.source import SparkFeed
 from anabranch.spark_engine.ends import SparkRows, SparkTable
 
 SOURCES = (Files, Items, Generate, SparkRows)
-SINKS = (JsonLines, Parquet, Foreach, Stdout, Discard, SparkTable, SparkCollect)
+SINKS = (JsonLines, Parquet, Foreach, Stdout, DiscardSink, SparkTable, SparkCollect)
 
 
 def refusals(pipeline: Pipeline, given: Container[str] = (), *, bounded: bool) -> list[str]:

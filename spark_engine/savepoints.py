@@ -24,7 +24,7 @@ from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, is_backfill, rows_of_files
 from anabranch.runtime.savepoint.kept import (
-    Kept,
+    KeptState,
     head_of,
     row_of_watermark,
     rows_of_devices,
@@ -84,7 +84,7 @@ def state_rows(job: Job, savepoint: Savepoint | None) -> list[Row]:
     """What stations have kept, as if of a batch before the first one."""
     if savepoint is None:
         return []
-    kept = Kept(savepoint)
+    kept = KeptState(savepoint)
     stations = {str(s.operator): s for s in job.plan.keeping if not s.reads_time}
     buckets = {name: buckets_of(s, job.groups, job.partitions) for name, s in stations.items()}
     changes = {
@@ -108,7 +108,7 @@ def state_rows(job: Job, savepoint: Savepoint | None) -> list[Row]:
     return rows
 
 
-def _begun(job: Job, station: Station, kept: Kept) -> bytes:
+def _begun(job: Job, station: Station, kept: KeptState) -> bytes:
     """As `KeyedWork` keeps it."""
     watermark = kept.watermark(station.operator, reads_time=False)
     reached = {job.plan.stations[name].number: watermark for name in station.inputs}

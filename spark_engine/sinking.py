@@ -14,7 +14,7 @@ from typing import Any
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
-from anabranch.runtime.sinks.discard import Discard
+from anabranch.runtime.sinks.discard import DiscardSink
 from anabranch.runtime.sinks.encoding import FORMATS, Encode
 from anabranch.runtime.sinks.foreach import Foreach
 from anabranch.runtime.sinks.jsonl import JsonLines
@@ -121,7 +121,7 @@ def pen_of(sink: Sink, pipeline: str, operator: str, instance: str) -> Pen:
             return ParquetPen(sink)
         case SparkTable() | SparkCollect():
             return RowsPen(sink.schema)
-        case Foreach() | Discard():
+        case Foreach() | DiscardSink():
             context = context_of(pipeline, operator, instance, 0.0)
             return WriterPen(sink.open(context))
     raise TypeError(f"sink {operator!r}: {sink!r} has no form on Spark")

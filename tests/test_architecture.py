@@ -109,8 +109,9 @@ class Source:
     def imports(self) -> list[Import]:
         return list(imports_in(self.text))
 
-    def at(self, found: Import) -> str:
-        return f"{self.path.relative_to(ROOT)}:{found.line}"
+    def at(self, found: Import | ast.ClassDef) -> str:
+        line = found.line if isinstance(found, Import) else found.lineno
+        return f"{self.path.relative_to(ROOT)}:{line}"
 
 
 Rule = Callable[[Source], Iterator[str]]
@@ -301,6 +302,22 @@ def attributes_of(node: ast.ClassDef) -> set[str]:
     }
 
 
+def namesakes(sources: list[Source]) -> list[str]:
+    """Classes with the name of another one of their layer. An experiment is a layer of its own;
+    the simulation's classes have the names of what they stand for."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for source in sources:
+        if driver_of(source.name) == "simulation":
+            continue
+        layer = (
+            ".".join(source.name.split(".")[:3]) if source.layer == "workloads" else source.layer
+        )
+        for node in ast.walk(ast.parse(source.text)):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault((layer, node.name), []).append(source.at(node))
+    return [f"{name}: {', '.join(at)}" for (_, name), at in where.items() if len(at) > 1]
+
+
 def package_sources() -> list[Source]:
     sources = []
     for package, folder in FOLDERS.items():
@@ -401,6 +418,16 @@ def test_only_the_port_asks_the_system_for_time_and_chance() -> None:
 
 def test_classes_and_functions_are_of_a_size_or_say_why_not() -> None:
     assert found_by(against_large_parts, PACKAGE) == []
+
+
+def test_no_two_classes_of_a_layer_have_the_same_name() -> None:
+    assert namesakes(PACKAGE) == []
+
+
+def test_two_classes_of_the_same_name_are_found() -> None:
+    two = [Source(f"anabranch.runtime.{n}.a", ROOT / f"{n}.py", "class A:\n  a = 1") for n in "bc"]
+    assert namesakes(two) == ["A: b.py:1, c.py:1"]
+    assert namesakes([two[0], Source("anabranch.protocol.a", ROOT / "d.py", two[0].text)]) == []
 
 
 def test_a_reason_makes_a_large_class_right() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.runtime.broken_protocols.published import CHARITABLE, Published, Reading
+from anabranch.runtime.broken_protocols.published import CHARITABLE, PaperReading, Published
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.scopes import scopes_of
 
@@ -17,7 +17,7 @@ class Counterexample:
     scope: Scope
     steps: int
     code: str
-    reading: Reading = CHARITABLE
+    reading: PaperReading = CHARITABLE
     strict: bool = False
     wanted: str = ""
     """Words of the fault, since another fault in the same scope has as short a story."""
@@ -29,13 +29,13 @@ class Counterexample:
         return fault.startswith(f"{self.code}:") and self.wanted in fault
 
 
-_LITERAL = Reading(by_operator=False)
-_UNGUARDED = Reading(serial=False)
+_LITERAL = PaperReading(by_operator=False)
+_UNGUARDED = PaperReading(serial=False)
 
 PUBLISHED = tuple(
     Counterexample(name, Scope.parse(scope), steps, code, *more)
     for name, scope, steps, code, *more in (
-        ("PF1", "1,1 joins=1 tuples=1", 4, "S1", Reading(buffers=False)),
+        ("PF1", "1,1 joins=1 tuples=1", 4, "S1", PaperReading(buffers=False)),
         ("PF2", "1,2,2 leaves=2 tuples=1", 10, "S1"),
         ("PF3", "1,2 joins=1 leaves=2", 14, "L1"),
         ("PF3b", "1,1 joins=2 leaves=2", 16, "L1"),

@@ -3,8 +3,8 @@
 Nothing runs this but the explorer. It is here because each of our rules answers one of its
 counter-examples (PF1 to PF9 of `docs/protocol.md` 1.3), which the tests find again on this model.
 
-The paper leaves some things open; a `Reading` settles them. The charitable one buffers data at an
-idle instance, tells by the operator on which side a sender stands, and allows one operation at a
+The paper leaves some things open; a `PaperReading` settles them. The charitable one buffers data at
+an idle instance, tells by the operator on which side a sender stands, and allows one operation at a
 time. PF2 and PF3 are there in every reading.
 """
 
@@ -27,7 +27,7 @@ Outcome = tuple["State", tuple[fx.Effect, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class PaperReading:
     """How the gaps of the pseudo-code are filled.
 
     `serial`: one own operation at a time (Alg. 11 as printed: any number, sharing one counter).
@@ -48,10 +48,10 @@ class Reading:
         return ", ".join(filter(None, words)) or "charitable reading"
 
 
-CHARITABLE = Reading()
+CHARITABLE = PaperReading()
 
 
-class Phase(Enum):
+class PaperPhase(Enum):
     IDLE = "idle"
     ACTIVE = "active"
     FLUSHING = "flushing"
@@ -62,7 +62,7 @@ class Phase(Enum):
 class State:
     """The variables of the paper. `acks` and `acks_expected` serve both kinds of operation."""
 
-    phase: Phase = Phase.IDLE
+    phase: PaperPhase = PaperPhase.IDLE
     succs: Ids = NONE
     preds: Ids = NONE
     keeper: bool = False
@@ -106,7 +106,7 @@ class DeletionAck:
 class Published:
     """The paper's protocol as a machine for the explorer."""
 
-    def __init__(self, reading: Reading = CHARITABLE, *, strict: bool = True) -> None:
+    def __init__(self, reading: PaperReading = CHARITABLE, *, strict: bool = True) -> None:
         """`strict`: control that reaches a terminated instance is a fault (S3). Otherwise it
         vanishes, and the fault is that its sender waits for ever (L1)."""
         self.reading = reading
@@ -126,16 +126,16 @@ class Published:
         return state.preds
 
     def is_active(self, state: State) -> bool:
-        return state.phase is Phase.ACTIVE
+        return state.phase is PaperPhase.ACTIVE
 
     def is_keeper(self, state: State) -> bool:
         return state.keeper
 
     def is_gone(self, state: State) -> bool:
-        return state.phase is Phase.GONE
+        return state.phase is PaperPhase.GONE
 
     def routes(self, state: State) -> bool:
-        return state.phase in (Phase.ACTIVE, Phase.FLUSHING)
+        return state.phase in (PaperPhase.ACTIVE, PaperPhase.FLUSHING)
 
     def table(self, state: State) -> Routes:
         return ()
@@ -147,9 +147,9 @@ class Published:
         return 0
 
     def unfinished_business(self, state: State) -> str:
-        if state.phase is Phase.IDLE:
+        if state.phase is PaperPhase.IDLE:
             return "never started"
-        if state.phase is Phase.ACTIVE and (state.duplicating or state.deleting):
+        if state.phase is PaperPhase.ACTIVE and (state.duplicating or state.deleting):
             kind = "deletion" if state.deleting else "duplication"
             return f"waits for {kind} acks ({state.acks} of {state.acks_expected})"
         return ""
@@ -175,7 +175,7 @@ class Published:
         handler: Callable[..., Outcome]
         match event:
             case events.Founded(succs, preds, keeper):
-                founded = State(Phase.ACTIVE, succs, preds, keeper)
+                founded = State(PaperPhase.ACTIVE, succs, preds, keeper)
                 return founded, (fx.ChangeView(succs, preds), fx.BeginProcessing())
             case events.BatchReceived(sender, tuples):
                 return state, self._take(state, sender, tuples)
@@ -188,11 +188,11 @@ class Published:
             case events.LeaveDecided():
                 return self._decide_deletion(state)
             case events.Drained():
-                return State(Phase.GONE), (fx.Terminate("left"),)
+                return State(PaperPhase.GONE), (fx.Terminate("left"),)
             case events.MessageReceived(sender, message):
-                if state.phase is Phase.GONE and not self.strict:
+                if state.phase is PaperPhase.GONE and not self.strict:
                     return state, ()
-                if state.phase is Phase.GONE:
+                if state.phase is PaperPhase.GONE:
                     name = type(message).__name__
                     raise RemoteProtocolError(f"{name} from {sender}: it has terminated (S3)")
                 handler = getattr(self, f"_on_{type(message).__name__.lower()}")
@@ -201,13 +201,13 @@ class Published:
                 raise RemoteProtocolError(f"the paper knows no {type(event).__name__}")
 
     def _take(self, state: State, sender: InstanceId, tuples: int) -> tuple[fx.Effect, ...]:
-        dropped = state.phase is Phase.GONE or (
-            state.phase is Phase.IDLE and not self.reading.buffers
+        dropped = state.phase is PaperPhase.GONE or (
+            state.phase is PaperPhase.IDLE and not self.reading.buffers
         )
         return () if dropped else (fx.AcceptBatch(sender, tuples),)
 
     def _may_decide(self, state: State) -> bool:
-        if state.phase is not Phase.ACTIVE:
+        if state.phase is not PaperPhase.ACTIVE:
             return False
         return not (self.reading.serial and (state.duplicating or state.deleting))
 
@@ -230,7 +230,7 @@ class Published:
     ) -> Outcome:
         """Algorithms 6 and 9, l. 2-6."""
         later, new = state, message.new
-        if state.phase is Phase.IDLE:
+        if state.phase is PaperPhase.IDLE:
             if self.reading.by_operator and ctx.is_downstream(sender):
                 later = replace(state, add_succs=state.add_succs | new)
             elif self.reading.by_operator:
@@ -255,7 +255,7 @@ class Published:
     def _on_start(self, ctx: Context, state: State, sender: InstanceId, message: Start) -> Outcome:
         """Algorithm 7."""
         later = State(
-            Phase.ACTIVE,
+            PaperPhase.ACTIVE,
             succs=(message.succs | state.add_succs) - state.del_succs,
             preds=(message.preds | state.add_preds) - state.del_preds,
         )
@@ -266,7 +266,7 @@ class Published:
     ) -> Outcome:
         """Algorithm 9, l. 7-12."""
         later = state
-        if state.phase is Phase.IDLE:
+        if state.phase is PaperPhase.IDLE:
             if self.reading.by_operator and ctx.is_downstream(sender):
                 later = replace(state, del_succs=state.del_succs | {sender})
             elif self.reading.by_operator:
@@ -283,7 +283,7 @@ class Published:
         later = replace(state, acks=state.acks + 1)
         if later.acks != later.acks_expected:
             return later, ()
-        return replace(self._at_rest(later), phase=Phase.FLUSHING), (fx.AwaitDrained(),)
+        return replace(self._at_rest(later), phase=PaperPhase.FLUSHING), (fx.AwaitDrained(),)
 
     def _at_rest(self, state: State) -> State:
         """Counters between serial operations mean nothing; unguarded ones still count then."""

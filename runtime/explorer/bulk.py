@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from anabranch.runtime.explorer.bulk_watch import BulkWatch
 from anabranch.runtime.explorer.coverage import Coverage
-from anabranch.runtime.explorer.lookup import Level, Lookup
+from anabranch.runtime.explorer.lookup import Lookup, SearchLevel
 from anabranch.runtime.explorer.machine import Machine
-from anabranch.runtime.explorer.met import Met
+from anabranch.runtime.explorer.met import MetStates
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.search import Verdict, World
+from anabranch.runtime.explorer.search import StateSpace, Verdict
 from anabranch.runtime.explorer.trails import Trail, Trails
 from anabranch.runtime.explorer.zobrist import Pair
 
@@ -58,11 +58,11 @@ class Bulk:
     ) -> None:
         if scope.room:
             raise ValueError("bounded channels are searched one state at a time")
-        self.world = World(machine, scope)
+        self.world = StateSpace(machine, scope)
         self._coverage = coverage
         self._watch = BulkWatch(self.world) if coverage is not None else None
         self.lookup = Lookup(self.world)
-        self.met = Met()
+        self.met = MetStates()
         self.verdict = Verdict(scope, machine.name, sites=self.world.sites)
         self._trails = Trails(self.world, self.lookup.moves) if trails else None
 
@@ -93,20 +93,20 @@ class Bulk:
             self._coverage.update(self._watch.result())
         return verdict
 
-    def _first(self) -> Level:
+    def _first(self) -> SearchLevel:
         state = self.world.initial()
         rows = np.array(state, dtype=np.int32).reshape(-1, 1)
         self.lookup.learn_sites()
         hashes = self.lookup.hashes.of_states(rows)
         self.met.add(*hashes)
-        return Level(rows, hashes)
+        return SearchLevel(rows, hashes)
 
-    def _next(self, level: Level) -> Level:
-        blocks: list[Level] = []
+    def _next(self, level: SearchLevel) -> SearchLevel:
+        blocks: list[SearchLevel] = []
         trails: list[Trail] = []
         for begin in range(0, level.width, CHUNK_STATES):
             end = min(begin + CHUNK_STATES, level.width)
-            part = Level(
+            part = SearchLevel(
                 level.rows[:, begin:end], (level.hashes[0][begin:end], level.hashes[1][begin:end])
             )
             try:
@@ -124,7 +124,7 @@ class Bulk:
 
     # -- stage one: which states follow, as hashes -------------------------------------------
 
-    def _new_steps(self, part: Level) -> Steps:
+    def _new_steps(self, part: SearchLevel) -> Steps:
         """One step to each state that has not been met before."""
         busy = np.zeros(part.width, dtype=bool)
         found = [s for row in range(1, len(part.rows)) if (s := self._steps_of(part, row, busy))]
@@ -142,7 +142,7 @@ class Bulk:
             (steps.hashes[0][fresh], steps.hashes[1][fresh]),
         )
 
-    def _steps_of(self, part: Level, row: int, busy: NDArray[np.bool_]) -> Steps | None:
+    def _steps_of(self, part: SearchLevel, row: int, busy: NDArray[np.bool_]) -> Steps | None:
         """All moves of one instance in all states of a chunk."""
         look, sites = self.lookup, part.rows[row]
         look.learn_moves(sites)
@@ -174,7 +174,7 @@ class Bulk:
 
     def _post(
         self,
-        part: Level,
+        part: SearchLevel,
         row: int,
         origin: NDArray[np.int64],
         move: NDArray[np.int64],
@@ -212,7 +212,7 @@ class Bulk:
 
     # -- stage two: the new states themselves ------------------------------------------------
 
-    def _apply(self, part: Level, steps: Steps) -> list[tuple[Level, Trail]]:
+    def _apply(self, part: SearchLevel, steps: Steps) -> list[tuple[SearchLevel, Trail]]:
         done = []
         for begin, end, row in _runs(steps.actor):
             origin, move = steps.origin[begin:end], steps.move[begin:end].astype(np.int64)
@@ -230,12 +230,12 @@ class Bulk:
                 np.full(len(move), row, dtype=np.int16),
                 move.astype(np.int32),
             )
-            done.append((Level(rows, hashes), trail))
+            done.append((SearchLevel(rows, hashes), trail))
         return done
 
     def _judge(
         self,
-        part: Level,
+        part: SearchLevel,
         rows: Numbers,
         row: int,
         origin: NDArray[np.int64],
@@ -279,12 +279,12 @@ class Bulk:
     # -- findings ----------------------------------------------------------------------------
 
     def _vector(self, column: Numbers) -> tuple[int, ...]:
-        """A column as the state that `World` understands: those present, in their order."""
+        """A column as the state that `StateSpace` understands: those present, in their order."""
         meta = int(column[0])
         places = self.world.budgets.positions[meta]
         return (meta, *(int(column[i + 1]) for i in sorted(places, key=places.__getitem__)))
 
-    def _report(self, part: Level, origin: int, row: int, move: int) -> None:
+    def _report(self, part: SearchLevel, origin: int, row: int, move: int) -> None:
         state, what = self._vector(part.rows[:, origin]), self.lookup.moves[move]
         fault = what.fault or self.world.judge.dead_letter(state, what)
         raise _Found(fault, origin, (row, move))
@@ -319,17 +319,17 @@ def _joined_steps(found: list[Steps]) -> Steps:
     )
 
 
-def _joined(blocks: list[Level], height: int) -> Level:
+def _joined(blocks: list[SearchLevel], height: int) -> SearchLevel:
     if not blocks:
         none = np.zeros(0, dtype=np.uint64)
-        return Level(np.zeros((height, 0), dtype=np.int32), (none, none))
+        return SearchLevel(np.zeros((height, 0), dtype=np.int32), (none, none))
     width = sum(b.width for b in blocks)
     rows = np.full((height, width), -1, dtype=np.int32)
     at = 0
     for block in blocks:
         rows[: len(block.rows), at : at + block.width] = block.rows
         at += block.width
-    return Level(
+    return SearchLevel(
         rows,
         (
             np.concatenate([b.hashes[0] for b in blocks]),

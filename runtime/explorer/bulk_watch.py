@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.runtime.explorer.search import World
+from anabranch.runtime.explorer.search import StateSpace
 from anabranch.runtime.explorer.watch import Watch
 
 Numbers = NDArray[np.int32]
@@ -14,7 +14,7 @@ Numbers = NDArray[np.int32]
 class BulkWatch(Watch):
     """Notes what the moves of one instance in many states go through."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: StateSpace) -> None:
         super().__init__(world.sites)
         self._world = world
         self._masks = np.zeros(1, dtype=np.int64)

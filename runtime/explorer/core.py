@@ -21,7 +21,7 @@ from anabranch.runtime.explorer.coverage import Cell, condition
 from anabranch.runtime.explorer.group_duties import GroupDuties
 from anabranch.runtime.explorer.items import Owned, Tuple
 from anabranch.runtime.explorer.machine import Machine
-from anabranch.runtime.explorer.node import Doing, Fault, Node, Outcome
+from anabranch.runtime.explorer.node import Doing, EventOutcome, Fault, Node
 
 
 class Core:
@@ -38,7 +38,7 @@ class Core:
     def me(self) -> InstanceId:
         return self.context.me
 
-    def handle(self, node: Node, event: events.Event) -> Outcome:
+    def handle(self, node: Node, event: events.Event) -> EventOutcome:
         """A batch that is accepted is not in the queue yet: the core counts tuples, and the driver
         knows which."""
         subject = event.message if isinstance(event, events.MessageReceived) else event
@@ -58,11 +58,11 @@ class Core:
         self._check_owner(outcome.node)
         return outcome
 
-    def _perform(self, node: Node, effects: Iterable[fx.Effect]) -> Outcome:
+    def _perform(self, node: Node, effects: Iterable[fx.Effect]) -> EventOutcome:
         doing = Doing()
         for effect in effects:
             node = self._perform_one(node, effect, doing)
-        return Outcome(node, tuple(doing.sends), doing.spawn, doing.veto, tuple(doing.answers))
+        return EventOutcome(node, tuple(doing.sends), doing.spawn, doing.veto, tuple(doing.answers))
 
     def _perform_one(self, node: Node, effect: fx.Effect, doing: Doing) -> Node:
         match effect:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from anabranch.runtime.explorer.cuts import SOUND, Channel, CutScope, Habits, State
+from anabranch.runtime.explorer.cuts import SOUND, CutChannel, CutScope, CutState, Habits
 
 
 @dataclass(slots=True)
@@ -19,12 +19,12 @@ class CutVerdict:
 
 def explore_cuts(scope: CutScope, habits: Habits = SOUND) -> CutVerdict:
     """Search all interleavings of one channel, breadth first."""
-    model, verdict = Channel(scope, habits), CutVerdict(scope)
+    model, verdict = CutChannel(scope, habits), CutVerdict(scope)
     first = model.initial()
-    parents: dict[State, tuple[State, str] | None] = {first: None}
+    parents: dict[CutState, tuple[CutState, str] | None] = {first: None}
     frontier = [first]
     while frontier:
-        found: list[State] = []
+        found: list[CutState] = []
         for state in frontier:
             quiet = True
             for what, after in model.successors(state):
@@ -45,8 +45,8 @@ def explore_cuts(scope: CutScope, habits: Habits = SOUND) -> CutVerdict:
 
 def _finding(
     verdict: CutVerdict,
-    parents: dict[State, tuple[State, str] | None],
-    state: State,
+    parents: dict[CutState, tuple[CutState, str] | None],
+    state: CutState,
     fault: str,
     last: str = "",
 ) -> CutVerdict:

@@ -78,7 +78,7 @@ class Half(NamedTuple):
 Frame = tuple[str | int, ...]
 
 
-class Line(NamedTuple):
+class CutLine(NamedTuple):
     """A connection: what is under way in both directions, and whether it has been cut."""
 
     number: int
@@ -87,29 +87,29 @@ class Line(NamedTuple):
     cut: bool = False
 
 
-class State(NamedTuple):
+class CutState(NamedTuple):
     dialer: Half
     listener: Half
-    lines: tuple[Line, ...]
+    lines: tuple[CutLine, ...]
     cuts: int
 
 
-Found = tuple[str, State | str]
+Found = tuple[str, CutState | str]
 """What happened, and the state after it, or the fault."""
 
 
-class Channel:
+class CutChannel:
     """The model: states and what can follow."""
 
     def __init__(self, scope: CutScope, habits: Habits = SOUND) -> None:
         self.scope = scope
         self.habits = habits
 
-    def initial(self) -> State:
+    def initial(self) -> CutState:
         dialer = Half(number=1, wire=0)
-        return State(dialer, Half(), (Line(1, there=(("HELLO", 1),)),), self.scope.cuts)
+        return CutState(dialer, Half(), (CutLine(1, there=(("HELLO", 1),)),), self.scope.cuts)
 
-    def successors(self, state: State) -> Iterator[Found]:
+    def successors(self, state: CutState) -> Iterator[Found]:
         yield from self._submissions(state)
         yield from self._readings(state)
         yield from self._own_work(state)
@@ -117,7 +117,7 @@ class Channel:
 
     # -- sending -----------------------------------------------------------------------------
 
-    def _submissions(self, state: State) -> Iterator[Found]:
+    def _submissions(self, state: CutState) -> Iterator[Found]:
         dialer, listener = state.dialer, state.listener
         allowance = Allowance(dialer.allowed, 1, tuples_sent=dialer.spent)
         if dialer.sent < self.scope.batches and allowance.open:
@@ -137,7 +137,7 @@ class Channel:
 
     # -- receiving ---------------------------------------------------------------------------
 
-    def _readings(self, state: State) -> Iterator[Found]:
+    def _readings(self, state: CutState) -> Iterator[Found]:
         for line in state.lines:
             if line.there and self._listener_reads(state, line):
                 frame, rest = line.there[0], line._replace(there=line.there[1:])
@@ -148,18 +148,20 @@ class Channel:
                 what = f"dialer reads {_said(frame)} on connection {line.number}"
                 yield what, self._attempt(self._at_dialer, _with(state, rest), line, frame)
 
-    def _listener_reads(self, state: State, line: Line) -> bool:
+    def _listener_reads(self, state: CutState, line: CutLine) -> bool:
         return line.number >= state.listener.number or not self.habits.abandons_old
 
-    def _attempt(self, reader: object, state: State, line: Line, frame: Frame) -> State | str:
+    def _attempt(
+        self, reader: object, state: CutState, line: CutLine, frame: Frame
+    ) -> CutState | str:
         try:
             after = reader(state, line, frame)  # type: ignore[operator]
         except AnabranchProtocolError as error:
             return f"N1: {error.what}"
-        assert isinstance(after, State | str)
+        assert isinstance(after, CutState | str)
         return after
 
-    def _at_listener(self, state: State, line: Line, frame: Frame) -> State | str:
+    def _at_listener(self, state: CutState, line: CutLine, frame: Frame) -> CutState | str:
         me = state.listener
         match frame:
             case ("HELLO", int(number)):
@@ -183,7 +185,7 @@ class Channel:
                 return self._acknowledged(state, expected, 0, dialer=False)
         raise AssertionError(frame)
 
-    def _at_dialer(self, state: State, line: Line, frame: Frame) -> State | str:
+    def _at_dialer(self, state: CutState, line: CutLine, frame: Frame) -> CutState | str:
         me = state.dialer
         match frame:
             case ("WELCOME", int(expected), int(allowed)):
@@ -219,7 +221,7 @@ class Channel:
         allowance.allow(allowed, 0)
         return me._replace(allowed=allowance.tuples_allowed, spent=spent)
 
-    def _delivered(self, state: State, number: int, *, dialer: bool) -> State | str:
+    def _delivered(self, state: CutState, number: int, *, dialer: bool) -> CutState | str:
         me = state.dialer if dialer else state.listener
         session = _session(me)
         if self.habits.only_next:
@@ -237,8 +239,8 @@ class Channel:
         return state._replace(dialer=me) if dialer else state._replace(listener=me)
 
     def _acknowledged(
-        self, state: State, expected: int, allowed: int, *, dialer: bool
-    ) -> State | str:
+        self, state: CutState, expected: int, allowed: int, *, dialer: bool
+    ) -> CutState | str:
         me, peer = state.dialer, state.listener
         if not dialer:
             me, peer = peer, me
@@ -253,7 +255,7 @@ class Channel:
 
     # -- what an end does by itself ----------------------------------------------------------
 
-    def _own_work(self, state: State) -> Iterator[Found]:
+    def _own_work(self, state: CutState) -> Iterator[Found]:
         listener, dialer = state.listener, state.dialer
         if listener.done < len(listener.got):
             grant = _grant(listener, self.scope)
@@ -276,12 +278,12 @@ class Channel:
 
     # -- accidents ---------------------------------------------------------------------------
 
-    def _accidents(self, state: State) -> Iterator[Found]:
+    def _accidents(self, state: CutState) -> Iterator[Found]:
         line = state.lines[-1]
         if not line.cut and state.cuts:
             for there in range(len(line.there) + 1):
                 for back in range(len(line.back) + 1):
-                    cut = Line(line.number, line.there[:there], line.back[:back], cut=True)
+                    cut = CutLine(line.number, line.there[:there], line.back[:back], cut=True)
                     what = f"connection {line.number} is cut, {there} and {back} frames survive"
                     yield what, _with(state, cut)._replace(cuts=state.cuts - 1)
         if line.cut:
@@ -289,10 +291,10 @@ class Channel:
             # The dialer abandons the old connection when it opens a new one.
             old = [one._replace(back=()) for one in state.lines]
             dialer = state.dialer._replace(number=number, wire=0)
-            lines = (*(o for o in old if o.there), Line(number, there=(("HELLO", number),)))
+            lines = (*(o for o in old if o.there), CutLine(number, there=(("HELLO", number),)))
             yield f"dialer opens connection {number}", state._replace(dialer=dialer, lines=lines)
 
-    def unsettled(self, state: State) -> str:
+    def unsettled(self, state: CutState) -> str:
         """What is wrong with a state in which nothing more happens."""
         dialer, listener = state.dialer, state.listener
         if len(listener.got) < self.scope.batches or len(dialer.got) < self.scope.messages:
@@ -326,14 +328,14 @@ def _send(half: Half) -> tuple[Half, Frame]:
     return half._replace(sent=number), ("FRAME", number)
 
 
-def _with(state: State, line: Line) -> State:
+def _with(state: CutState, line: CutLine) -> CutState:
     lines = tuple(line if one.number == line.number else one for one in state.lines)
     return state._replace(lines=lines)
 
 
 def _written(
-    state: State, number: int, frames: Frame | tuple[Frame, ...], there: bool
-) -> tuple[Line, ...]:
+    state: CutState, number: int, frames: Frame | tuple[Frame, ...], there: bool
+) -> tuple[CutLine, ...]:
     """The lines after writing; what is written on none, or on one that is cut, is lost."""
     many = frames if frames and isinstance(frames[0], tuple) else (frames,) if frames else ()
     written = []

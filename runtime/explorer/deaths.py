@@ -26,7 +26,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.explorer.items import Again, Tuple
 
 
-class Queued(NamedTuple):
+class QueuedItem(NamedTuple):
     """A tuple in a queue. `sender`: the instance that repeats it after a death; None if the tuple
     is kept here. `age`: how often new owners have been acknowledged since it was accepted first."""
 
@@ -44,9 +44,9 @@ class Died:
     again: tuple[tuple[InstanceId, Again], ...] = ()
 
 
-def divided(queue: Iterable[Queued], kept: int) -> tuple[tuple[Queued, ...], Died]:
+def divided(queue: Iterable[QueuedItem], kept: int) -> tuple[tuple[QueuedItem, ...], Died]:
     """What stays of a queue after a death, and the death with what does not."""
-    stays: list[Queued] = []
+    stays: list[QueuedItem] = []
     again: list[tuple[InstanceId, Again]] = []
     left = kept
     for item, sender, age in queue:
@@ -54,10 +54,10 @@ def divided(queue: Iterable[Queued], kept: int) -> tuple[tuple[Queued, ...], Die
             again.append((sender, Again(item, age)))
             continue
         left -= sender is not None
-        stays.append(Queued(item))
+        stays.append(QueuedItem(item))
     return tuple(stays), Died(kept, tuple(again))
 
 
-def aged(queue: Iterable[Queued]) -> tuple[Queued, ...]:
+def aged(queue: Iterable[QueuedItem]) -> tuple[QueuedItem, ...]:
     """A queue after new owners have been acknowledged."""
     return tuple(q if q.sender is None else q._replace(age=q.age + 1) for q in queue)

@@ -17,11 +17,11 @@ from anabranch.protocol.messages import Join
 from anabranch.protocol.ownership import Assignment, Group
 from anabranch.protocol.rules.context import Context
 from anabranch.runtime.explorer.core import Core
-from anabranch.runtime.explorer.deaths import Died, Queued, aged, divided
+from anabranch.runtime.explorer.deaths import Died, QueuedItem, aged, divided
 from anabranch.runtime.explorer.group_duties import GroupDuties, less
 from anabranch.runtime.explorer.items import NO_GROUP, Again, GroupState, Item, Marks, Parcel, Tuple
 from anabranch.runtime.explorer.machine import Machine
-from anabranch.runtime.explorer.node import UNASKED, Fault, Node, Outcome
+from anabranch.runtime.explorer.node import UNASKED, EventOutcome, Fault, Node
 from anabranch.runtime.explorer.scope import Scope
 
 
@@ -92,7 +92,7 @@ class Driver:
     def newborn(self) -> Node:
         return Node(self.machine.newborn())
 
-    def run(self, node: Node, event: Any) -> Outcome:
+    def run(self, node: Node, event: Any) -> EventOutcome:
         match event:
             case Parcel(sender, item):
                 return self._receive(node, sender, item)
@@ -114,30 +114,30 @@ class Driver:
 
     def _give_birth(
         self, node: Node, decision: events.Event, ready: events.ChildrenReady
-    ) -> Outcome:
+    ) -> EventOutcome:
         decided = self.run(node, decision)
         if not decided.spawn:
             return decided
         born = self.run(decided.node, ready)
         return born._replace(sends=decided.sends + born.sends)
 
-    def _receive(self, node: Node, sender: InstanceId, item: Item) -> Outcome:
+    def _receive(self, node: Node, sender: InstanceId, item: Item) -> EventOutcome:
         match item:
             case Tuple():
                 outcome = self.core.handle(node, events.BatchReceived(sender, 1))
                 # A tuple without a name is not lost by a death: it would be there again, and
                 # nothing tells when.
                 repeats = sender if self.scope.crashes and self.scope.keyed else None
-                return outcome._replace(node=self._queued(outcome.node, Queued(item, repeats)))
+                return outcome._replace(node=self._queued(outcome.node, QueuedItem(item, repeats)))
             case Again(tuple_, age):
-                return Outcome(self._queued(node, Queued(tuple_, sender, age)))
+                return EventOutcome(self._queued(node, QueuedItem(tuple_, sender, age)))
             case GroupState():
-                return Outcome(self._groups.put_in(node, sender, item))
+                return EventOutcome(self._groups.put_in(node, sender, item))
         return self._answer(self._meet(node, events.MessageReceived(sender, item)))
 
-    def _meet(self, node: Node, event: events.Event) -> Outcome:
+    def _meet(self, node: Node, event: events.Event) -> EventOutcome:
         """An event of the core, and what the driver remembers of it."""
-        before = Outcome(node)
+        before = EventOutcome(node)
         match event:
             case events.GroupsFrozen():
                 node = node._replace(freezing=False)
@@ -153,7 +153,7 @@ class Driver:
         outcome = self.core.handle(node, event)
         return outcome._replace(sends=before.sends + outcome.sends)
 
-    def _answer(self, outcome: Outcome) -> Outcome:
+    def _answer(self, outcome: EventOutcome) -> EventOutcome:
         """Feed the events that follow at once, unless it takes time."""
         while outcome.answers:
             first, *rest = outcome.answers
@@ -196,7 +196,7 @@ class Driver:
                 sides.append([y for y in succs if y.operator == operator])
         yield from product(*sides)
 
-    def _queued(self, node: Node, one: Queued) -> Node:
+    def _queued(self, node: Node, one: QueuedItem) -> Node:
         # A leaver may get what overtakes: a predecessor that has sent LEAVE_ACK cannot ask it any
         # more whether all is in, while the next owner still counts it among its successors.
         if self._watches and (self._alone or not self._leaves(node.state)):
@@ -206,11 +206,11 @@ class Driver:
     def _leaves(self, state: Any) -> bool:
         return self.machine.routes(state) and not self.machine.is_active(state)
 
-    def _process(self, node: Node, item: Tuple, targets: tuple[InstanceId, ...]) -> Outcome:
+    def _process(self, node: Node, item: Tuple, targets: tuple[InstanceId, ...]) -> EventOutcome:
         first = next(place for place, q in enumerate(node.queue) if q.item == item)
         node = node._replace(queue=node.queue[:first] + node.queue[first + 1 :])
         if self._broken == "doubles":
-            node = node._replace(undone=(Queued(item),))
+            node = node._replace(undone=(QueuedItem(item),))
         if not self.keyed:
             return self._emit(node, item.group, targets)
         states = dict(node.owned)
@@ -218,10 +218,10 @@ class Driver:
         node = node._replace(owned=tuple(sorted(states.items())))
         return self._send(node, replace(item, path=(*item.path, self.me.operator)), targets)
 
-    def _emit(self, node: Node, group: Group, targets: tuple[InstanceId, ...]) -> Outcome:
+    def _emit(self, node: Node, group: Group, targets: tuple[InstanceId, ...]) -> EventOutcome:
         """A result gets its number here, where tuples have names."""
         if self.scope.blocking:
-            return Outcome(node._replace(sending=targets))
+            return EventOutcome(node._replace(sending=targets))
         if group == NO_GROUP:
             return self._send(node, Tuple(), targets)
         given = dict(node.given)
@@ -229,14 +229,14 @@ class Driver:
         node = node._replace(given=tuple(sorted(given.items())))
         return self._send(node, Tuple(self.me, group, number), targets)
 
-    def _send(self, node: Node, item: Tuple, targets: Iterable[InstanceId]) -> Outcome:
+    def _send(self, node: Node, item: Tuple, targets: Iterable[InstanceId]) -> EventOutcome:
         """D2: the results of one tuple, one to each downstream operator."""
         sends: list[tuple[InstanceId, Item]] = []
         for to in targets:
             outcome = self.core.handle(node, events.BatchReady(to, 1))
             node = outcome.node
             sends.extend((to, item) for _ in outcome.sends)
-        return Outcome(node, tuple(sends))
+        return EventOutcome(node, tuple(sends))
 
     def _followed(self, marks: Marks, item: Tuple, code: str, *, exact: bool) -> Marks:
         known = dict(marks)
@@ -275,14 +275,14 @@ class Driver:
             outgoing=tuple(o._replace(stage=UNASKED) for o in node.outgoing),
         )
 
-    def _resume(self, node: Node) -> Outcome:
+    def _resume(self, node: Node) -> EventOutcome:
         """The first event of a new incarnation."""
         outcome = self._answer(self.core.handle(node, events.Restarted()))
         waits = self.machine.spawning(outcome.node.state) and not outcome.spawn
         return outcome._replace(node=outcome.node._replace(forsaken=bool(waits)))
 
 
-def _before_a_word(one: Queued, sender: InstanceId) -> Queued:
+def _before_a_word(one: QueuedItem, sender: InstanceId) -> QueuedItem:
     """Only that the core has had something behind it on its channel makes a tuple older."""
     return one._replace(age=1) if one.sender == sender else one
 

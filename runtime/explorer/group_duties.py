@@ -8,9 +8,17 @@ from anabranch.protocol import effects as fx
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Group
-from anabranch.runtime.explorer.deaths import Queued
+from anabranch.runtime.explorer.deaths import QueuedItem
 from anabranch.runtime.explorer.items import GroupState, Owned, Tuple
-from anabranch.runtime.explorer.node import BEGUN, WANTED, Doing, Fault, Node, Outcome, Outgoing
+from anabranch.runtime.explorer.node import (
+    BEGUN,
+    WANTED,
+    Doing,
+    EventOutcome,
+    Fault,
+    Node,
+    OutgoingGroups,
+)
 from anabranch.runtime.explorer.scope import Scope
 
 GroupEffect = (
@@ -90,20 +98,20 @@ class GroupDuties:
             raise Fault(f"duty 12: {self.me} is to send {sorted(groups)} to {to}, and has {whole}")
         rest = (o for o in node.outgoing if o.to != to)
         stage = BEGUN if self._broken == "rest" and again else WANTED
-        return node._replace(outgoing=tuple(sorted([*rest, Outgoing(to, whole, stage)])))
+        return node._replace(outgoing=tuple(sorted([*rest, OutgoingGroups(to, whole, stage)])))
 
-    def send_first_part(self, node: Node, to: InstanceId) -> Outcome:
+    def send_first_part(self, node: Node, to: InstanceId) -> EventOutcome:
         (one,) = (o for o in node.outgoing if o.to == to)
         outgoing = tuple(o._replace(stage=BEGUN) if o is one else o for o in node.outgoing)
         sent = ((to, GroupState(one.groups, ())),)
-        return Outcome(node._replace(outgoing=outgoing), sent)
+        return EventOutcome(node._replace(outgoing=outgoing), sent)
 
-    def send_last_part(self, node: Node, to: InstanceId) -> Outcome:
+    def send_last_part(self, node: Node, to: InstanceId) -> EventOutcome:
         (one,) = (o for o in node.outgoing if o.to == to)
         kept, node = self._give_kept(node, frozenset(g for g, _ in one.groups))
         left = node._replace(outgoing=tuple(o for o in node.outgoing if o is not one))
         begins = self._broken == "rest"
-        return Outcome(left, ((to, GroupState((), kept, begins)),))
+        return EventOutcome(left, ((to, GroupState((), kept, begins)),))
 
     # -- state comes -------------------------------------------------------------------------
 
@@ -126,7 +134,7 @@ class GroupDuties:
         states = dict(node.owned)
         for state in came:
             states.update(state.groups)
-        kept = tuple(Queued(t) for state in came for t in state.kept)
+        kept = tuple(QueuedItem(t) for state in came for t in state.kept)
         return node._replace(
             queue=(*node.queue, *kept) if self._broken == "11" else (*kept, *node.queue),
             owned=tuple(sorted(states.items())),

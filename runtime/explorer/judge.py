@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Route
-from anabranch.runtime.explorer.site import Move, Site
+from anabranch.runtime.explorer.site import Site, SiteMove
 from anabranch.runtime.explorer.sites import Sites
 
 Vector = tuple[int, ...]
@@ -75,7 +75,7 @@ class Judge:
             self._keeps[view] = found
         return found
 
-    def dead_letter(self, state: Vector, move: Move) -> str:
+    def dead_letter(self, state: Vector, move: SiteMove) -> str:
         """What was wrong with a move that could not be applied."""
         places = self._sites.budgets.positions[state[0]]
         for receiver, parcel in move.sends:

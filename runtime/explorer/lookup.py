@@ -9,19 +9,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.runtime.explorer.interned import Interned
-from anabranch.runtime.explorer.search import World
-from anabranch.runtime.explorer.site import Move
+from anabranch.runtime.explorer.search import StateSpace
+from anabranch.runtime.explorer.site import SiteMove
 from anabranch.runtime.explorer.zobrist import Pair, Zobrist
 
 Numbers = NDArray[np.int32]
 D = TypeVar("D", bound=np.generic)
 UNKNOWN = -9
 Effect = tuple[tuple[tuple[int, int], ...], tuple[tuple[int, int], ...]]
-"""What a move sends, and which instances it creates, as in `Move`."""
+"""What a move sends, and which instances it creates, as in `SiteMove`."""
 
 
 @dataclass(slots=True)
-class Level:
+class SearchLevel:
     """States at one distance from the beginning: `rows[0]` budgets, `rows[1 + id]` sites."""
 
     rows: Numbers
@@ -33,11 +33,11 @@ class Level:
 
 
 class Lookup:
-    """Filled from `World` as the search meets something new; read by index otherwise."""
+    """Filled from `StateSpace` as the search meets something new; read by index otherwise."""
 
-    def __init__(self, world: World, *, seed: int = 2019) -> None:
+    def __init__(self, world: StateSpace, *, seed: int = 2019) -> None:
         self.world = world
-        self.moves: list[Move] = []
+        self.moves: list[SiteMove] = []
         self.effects: Interned[Effect] = Interned()
         self.effects.number(((), ()))
         self.move_kind = np.zeros(0, dtype=np.int32)

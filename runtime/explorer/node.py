@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.ownership import Group
-from anabranch.runtime.explorer.deaths import Queued
+from anabranch.runtime.explorer.deaths import QueuedItem
 from anabranch.runtime.explorer.items import GroupState, Item, Marks, Owned
 
 WANTED, BEGUN, UNASKED = range(3)
 
 
-class Outgoing(NamedTuple):
+class OutgoingGroups(NamedTuple):
     """State that goes out in two parts, and is kept until both are under way. `stage`: of the
     transfer; `UNASKED` in a new incarnation, until the core asks for it again."""
 
@@ -38,7 +38,7 @@ class Node(NamedTuple):
     """
 
     state: Any
-    queue: tuple[Queued, ...] = ()
+    queue: tuple[QueuedItem, ...] = ()
     working: bool = False
     asked: bool = False
     reading: bool = True
@@ -46,7 +46,7 @@ class Node(NamedTuple):
     sending: tuple[InstanceId, ...] = ()
     ended: bool = False
     forsaken: bool = False
-    undone: tuple[Queued, ...] = ()
+    undone: tuple[QueuedItem, ...] = ()
     owned: Owned = ()
     frozen: frozenset[Group] = frozenset()
     expecting: tuple[InstanceId, ...] = ()
@@ -55,10 +55,10 @@ class Node(NamedTuple):
     transferring: tuple[InstanceId, ...] = ()
     given: Marks = ()
     seen: Marks = ()
-    outgoing: tuple[Outgoing, ...] = ()
+    outgoing: tuple[OutgoingGroups, ...] = ()
 
 
-class Outcome(NamedTuple):
+class EventOutcome(NamedTuple):
     """What one event did: the node after it, and the items it sent, in order."""
 
     node: Node

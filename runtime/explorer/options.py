@@ -29,7 +29,7 @@ CHOICES_MAX = 16
 DRAWS_MAX = 2
 
 
-class Options:
+class SiteOptions:
     """Tells which moves may be tried at a site; a core may yet veto a decision."""
 
     def __init__(

@@ -1,7 +1,7 @@
 """Breadth-first search through every interleaving; the first fault met has a shortest story.
 
-There are two searches of the same `World`. This one takes one state at a time: a small scope is
-searched in three quarters of the time, channels may have bounds, and one fault may be looked for
+There are two searches of the same `StateSpace`. This one takes one state at a time: a small scope
+is searched in three quarters of the time, channels may have bounds, and one fault may be looked for
 behind others. `bulk` takes whole levels as arrays, which is quicker from about 10^5 states on and
 keeps 16 bytes of each. Tests compare what they count, go through and find.
 """
@@ -17,7 +17,7 @@ from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.judge import Judge
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.site import Move
+from anabranch.runtime.explorer.site import SiteMove
 from anabranch.runtime.explorer.sites import FULL, Sites
 from anabranch.runtime.explorer.watch import Watch, neighbours_open
 
@@ -40,11 +40,11 @@ class Verdict:
     seconds: float = 0.0
     complete: bool = False
     fault: str = ""
-    path: list[tuple[Vector, Move]] = field(default_factory=list)
+    path: list[tuple[Vector, SiteMove]] = field(default_factory=list)
     sites: Sites | None = None
 
 
-class World:
+class StateSpace:
     """States as vectors, and their successors."""
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
@@ -57,7 +57,7 @@ class World:
     def initial(self) -> Vector:
         return (self.budgets.initial(), *self.sites.founding_sites())
 
-    def successors(self, state: Vector) -> Iterator[tuple[Move, Vector | None]]:
+    def successors(self, state: Vector) -> Iterator[tuple[SiteMove, Vector | None]]:
         """Every enabled move and the state after it; None if the move breaks a property by
         itself."""
         near = self.open_nearby(state) if self.watch else []
@@ -88,7 +88,7 @@ class World:
         feeds, (a, b) = self.sites.scope.topology.feeds, (one.operator, other.operator)
         return a == b or feeds(a, b) or feeds(b, a)
 
-    def apply(self, state: Vector, position: int, move: Move, left: int) -> Vector | None:
+    def apply(self, state: Vector, position: int, move: SiteMove, left: int) -> Vector | None:
         """The state after a move: None if that breaks a property, `NO_ROOM` if it has to wait."""
         if move.site < 0:
             return None
@@ -123,13 +123,13 @@ def explore(
     A search for one fault goes on behind others where it can. `coverage` learns what was gone
     through.
     """
-    world = World(machine, scope)
+    world = StateSpace(machine, scope)
     if coverage is not None:
         world.watch = Watch(world.sites)
     verdict = Verdict(scope, machine.name, sites=world.sites)
     began = time.monotonic()
     first = world.initial()
-    parents: dict[Vector, tuple[Vector, Move] | None] = {first: None}
+    parents: dict[Vector, tuple[Vector, SiteMove] | None] = {first: None}
     frontier = [first]
     while frontier and not verdict.fault and len(parents) < states_max:
         frontier = _expand(world, frontier, parents, verdict, wanted)
@@ -145,9 +145,9 @@ def explore(
 
 
 def _expand(
-    world: World,
+    world: StateSpace,
     frontier: list[Vector],
-    parents: dict[Vector, tuple[Vector, Move] | None],
+    parents: dict[Vector, tuple[Vector, SiteMove] | None],
     verdict: Verdict,
     wanted: Callable[[str], bool],
 ) -> list[Vector]:
@@ -179,9 +179,9 @@ def _expand(
 
 
 def _path(
-    parents: dict[Vector, tuple[Vector, Move] | None], state: Vector
-) -> list[tuple[Vector, Move]]:
-    path: list[tuple[Vector, Move]] = []
+    parents: dict[Vector, tuple[Vector, SiteMove] | None], state: Vector
+) -> list[tuple[Vector, SiteMove]]:
+    path: list[tuple[Vector, SiteMove]] = []
     while (parent := parents[state]) is not None:
         path.append(parent)
         state = parent[0]

@@ -34,7 +34,7 @@ class Option(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class SiteMove:
     """One transition: the site after it, what it sends, which instances it creates, and its event.
 
     `sends`: (number of the receiver, number of the parcel). `born`: (number, site) of each child.

@@ -21,11 +21,11 @@ from anabranch.runtime.explorer.interned import Interned
 from anabranch.runtime.explorer.items import Again, Parcel, Tuple
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.mail import Mailing
-from anabranch.runtime.explorer.node import Fault, Node, Outcome
-from anabranch.runtime.explorer.options import Options
+from anabranch.runtime.explorer.node import EventOutcome, Fault, Node
+from anabranch.runtime.explorer.options import SiteOptions
 from anabranch.runtime.explorer.rank import Ranking
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.site import Move, Option, Site
+from anabranch.runtime.explorer.site import Option, Site, SiteMove
 
 FULL = -2
 OutcomeKey = tuple[InstanceId, int, Any]
@@ -47,12 +47,12 @@ class Sites:
         self.views: Interned[Any] = Interned()
         self.view_of: list[int] = []
         self.mailing = Mailing()
-        self.options = Options(machine, self.budgets, self.nodes, self.mailing, self.driver)
-        self._moves: list[tuple[Move, ...] | None] = []
+        self.options = SiteOptions(machine, self.budgets, self.nodes, self.mailing, self.driver)
+        self._moves: list[tuple[SiteMove, ...] | None] = []
         self._arrivals: dict[tuple[int, int], int] = {}
         self._ranking = Ranking(scope) if machine.ranked else None
         self._drivers: dict[InstanceId, Driver] = {}
-        self._outcomes: dict[OutcomeKey, tuple[Outcome | str, int]] = {}
+        self._outcomes: dict[OutcomeKey, tuple[EventOutcome | str, int]] = {}
         self.ways: Interned[tuple[Cell, ...]] = Interned()
         self.aside: set[int] = set()
         """Ways that are no transition: foundings, refused decisions, deaths that change nothing."""
@@ -128,7 +128,7 @@ class Sites:
 
     # -- moves -------------------------------------------------------------------------------
 
-    def moves(self, site: int) -> tuple[Move, ...]:
+    def moves(self, site: int) -> tuple[SiteMove, ...]:
         """Every move at a site, whether or not the budgets allow it at present."""
         found = self._moves[site]
         if found is None:
@@ -139,7 +139,7 @@ class Sites:
             self._moves[site] = found
         return found
 
-    def move(self, option: Option) -> Move | None:
+    def move(self, option: Option) -> SiteMove | None:
         """Runs the core; None if it vetoes the decision."""
         site, kind, what, born, optional, parcel = option
         number = self.budgets.kinds.number(kind)
@@ -153,7 +153,7 @@ class Sites:
             if after.mail and self._is_dead(after):
                 raise Fault(self._dead_mail(after))
         except Fault as fault:
-            return Move(site.me, number, -1, (), (), optional, what, str(fault))
+            return SiteMove(site.me, number, -1, (), (), optional, what, str(fault))
         ids = self.budgets.ids
         sends = tuple(
             (ids.number(to), self.parcels.number(Parcel(site.me, item)))
@@ -161,9 +161,9 @@ class Sites:
         )
         cradle = self.nodes.number(self.driver(site.me).newborn())
         newborn = tuple((ids.number(c), self.site(Site(c, cradle))) for c in sorted(born))
-        return Move(site.me, number, self.site(after), sends, newborn, optional, what, way=way)
+        return SiteMove(site.me, number, self.site(after), sends, newborn, optional, what, way=way)
 
-    def _outcome(self, key: OutcomeKey, event: Any) -> tuple[Outcome, int]:
+    def _outcome(self, key: OutcomeKey, event: Any) -> tuple[EventOutcome, int]:
         """Runs the core once for each node and event, whatever else is on its way there; also
         the number of the cells that it has gone through."""
         known = self._outcomes.get(key)
@@ -174,13 +174,13 @@ class Sites:
             raise Fault(found)
         return found, way
 
-    def _run_once(self, key: OutcomeKey, event: Any) -> tuple[Outcome | str, int]:
+    def _run_once(self, key: OutcomeKey, event: Any) -> tuple[EventOutcome | str, int]:
         me, node, _ = key
         driver = self.driver(me)
         way = driver.core.way
         way.clear()
         try:
-            found: Outcome | str = driver.run(self.nodes.values[node], event)
+            found: EventOutcome | str = driver.run(self.nodes.values[node], event)
         except Fault as fault:
             found = str(fault)
         return found, self.ways.number(tuple(dict.fromkeys(way)))
@@ -192,7 +192,7 @@ class Sites:
         sender = parcels[0].sender
         return f"{number}: {items} from {sender} under way to {site.me}, which terminates"
 
-    def _ranked(self, site: int, move: Move) -> Move:
+    def _ranked(self, site: int, move: SiteMove) -> SiteMove:
         """The move, with a fault if it does not make the rank smaller (L3)."""
         rank = self._ranking
         if rank is None or move.fault:
@@ -212,6 +212,6 @@ class Sites:
         return replace(move, site=-1, sends=(), born=(), fault=fault)
 
 
-def _is_idle(site: int, move: Move) -> bool:
+def _is_idle(site: int, move: SiteMove) -> bool:
     """A death that changes nothing is none."""
     return isinstance(move.what, Died) and move.site == site and not move.sends

@@ -19,11 +19,11 @@ from anabranch.runtime.explorer.driver import (
 )
 from anabranch.runtime.explorer.items import NO_GROUP, Again, GroupState, Item, Parcel, Tuple
 from anabranch.runtime.explorer.judge import names
-from anabranch.runtime.explorer.site import Move
+from anabranch.runtime.explorer.site import SiteMove
 from anabranch.runtime.explorer.sites import Sites
 from anabranch.runtime.reporting import wording
 
-Path = Iterable[tuple[tuple[int, ...], Move]]
+Path = Iterable[tuple[tuple[int, ...], SiteMove]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.runtime.explorer.search import World
-from anabranch.runtime.explorer.site import Move
+from anabranch.runtime.explorer.search import StateSpace
+from anabranch.runtime.explorer.site import SiteMove
 
 Numbers = NDArray[np.int32]
-Path = list[tuple[tuple[int, ...], Move]]
+Path = list[tuple[tuple[int, ...], SiteMove]]
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Trail:
 class Trails:
     """`moves`: by number."""
 
-    def __init__(self, world: World, moves: list[Move]) -> None:
+    def __init__(self, world: StateSpace, moves: list[SiteMove]) -> None:
         self._world = world
         self._moves = moves
         self._levels: list[Trail] = []

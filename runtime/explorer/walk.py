@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from anabranch.runtime.explorer.machine import Machine
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.search import NO_ROOM, Vector, World
-from anabranch.runtime.explorer.site import Move, Option
+from anabranch.runtime.explorer.search import NO_ROOM, StateSpace, Vector
+from anabranch.runtime.explorer.site import Option, SiteMove
 from anabranch.runtime.explorer.sites import Sites
 
 
@@ -19,14 +19,14 @@ class Walk:
     seed: int
     steps: int = 0
     fault: str = ""
-    path: list[tuple[Vector, Move]] = field(default_factory=list)
+    path: list[tuple[Vector, SiteMove]] = field(default_factory=list)
 
 
 class Walker:
     """Walks one scope again and again; what the core has answered once is remembered."""
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
-        self.world = World(machine, scope)
+        self.world = StateSpace(machine, scope)
         self._known: dict[int, list[tuple[Option, int]]] = {}
 
     @property
@@ -56,8 +56,8 @@ class Walker:
 
     def _draw(
         self, rng: random.Random, state: Vector, eagerness: float
-    ) -> tuple[Move, Vector | None] | None:
-        """One possible move and the state after it, as `World.apply` says; None at rest."""
+    ) -> tuple[SiteMove, Vector | None] | None:
+        """One possible move and the state after it, as `StateSpace.apply` says; None at rest."""
         required: list[tuple[Option, int, int]] = []
         optional: list[tuple[Option, int, int]] = []
         for position in range(1, len(state)):

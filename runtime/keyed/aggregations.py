@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from anabranch.runtime.keyed.parts import Log
+from anabranch.runtime.keyed.parts import PartLog
 from anabranch.runtime.keyed.windows import Retraction, WindowResult
 from anabranch.runtime.processing.own import copied, copied_all
 
@@ -178,24 +178,24 @@ class Collecting(Aggregation):
     def __init__(self, finish: Callable[[list[Any]], Any]) -> None:
         self._finish = finish
 
-    def new(self) -> Log:
-        return Log()
+    def new(self) -> PartLog:
+        return PartLog()
 
-    def add(self, accumulator: Log, item: Any) -> Log:
+    def add(self, accumulator: PartLog, item: Any) -> PartLog:
         accumulator.append(item)
         return accumulator
 
-    def result(self, accumulator: Log) -> Any:
+    def result(self, accumulator: PartLog) -> Any:
         return self._finish([*accumulator])
 
-    def merge(self, first: Log, second: Log) -> Log:
+    def merge(self, first: PartLog, second: PartLog) -> PartLog:
         first.extend(second)
         return first
 
-    def copy(self, accumulator: Log) -> Log:
+    def copy(self, accumulator: PartLog) -> PartLog:
         return accumulator.copy()
 
-    def handed(self, accumulator: Log) -> Any:
+    def handed(self, accumulator: PartLog) -> Any:
         return copied_all([*accumulator])
 
 
@@ -211,7 +211,7 @@ class OfResults(Collecting):
         super().__init__(self._aggregated)
         self._aggregation = aggregation
 
-    def add(self, accumulator: Log, item: Any) -> Log:
+    def add(self, accumulator: PartLog, item: Any) -> PartLog:
         if not isinstance(item, Retraction):
             # What cannot count must show it now, not whenever the window is told.
             self._aggregation.add(copied(self._aggregation.new()), copied(item))

@@ -20,7 +20,7 @@ from anabranch.runtime.processing.undo import Unpicklable
 from anabranch.runtime.values.foreign import describe, shown
 
 
-class Failed(NamedTuple):
+class FailedTuple(NamedTuple):
     """A tuple that is to be tried again, after a pause."""
 
     error: BaseException
@@ -48,20 +48,20 @@ class Attempts(Caller):
         self._undo.forget()
         self.handler.undo.forget()
 
-    def one(self, kept: Kept, part: Part) -> Failed | None:
+    def one(self, kept: Kept, part: Part) -> FailedTuple | None:
         """Process a tuple that was kept, wherever its group belongs."""
         error = self._try(kept._replace(item=copied(kept.item)), part)
         return None if error is None else self._failed(error, kept, part)
 
-    def _failed(self, error: BaseException, kept: Kept, part: Part) -> Failed | None:
+    def _failed(self, error: BaseException, kept: Kept, part: Part) -> FailedTuple | None:
         """A tuple has failed: bury it, unless it is to be tried again."""
         self._time.said.clear()
         if self._retry.attempts:
-            return Failed(error, kept)
+            return FailedTuple(error, kept)
         self._bury(error, kept, part)
         return None
 
-    async def mend(self, failed: Failed, part: Part, *, in_any_case: bool = False) -> None:
+    async def mend(self, failed: FailedTuple, part: Part, *, in_any_case: bool = False) -> None:
         """Try a tuple again, as often as the operator says, then bury it. Others may be at work
         during the pauses. `in_any_case`: wherever its group belongs."""
         error, kept = failed

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.runtime.keyed.attempts import Failed
+from anabranch.runtime.keyed.attempts import FailedTuple
 from anabranch.runtime.keyed.care import Care
 from anabranch.runtime.keyed.emitter import Emitter
 from anabranch.runtime.keyed.heat import Heat
@@ -116,7 +116,7 @@ class Batches:
         if failed is not None:
             await self._mend(failed, lot.tag)
 
-    async def _mend(self, failed: Failed, tag: Any) -> None:
+    async def _mend(self, failed: FailedTuple, tag: Any) -> None:
         """Try the first tuple of the batch again."""
         part, began = self._emitter.part(), self._slices.clock()
         try:

@@ -13,7 +13,7 @@ from itertools import islice
 
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Giver, Kept
-from anabranch.runtime.keyed.store import Entry, Store
+from anabranch.runtime.keyed.store import Entry, KeyStore
 
 HeatOf = Callable[[int], float]
 
@@ -69,7 +69,7 @@ def _kept(held: Holdings, giver: Giver, group: int) -> Iterator[list[Kept]]:
 class Copies:
     """The keys of a group that is at rest, without taking them away."""
 
-    def __init__(self, store: Store, group: int) -> None:
+    def __init__(self, store: KeyStore, group: int) -> None:
         self._store = store
         self._keys = iter(store.keys(group))
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from anabranch.runtime.keyed.moving import Arrival, Head, Kept
 from anabranch.runtime.keyed.notes import NoNotes
-from anabranch.runtime.keyed.store import Store
+from anabranch.runtime.keyed.store import KeyStore
 
 Groups = frozenset[int]
 NO_GROUPS: Groups = frozenset()
@@ -37,7 +37,7 @@ class Holdings:
         self.notes = NoNotes()
         self.careful = False
         """Whether states of any size are looked at after each call."""
-        self.store = Store(groups)
+        self.store = KeyStore(groups)
         self.owned = self.frozen = self.behind = self.shut = NO_GROUPS
         self.kept: dict[int, deque[Kept]] = {}
         self.arriving: dict[int, Arrival] = {}

@@ -11,20 +11,20 @@ from itertools import product
 from typing import Any
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
-from anabranch.runtime.keyed.parts import Log, Part, Parts
+from anabranch.runtime.keyed.parts import PartLog, Parts, StatePart
 from anabranch.runtime.keyed.window_handlers import event_time
 from anabranch.runtime.keyed.windows import Sliding, Window
 from anabranch.runtime.processing.own import copied
 
 
 @dataclass(slots=True)
-class Met(Part):
+class Met(StatePart):
     """The tuples of both sides in one window. `ended`: its pairs are made; late tuples make theirs
     at once."""
 
     window: Window
     ended: bool = False
-    sides: tuple[Any, ...] = field(default_factory=lambda: (Log(), Log()))
+    sides: tuple[Any, ...] = field(default_factory=lambda: (PartLog(), PartLog()))
 
     def row(self) -> tuple[Any, ...]:
         return self.window, self.ended, self.sides

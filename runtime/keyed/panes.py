@@ -8,15 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from anabranch.runtime.keyed.parts import Log, Part, Parts, Span
+from anabranch.runtime.keyed.parts import PartLog, Parts, PieceSpan, StatePart
 from anabranch.runtime.keyed.windows import Session, Sliding, Window
 
-_LOGS = frozenset((Log, Span))
+_LOGS = frozenset((PartLog, PieceSpan))
 _BUCKET = 512
 
 
 @dataclass(slots=True)
-class Pane(Part):
+class Pane(StatePart):
     """A window of one key. `revision`: of the next result. `ended`: no timer will tell of it.
     `told_end`: the end of the window in the last result that stands under its start, if any."""
 

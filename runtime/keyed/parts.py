@@ -5,8 +5,8 @@ A key may have thousands of windows open, and a window thousands of tuples. What
 of them is in proportion to what has changed:
 
 - a state in parts (`Parted`) tells the parts that were touched since it was told last;
-- a part (`Part`) is told whole, but for its logs;
-- a log (`Log`) is told by the items that were added since.
+- a part (`StatePart`) is told whole, but for its logs;
+- a log (`PartLog`) is told by the items that were added since.
 
 What is told of a part states how it is now, and an item of a log is told with its number. So the
 last that is told is right, whatever has been told of the same part before, or is missing there.
@@ -20,7 +20,7 @@ from itertools import islice, zip_longest
 from typing import Any, NamedTuple, Self
 
 
-class Span(NamedTuple):
+class PieceSpan(NamedTuple):
     """Items of a log, from number `at` on; those before number `begin` are gone. `whole`: there
     are no others, whatever was told before."""
 
@@ -30,7 +30,7 @@ class Span(NamedTuple):
     whole: bool = False
 
 
-class Log:
+class PartLog:
     """A list that is added to at its end and dropped from at its beginning. Each item has a number,
     which it keeps. `told`: the number of the first item that was not told."""
 
@@ -52,7 +52,7 @@ class Log:
         return _told_log, ([*self], self.begin)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Log) and (self.begin, [*self]) == (other.begin, [*other])
+        return isinstance(other, PartLog) and (self.begin, [*self]) == (other.begin, [*other])
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -78,10 +78,10 @@ class Log:
         self._items.extend(items)
         self._stop = len(self._items)
 
-    def copy(self) -> Log:
+    def copy(self) -> PartLog:
         """One that stays as it is, whatever is added to the other. Both have their items in the
         same list until the second of them is added to."""
-        other = Log((), self.begin)
+        other = PartLog((), self.begin)
         other.told = self.told
         other._items, other._first, other._stop = self._items, self._first, self._stop
         return other
@@ -97,21 +97,21 @@ class Log:
     def last(self, n: int) -> list[Any]:
         return self._items[max(self._first, self._stop - n) : self._stop]
 
-    def span(self, at: int, most: int | None = None) -> Span:
+    def span(self, at: int, most: int | None = None) -> PieceSpan:
         """Items from number `at` on, so many at most."""
         at = min(max(at, self.begin), self.end)
         start = self._first + at - self.begin
         stop = self._stop if most is None else min(self._stop, start + most)
-        return Span(self.begin, at, self._items[start:stop])
+        return PieceSpan(self.begin, at, self._items[start:stop])
 
-    def news(self) -> Span:
+    def news(self) -> PieceSpan:
         """What was added since this was asked last."""
         begin, stop = self.begin, self._stop
         at = max(self.told, begin)
         self.told = begin + stop - self._first
-        return Span(begin, at, self._items[self._first + at - begin : stop], at == begin)
+        return PieceSpan(begin, at, self._items[self._first + at - begin : stop], at == begin)
 
-    def take_in(self, span: Span) -> None:
+    def take_in(self, span: PieceSpan) -> None:
         """What was told of a log that is to be like this one."""
         begin, at, items, whole = span
         if whole:
@@ -124,13 +124,13 @@ class Log:
         self.told = self.end
 
 
-def _told_log(items: list[Any], begin: int) -> Log:
-    log = Log(items, begin)
+def _told_log(items: list[Any], begin: int) -> PartLog:
+    log = PartLog(items, begin)
     log.told = log.end
     return log
 
 
-class Part:
+class StatePart:
     """A part of a state: a value that is told whole, but for its logs."""
 
     __slots__ = ()
@@ -169,7 +169,7 @@ class Part:
             return self
         logs = []
         for span, log in zip_longest(spans, here.logs() if here is not None else ()):
-            log = Log((), span.begin) if log is None else log
+            log = PartLog((), span.begin) if log is None else log
             log.take_in(span)
             logs.append(log)
         return self.with_logs(*logs)
@@ -228,7 +228,7 @@ class Parts(dict[Any, Any], Parted):
     """Parts by name, of one kind. A caller that changes one says so (`touch`), if that is to be
     told."""
 
-    kind: type[Part]
+    kind: type[StatePart]
 
     # Set when they are needed: of many keys there is one part, which comes and goes untold.
     told = False

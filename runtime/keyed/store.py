@@ -18,7 +18,7 @@ Columns = tuple[list[Any], list[Any], Rows, Rows]
 """The same of several keys: the keys, their states, their timers. It pickles fast."""
 
 
-class Store:
+class KeyStore:
     """`states` may be read by any caller, and changed for keys that are in it."""
 
     def __init__(self, groups: int) -> None:

@@ -13,7 +13,7 @@ from anabranch.runtime.keyed.schedule import Schedule
 from anabranch.runtime.keyed.windows import Window
 
 
-class Held(Protocol):
+class HeldEnds(Protocol):
     """What a state holds of a window. `ended`: no end will tell of it any more."""
 
     window: Window
@@ -24,12 +24,12 @@ class WindowEnds(Schedule):
     """`states`: of keys, each a dictionary of windows by their names. An entry is an end, or, where
     windows are kept for `lateness_s` more, the time at which one is forgotten."""
 
-    def __init__(self, states: Mapping[Any, Mapping[Any, Held]], lateness_s: float) -> None:
+    def __init__(self, states: Mapping[Any, Mapping[Any, HeldEnds]], lateness_s: float) -> None:
         super().__init__()
         self._states = states
         self._lateness_s = lateness_s
 
-    def add(self, key: Any, name: Any, held: Held) -> None:
+    def add(self, key: Any, name: Any, held: HeldEnds) -> None:
         """A window has come, or has got another end."""
         end = held.window[1]
         if not held.ended:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from anabranch.runtime.keyed.aggregations import NO_TUPLES, Aggregation, OfResults
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.panes import Grid, Layout, Pane, Panes, Place, Sessions
-from anabranch.runtime.keyed.parts import Log, Part, Parted
+from anabranch.runtime.keyed.parts import Parted, PartLog, StatePart
 from anabranch.runtime.keyed.windows import (
     Count,
     Moved,
@@ -311,11 +311,11 @@ class TimeWindows(Handler):
 
 
 @dataclass(slots=True)
-class Tail(Part, Parted):
+class Tail(StatePart, Parted):
     """The last tuples of a key, and how many there have been; `since`: since the last window.
     `failures`: how often telling of the present window has failed."""
 
-    tuples: Any = field(default_factory=Log)
+    tuples: Any = field(default_factory=PartLog)
     seen: int = 0
     since: int = 0
     failures: int = 0
@@ -402,7 +402,7 @@ class CountWindows(Handler):
         if self._retries or self._overlap:
             tuples = copied_all(tuples)  # they are needed again
         if self._aggregation.collects:
-            accumulator = Log(tuples)
+            accumulator = PartLog(tuples)
         else:
             accumulator = _new(self._aggregation)
             for one in tuples:

@@ -13,7 +13,7 @@ from itertools import islice, repeat
 from operator import length_hint
 from typing import Any, NamedTuple
 
-from anabranch.runtime.keyed.attempts import Attempts, Failed
+from anabranch.runtime.keyed.attempts import Attempts, FailedTuple
 from anabranch.runtime.keyed.functions import Processing, results_of
 from anabranch.runtime.keyed.handler import NOTHING, Handler, ValueHandler
 from anabranch.runtime.keyed.moving import Kept
@@ -70,7 +70,7 @@ class Worker(Attempts):
         part: Part,
         original: Original,
         marks: Marks | None = None,
-    ) -> Failed | None:
+    ) -> FailedTuple | None:
         """Process or keep tuples: all of them, or those before one that has failed and is to be
         tried again, or before which a timer is due. `part` is told of each at once, so it is right
         also if this is interrupted. `original`: the tuples of this slice as they have come."""
@@ -86,7 +86,7 @@ class Worker(Attempts):
                 return self._process(handler, todo)
             return self._change(handler, todo)
 
-    def _replace(self, handler: ValueHandler, todo: Slice) -> Failed | None:
+    def _replace(self, handler: ValueHandler, todo: Slice) -> FailedTuple | None:
         keys, tuples, side, watermark, part, original, marks = todo
         states, following = self._store.states, handler.following
         value_of, give, undo = states.get, part.results.append, self._undo
@@ -143,7 +143,7 @@ class Worker(Attempts):
                 part.marks += islice(told, done)
         return None
 
-    def _change(self, handler: Handler, todo: Slice) -> Failed | None:
+    def _change(self, handler: Handler, todo: Slice) -> FailedTuple | None:
         keys, tuples, side, watermark, part, original, marks = todo
         states, on_tuple, time = self._store.states, handler.on_tuple, self._time
         state_of, results = states.get, part.results
@@ -194,7 +194,7 @@ class Worker(Attempts):
                 self.shed((key,))
         return None
 
-    def _process(self, handler: Processing, todo: Slice) -> Failed | None:
+    def _process(self, handler: Processing, todo: Slice) -> FailedTuple | None:
         """Long because a call for each tuple would cost more than what is done in it."""
         keys, tuples, side, watermark, part, original, marks = todo
         call, takes_time, time = handler.function, handler.takes_time, self._time

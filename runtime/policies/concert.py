@@ -54,7 +54,7 @@ MIX = 2_654_435_761
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ConcertPart:
     """What an instance remembers of its part. `coming`: changes that siblings have under way;
     `slot`: of the last number carried out; `actions`: when it acted, per newcomer, in the last
     minute; `instances`: as it counted last."""
@@ -100,10 +100,10 @@ def carried_out(
     decision: Decision,
     reading: Reading,
     scale: Scale,
-    part: Part,
+    part: ConcertPart,
     rng: Random,
     shared: Shared = by_turn,
-) -> tuple[Act, Part]:
+) -> tuple[Act, ConcertPart]:
     """What this instance does itself; a decision other than a `Resize` stays as it is. `shared`:
     how many of those that are missing are its own to start."""
     part = _looked(part, reading)
@@ -133,7 +133,7 @@ def carried_out(
     return act, replace(part, actions=actions)
 
 
-def _looked(part: Part, reading: Reading) -> Part:
+def _looked(part: ConcertPart, reading: Reading) -> ConcertPart:
     change = reading.instances - part.instances if part.instances else 0
     return replace(
         part,
@@ -154,7 +154,12 @@ def _forbidden(change: int, reading: Reading, scale: Scale) -> Why | None:
 
 
 def _in_turn(
-    change: int, reading: Reading, scale: Scale, part: Part, told: Explanation, shared: Shared
+    change: int,
+    reading: Reading,
+    scale: Scale,
+    part: ConcertPart,
+    told: Explanation,
+    shared: Shared,
 ) -> Act:
     assert reading.rank is not None
     n = reading.instances
@@ -202,6 +207,6 @@ def _by_chance(change: int, reading: Reading, told: Explanation, rng: Random) ->
     return Leave(told) if draw < chance else Hold(told)
 
 
-def _under_way(part: Part, change: int, reading: Reading, scale: Scale) -> Part:
+def _under_way(part: ConcertPart, change: int, reading: Reading, scale: Scale) -> ConcertPart:
     until_s = reading.now_s + COMING_PERIODS * scale.period_s
     return replace(part, coming=noted(part.coming, change, until_s))

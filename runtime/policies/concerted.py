@@ -27,7 +27,7 @@ from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.policies.arrears import is_news, passed_on
 
 
-class Told(Protocol):
+class LoadTold(Protocol):
     """What this needs of a channel. `figures_told`: what the peer has told of itself, `sums_told`:
     of all my siblings and me. `plan_told`: what it has planned as the keeper of its operator,
     `keepers_plan_told`: what that of mine has. `arrears_told`: what will come to my operator of
@@ -46,7 +46,7 @@ class Told(Protocol):
     def tell_arrears(self, tuples: float) -> None: ...
 
 
-C = TypeVar("C", bound=Told)
+C = TypeVar("C", bound=LoadTold)
 
 
 class Concerted(Generic[C]):
@@ -147,11 +147,11 @@ class Concerted(Generic[C]):
         return found
 
 
-def newest(channels: Iterable[Told]) -> Figures | None:
+def newest(channels: Iterable[LoadTold]) -> Figures | None:
     """The sums of the latest slot that any neighbour has told."""
     told = [c.sums_told for c in channels if c.sums_told is not None]
     return max(told, key=lambda f: (f.slot, f.instances), default=None)
 
 
-def _peer(channel: Told) -> InstanceId:
+def _peer(channel: LoadTold) -> InstanceId:
     return channel.peer

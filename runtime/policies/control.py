@@ -12,7 +12,7 @@ from anabranch.runtime.policies.decider import heritage_of, named, pair_of
 from anabranch.runtime.policies.decision import share_of, whole
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, operator_of
 from anabranch.runtime.policies.policy import Heritage
-from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
+from anabranch.runtime.policies.reconcile import Ordered, PlannedOrder, reconcile
 from anabranch.runtime.values.foreign import shown
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Control:
             control.ordered = Ordered(resumed_s=now_s)
         return control
 
-    def step(self, look: Look) -> tuple[tuple[Order, ...], bool]:
+    def step(self, look: Look) -> tuple[tuple[PlannedOrder, ...], bool]:
         """What instances are to do, and whether there is a new plan. Raises `PolicyError`."""
         look = look.of(self.operators)
         with named(self.policy):

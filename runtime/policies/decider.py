@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.measuring.reading import Planned
 from anabranch.runtime.measuring.turns import slot_of
-from anabranch.runtime.policies.concert import Part, carried_out
+from anabranch.runtime.policies.concert import ConcertPart, carried_out
 from anabranch.runtime.policies.decision import Act, Decision, Hold, Resize
 from anabranch.runtime.values.foreign import describe, shown, type_name
 
@@ -43,7 +43,7 @@ class Decider:
 
     scale: Scale
     memory: Any
-    part: Part
+    part: ConcertPart
     planned: Planned | None = None
     carried_out: int = -1
 
@@ -53,7 +53,7 @@ class Decider:
         Raises `PolicyError`."""
         own = {k.removeprefix(OWN): v for k, v in heritage.items() if k.startswith(OWN)}
         with named(scale.policy):
-            return cls(scale, scale.policy.born(own, now_s), Part())
+            return cls(scale, scale.policy.born(own, now_s), ConcertPart())
 
     def decide(self, reading: Reading, rng: Random) -> Act:
         """Raises `PolicyError`."""

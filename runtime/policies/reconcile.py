@@ -21,7 +21,7 @@ from anabranch.runtime.measuring.turns import (
     settled,
     slot_of,
 )
-from anabranch.runtime.policies.concert import Part, by_turn, carried_out, evenly
+from anabranch.runtime.policies.concert import ConcertPart, by_turn, carried_out, evenly
 from anabranch.runtime.policies.decision import Duplicate, Leave, Move, Resize
 from anabranch.runtime.policies.look import operator_of
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PlannedOrder:
     """What the instance of this name is to do."""
 
     instance: str
@@ -45,7 +45,7 @@ class Ordered:
     `seen_s`: the newest look. `resumed_s`: when another incarnation of the controller took over,
     whose orders may still be under way."""
 
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, ConcertPart] = field(default_factory=dict)
     actions: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     seen_s: float = -math.inf
     resumed_s: float = -math.inf
@@ -53,7 +53,7 @@ class Ordered:
 
 def reconcile(
     plan: Plan, look: Look, ordered: Ordered, rng: Random
-) -> tuple[tuple[Order, ...], Ordered]:
+) -> tuple[tuple[PlannedOrder, ...], Ordered]:
     """Nothing for a look that is no newer than one before."""
     if look.now_s <= ordered.seen_s:
         return (), ordered
@@ -62,7 +62,7 @@ def reconcile(
     actions = {name: times for name, times in ordered.actions.items() if name in living}
     for name in sorted(plan.wanted):
         operator = look.operators[name]
-        part = _looked(parts.get(name, Part()), operator, look.now_s)
+        part = _looked(parts.get(name, ConcertPart()), operator, look.now_s)
         if _may_act(part, operator, look.now_s, ordered.resumed_s):
             told = Resize(plan.wanted[name], plan.why or "planned")
             new = _orders(told, operator, look.now_s, part, actions, rng)
@@ -73,7 +73,7 @@ def reconcile(
     return tuple(orders), Ordered(parts, actions, look.now_s, ordered.resumed_s)
 
 
-def _shifted(plan: Plan, look: Look, busy: set[str]) -> list[Order]:
+def _shifted(plan: Plan, look: Look, busy: set[str]) -> list[PlannedOrder]:
     """`busy`: instances that have something else to do."""
     found = []
     for shift in plan.shifts:
@@ -82,7 +82,7 @@ def _shifted(plan: Plan, look: Look, busy: set[str]) -> list[Order]:
         both = {shift.giver, shift.receiver}
         if len(both) == 2 and both <= free.keys() - busy:
             act = Move(shift.share, free[shift.receiver], plan.why or "planned")
-            found.append(Order(shift.giver, act))
+            found.append(PlannedOrder(shift.giver, act))
             busy |= both
     return found
 
@@ -93,12 +93,12 @@ def _free(operator: OperatorLook) -> dict[str, int]:
     return {seen.id: i for i, seen in ranks if not seen.reading.busy_with_operation}
 
 
-def _looked(part: Part, operator: OperatorLook, now_s: float) -> Part:
+def _looked(part: ConcertPart, operator: OperatorLook, now_s: float) -> ConcertPart:
     change = operator.n - part.instances if part.instances else 0
     return replace(part, coming=settled(part.coming, change, now_s), instances=operator.n)
 
 
-def _may_act(part: Part, operator: OperatorLook, now_s: float, resumed_s: float) -> bool:
+def _may_act(part: ConcertPart, operator: OperatorLook, now_s: float, resumed_s: float) -> bool:
     period_s = operator.scale.period_s
     is_settled = now_s >= resumed_s + COMING_PERIODS * period_s
     return is_settled and slot_of(now_s, period_s) != part.slot
@@ -108,10 +108,10 @@ def _orders(
     told: Resize,
     operator: OperatorLook,
     now_s: float,
-    part: Part,
+    part: ConcertPart,
     actions: dict[str, tuple[float, ...]],
     rng: Random,
-) -> list[Order]:
+) -> list[PlannedOrder]:
     """`actions` gets those that are new."""
     part = replace(part, coming=_known(part, operator), slot=-1)
     orders, by_load = [], sorted(operator.instances, key=_by_load)
@@ -122,11 +122,11 @@ def _orders(
         act, after = carried_out(told, reading, operator.scale, own, rng, shared)
         if isinstance(act, Duplicate | Leave):
             actions[seen.id] = after.actions
-            orders.append(Order(seen.id, act))
+            orders.append(PlannedOrder(seen.id, act))
     return orders
 
 
-def _known(part: Part, operator: OperatorLook) -> tuple[tuple[float, int], ...]:
+def _known(part: ConcertPart, operator: OperatorLook) -> tuple[tuple[float, int], ...]:
     """What is under way, with newcomers that are slower than expected."""
     slow = operator.coming - joining(part.coming)
     return noted(part.coming, max(0, slow), math.inf)
@@ -137,7 +137,9 @@ def _by_load(seen: Seen) -> tuple[float, float]:
     return -reading.busy, -reading.waiting
 
 
-def _with(part: Part, orders: list[Order], operator: OperatorLook, now_s: float) -> Part:
+def _with(
+    part: ConcertPart, orders: list[PlannedOrder], operator: OperatorLook, now_s: float
+) -> ConcertPart:
     """Exactly what was ordered is under way."""
     if not orders:
         return part

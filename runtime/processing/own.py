@@ -150,7 +150,7 @@ class Saver:
         return Came(lambda: decode(data), len(tuples))
 
 
-class Watch:
+class OwnWatch:
     """Finds out whether a function changes what it has returned before, or returns results that
     share something.
 

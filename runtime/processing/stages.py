@@ -21,7 +21,7 @@ from typing import Any
 
 from anabranch.runtime.plan.operator import Step
 from anabranch.runtime.processing.foreign_tasks import is_ours, take_back, was_cancelled
-from anabranch.runtime.processing.own import Watch, apart
+from anabranch.runtime.processing.own import OwnWatch, apart
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.values.foreign import type_name
 
@@ -31,13 +31,13 @@ _HAVE_TRUTH = frozenset((bool, int, float, str, bytes, type(None), list, tuple, 
 
 
 @dataclass(slots=True)
-class Failure:
+class StageFailure:
     """What a function raised for one tuple."""
 
     error: BaseException
 
 
-Parts = list[list[Any] | Failure]
+Parts = list[list[Any] | StageFailure]
 Ran = tuple[list[Any], Parts | None]
 """All results and None; or, if something failed, nothing and an entry per tuple in order."""
 
@@ -58,7 +58,7 @@ class Stage(ABC):
         self.fn = fn
         self.stops: Callable[[], bool] = lambda: True
         """Whether the runtime is about to end the task in which `run` is awaited."""
-        self.watch = Watch()
+        self.watch = OwnWatch()
 
     @abstractmethod
     async def run(self, tuples: list[Any]) -> Ran: ...
@@ -122,10 +122,10 @@ class EachStage(Stage):
         good, returned, parts = iter(values), 0, Parts()
         for index, one in enumerate(tuples):
             if index in errors:
-                parts.append(Failure(errors[index]))
+                parts.append(StageFailure(errors[index]))
                 continue
             if returned in bad:
-                parts.append(Failure(bad[returned]))
+                parts.append(StageFailure(bad[returned]))
             else:
                 parts.append(self.one(one, next(good)))
             returned += 1
@@ -274,7 +274,7 @@ class BatchStage(Stage):
             if is_ours(error, task, self.stops):
                 raise
             await take_back(task)
-            return [], [Failure(error)]
+            return [], [StageFailure(error)]
 
     def _checked(self, tuples: list[Any], result: Any) -> list[Any]:
         if self._drops:

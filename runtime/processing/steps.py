@@ -15,7 +15,7 @@ from anabranch.runtime.plan.operator import Operator, Step
 from anabranch.runtime.processing.own import Came, Saver
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.programs import LIBRARIES
-from anabranch.runtime.processing.stages import Failure, Parts, Stage, is_async, make_stage
+from anabranch.runtime.processing.stages import Parts, Stage, StageFailure, is_async, make_stage
 from anabranch.runtime.values.foreign import code_of, describe, traceback_of
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -219,13 +219,13 @@ class Chain:
         """Try the failed tuples again, all of them once per pause; the rest are dead."""
         if stage.is_batch:
             return await self._mend_batch(stage, range(n), came, parts, part)
-        failed = [i for i, entry in enumerate(parts) if isinstance(entry, Failure)]
+        failed = [i for i, entry in enumerate(parts) if isinstance(entry, StageFailure)]
         for attempt in range(self.operator.retry.attempts if failed else 0):
             await self._pause(attempt, part)
             for i in failed:
                 results, again = await stage.run([came.again(i)])
                 parts[i] = again[0] if again else results
-            failed = [i for i in failed if isinstance(parts[i], Failure)]
+            failed = [i for i in failed if isinstance(parts[i], StageFailure)]
             if not failed:
                 break
         for i in failed:
@@ -264,8 +264,8 @@ class Chain:
         part.waited_s += seconds
         await asyncio.sleep(seconds)
 
-    def _bury(self, stage: Stage, one: Any, entry: list[Any] | Failure, part: Part) -> None:
-        assert isinstance(entry, Failure)
+    def _bury(self, stage: Stage, one: Any, entry: list[Any] | StageFailure, part: Part) -> None:
+        assert isinstance(entry, StageFailure)
         error = entry.error
         where = where_raised(error) or where_defined(stage.fn)
         part.letters.append(DeadLetter(describe(error), one, where, stage.step.name))

@@ -95,13 +95,13 @@ class SavepointError(PipelineError):
     """It cannot be written, or a run cannot begin from it. The message says why, and what to do."""
 
 
-class File(msgspec.Struct, frozen=True):
+class SavepointFile(msgspec.Struct, frozen=True):
     rows: int
     bytes: int
     crc: int
 
 
-class Head(msgspec.Struct, frozen=True, kw_only=True):
+class SavepointHead(msgspec.Struct, frozen=True, kw_only=True):
     """What `savepoint.json` says. `state_format`: of the values that are pickled. `operators`: what
     each is, in words; `passed_s`: how long the stream has run, in all runs so far."""
 
@@ -115,7 +115,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
     written_at: str
     counted_to: float | None = None
     """Event time up to which a backfill has counted; None: there was none."""
-    files: dict[str, File] = {}
+    files: dict[str, SavepointFile] = {}
     crc: int = 0
     """CRC-32 of the file with 0 here."""
 
@@ -125,7 +125,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.counted_to is None else Span(self.counted_to)
 
     @property
-    def sealed(self) -> Head:
+    def sealed(self) -> SavepointHead:
         plain = msgspec.structs.replace(self, crc=0)
         return msgspec.structs.replace(plain, crc=zlib.crc32(msgspec.json.encode(plain)))
 
@@ -141,7 +141,7 @@ def check_package() -> None:
 # -- writing -------------------------------------------------------------------------------------
 
 
-def write(path: Path, head: Head, rows: Iterable[tuple[str, Columns]]) -> None:
+def write(path: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) -> None:
     """`rows`: of which file, in any order. Takes the place of a savepoint that is there. Raises
     `SavepointError` if something else is, `OSError` if the disk refuses."""
     if path.exists() and not is_savepoint(path):
@@ -204,12 +204,12 @@ def _file(folder: Path, name: str) -> Path:
     return folder / f"{name}.parquet"
 
 
-def _looked_at(path: Path, rows: int) -> File:
+def _looked_at(path: Path, rows: int) -> SavepointFile:
     crc = size = 0
     with path.open("rb") as file:
         while data := file.read(_READ_BYTES):
             crc, size = zlib.crc32(data, crc), size + len(data)
-    return File(rows, size, crc)
+    return SavepointFile(rows, size, crc)
 
 
 def _sync(path: Path) -> None:
@@ -226,7 +226,7 @@ def _sync(path: Path) -> None:
 class Savepoint:
     """One that was read, and is whole. `rows` gives those of a file, some at a time."""
 
-    def __init__(self, path: Path, head: Head) -> None:
+    def __init__(self, path: Path, head: SavepointHead) -> None:
         self.path = path
         self.head = head
 
@@ -265,7 +265,7 @@ def read(path: Path, *, state_format: int) -> Savepoint:
     return Savepoint(path, head)
 
 
-def _head(path: Path, state_format: int) -> Head:
+def _head(path: Path, state_format: int) -> SavepointHead:
     try:
         said = msgspec.json.decode((path / HEAD).read_bytes(), type=dict[str, Any])
         found = (said["format"], said["state_format"])
@@ -278,7 +278,7 @@ def _head(path: Path, state_format: int) -> Head:
             f"{FORMAT}.{state_format}; begin from it with that version"
         )
     try:
-        head = msgspec.convert(said, Head)
+        head = msgspec.convert(said, SavepointHead)
     except msgspec.ValidationError as error:
         raise _damaged(path, HEAD, str(error)) from None
     if head != head.sealed:
@@ -286,7 +286,7 @@ def _head(path: Path, state_format: int) -> Head:
     return head
 
 
-def _check_file(path: Path, name: str, files: Mapping[str, File]) -> None:
+def _check_file(path: Path, name: str, files: Mapping[str, SavepointFile]) -> None:
     file = _file(path, name)
     if name not in files:
         raise _damaged(path, HEAD, f"it does not name {file.name}")

@@ -29,10 +29,10 @@ from anabranch.runtime.savepoint.folder import (
 from anabranch.runtime.savepoint.kept import splits_left
 from anabranch.runtime.sources.board import digest_of
 from anabranch.runtime.sources.contents import Content, content_of
-from anabranch.runtime.sources.covered import Covered, Part
+from anabranch.runtime.sources.covered import Covered, CoveredPart
 from anabranch.runtime.sources.files import Files
 from anabranch.runtime.sources.groups import files_in, split_of
-from anabranch.runtime.sources.listing import Found, identity
+from anabranch.runtime.sources.listing import FoundFile, identity
 from anabranch.runtime.sources.patterns import Name, names_of
 
 INPUT_ADVICE = "put it back as it was when the savepoint was written"
@@ -108,7 +108,7 @@ def rows_of_files(
         yield "files", {column: [row[column] for row in rows] for column in TABLES["files"]}
 
 
-def _row(operator: str, path: bytes, part: Part, name: Name | None) -> dict[str, Any]:
+def _row(operator: str, path: bytes, part: CoveredPart, name: Name | None) -> dict[str, Any]:
     content, size = _content(path, part)
     return {
         "operator": operator,
@@ -122,7 +122,7 @@ def _row(operator: str, path: bytes, part: Part, name: Name | None) -> dict[str,
     }
 
 
-def _content(path: bytes, part: Part) -> tuple[Content | None, int]:
+def _content(path: bytes, part: CoveredPart) -> tuple[Content | None, int]:
     """Of the part that was read, None if that cannot be told any more; and how long the file was
     when it was found, as far as that is known."""
     name = os.fsdecode(path)
@@ -167,18 +167,18 @@ def positions_of(pipeline: Pipeline, savepoint: Savepoint | None) -> dict[str, P
     return positions
 
 
-def _files_in(savepoint: Savepoint) -> dict[str, list[Read]]:
+def _files_in(savepoint: Savepoint) -> dict[str, list[InputRead]]:
     """By source, in their order."""
-    found: dict[str, list[Read]] = {}
+    found: dict[str, list[InputRead]] = {}
     for row in savepoint.each("files"):
         name = Name(row["pattern"], os.fsdecode(row["name"]))
-        read = Read(name, row["path"], row["path_text"], row["upto"], row["size"], row["crc"])
+        read = InputRead(name, row["path"], row["path_text"], row["upto"], row["size"], row["crc"])
         found.setdefault(row["operator"], []).append(read)
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class InputRead:
     """A file that was read: as the savepoint has it."""
 
     name: Name
@@ -194,11 +194,13 @@ class Read:
         return self.size in (self.upto, UNKNOWN)
 
 
-def _found_again(name: str, source: Files, known: list[Read], returned: list[Split]) -> Position:
+def _found_again(
+    name: str, source: Files, known: list[InputRead], returned: list[Split]
+) -> Position:
     """Raises `SavepointError`."""
     names = {os.fsencode(path): name for path, name in names_of(source.patterns).items()}
     here = {names[found.name]: found for found in source.found() if found.name in names}
-    moved: dict[bytes, Found] = {}
+    moved: dict[bytes, FoundFile] = {}
     upto: dict[bytes, int] = {}
     for read in known:
         found = here.get(read.name)
@@ -217,7 +219,7 @@ def _found_again(name: str, source: Files, known: list[Read], returned: list[Spl
     return _behind(source, upto, back)
 
 
-def _not_the_same(read: Read, found: Found | None, source: Files) -> str:
+def _not_the_same(read: InputRead, found: FoundFile | None, source: Files) -> str:
     """Why a file is not the one that was read; empty if it is."""
     if read.crc == UNKNOWN:
         return "when it was written, that was gone or was being changed"
@@ -238,7 +240,7 @@ def _not_the_same(read: Read, found: Found | None, source: Files) -> str:
     return ""
 
 
-def _moved(split: Split, files: Mapping[bytes, Found]) -> Split:
+def _moved(split: Split, files: Mapping[bytes, FoundFile]) -> Split:
     """What is left of a split, in the files here; no lines that came later are in it."""
     if "list" in split:
         members = [files[found.name]._replace(size=found.size) for found in files_in(split)]
@@ -265,7 +267,7 @@ def _behind(source: Files, upto: Mapping[bytes, int], returned: list[Split]) -> 
     return Position(len(pulled), _digest(pulled), returned, Covered().with_splits(pulled))
 
 
-def _parts(split: Split) -> Iterator[tuple[Found, int, int | None]]:
+def _parts(split: Split) -> Iterator[tuple[FoundFile, int, int | None]]:
     """The files of a split, each with where its part begins and ends."""
     if "list" in split:
         for found in files_in(split):
@@ -273,5 +275,5 @@ def _parts(split: Split) -> Iterator[tuple[Found, int, int | None]]:
     else:
         packed = None if split.get("unseen") else bool(split.get("gzip"))
         number, changed = split.get("file", (0, 0))
-        found = Found(os.fsencode(split["path"]), split["end"] or 0, (number, changed), packed)
+        found = FoundFile(os.fsencode(split["path"]), split["end"] or 0, (number, changed), packed)
         yield found, split["start"], split["end"]

@@ -27,9 +27,9 @@ from anabranch.runtime.savepoint.folder import (
     FORMAT,
     ROWS_AT_ONCE,
     Columns,
-    Head,
     Savepoint,
     SavepointError,
+    SavepointHead,
 )
 from anabranch.runtime.values.foreign import describe
 
@@ -67,9 +67,9 @@ def head_of(
     version: str,
     passed_s: float,
     span: Span | None = None,
-) -> Head:
+) -> SavepointHead:
     """`span`: of the event times that the run has taken."""
-    return Head(
+    return SavepointHead(
         format=FORMAT,
         state_format=state_format,
         version=version,
@@ -205,7 +205,7 @@ def rows_of_devices(operator: str, latest: Mapping[Any, float]) -> Iterator[tupl
 # -- as changes ----------------------------------------------------------------------------------
 
 
-class Kept:
+class KeptState:
     """What a savepoint has of the operators of a pipeline. `place_of`: whose a key is, by its
     operator and group, as the run that begins has them."""
 

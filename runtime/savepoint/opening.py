@@ -9,7 +9,7 @@ from pathlib import Path
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.spans import check_chosen
 from anabranch.runtime.savepoint import folder
-from anabranch.runtime.savepoint.folder import Head, Savepoint, SavepointError
+from anabranch.runtime.savepoint.folder import Savepoint, SavepointError, SavepointHead
 from anabranch.runtime.savepoint.kept import in_words
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 
@@ -36,7 +36,7 @@ def open_savepoint(pipeline: Pipeline, path: Path | None) -> Savepoint | None:
     return savepoint
 
 
-def _changes(head: Head, pipeline: Pipeline) -> Iterator[str]:
+def _changes(head: SavepointHead, pipeline: Pipeline) -> Iterator[str]:
     if head.pipeline != pipeline.name:
         yield f"it was {head.pipeline!r} and is {pipeline.name!r}"
         return

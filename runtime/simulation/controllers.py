@@ -10,7 +10,7 @@ from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.look import Look, OperatorLook, Seen
 from anabranch.runtime.policies.policy import Scale
-from anabranch.runtime.policies.reconcile import Order
+from anabranch.runtime.policies.reconcile import PlannedOrder
 
 if TYPE_CHECKING:
     from anabranch.runtime.simulation.models import Model
@@ -44,7 +44,7 @@ class Controllers:
                 world.clock.after(world.net.local_s, self._deliver, order)
         world.clock.after(world.limits.status_period_s, self._step)
 
-    def _deliver(self, order: Order) -> None:
+    def _deliver(self, order: PlannedOrder) -> None:
         operator, _, number = order.instance.rpartition(".")
         for me in self._world.of[operator]:
             if me.me.number == int(number):

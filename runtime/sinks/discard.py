@@ -9,7 +9,7 @@ from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 
 @dataclass(frozen=True)
-class Discard(Sink):
+class DiscardSink(Sink):
     """Promises nothing. For benchmarks, and for operators whose side effects are the purpose."""
 
     exact = True
@@ -18,9 +18,9 @@ class Discard(Sink):
         return DiscardWriter()
 
 
-def discard() -> Discard:
+def discard() -> DiscardSink:
     """Count tuples and drop them."""
-    return Discard()
+    return DiscardSink()
 
 
 class DiscardWriter(Writer):

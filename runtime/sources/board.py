@@ -38,7 +38,7 @@ class BoardError(RuntimeError):
 
 
 @dataclass(slots=True)
-class Held:
+class HeldSplit:
     """A split that a holder reads, as it was when claimed."""
 
     split: Split
@@ -56,7 +56,7 @@ class Board(Generic[Holder]):
         self.returned: deque[Split] = deque()
         self.unread: list[Split] = []
         """What was left of claims when the input was told to end."""
-        self.held: dict[Holder, Held] = {}
+        self.held: dict[Holder, HeldSplit] = {}
         self.claims = 0
         self._hungry: dict[Holder, None] = {}
         self.progress = 0.0
@@ -109,7 +109,7 @@ class Board(Generic[Holder]):
             return None
         self._hungry.pop(holder, None)
         self.claims += 1
-        self.held[holder] = Held(split, self.claims)
+        self.held[holder] = HeldSplit(split, self.claims)
         return split
 
     def advance(self, holder: Holder, progress: float, number: int = 0) -> None:

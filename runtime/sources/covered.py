@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.sources.groups import files_in
-from anabranch.runtime.sources.listing import Found
+from anabranch.runtime.sources.listing import FoundFile
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CoveredPart:
     """Of a file, as it was when it was found. `upto`: bytes that were handed out; None: up to its
     end, wherever that was. `file`: its identity then; None if it could not be opened."""
 
@@ -24,10 +24,10 @@ class Part:
 class Covered:
     """Empty for sources that read no files."""
 
-    def __init__(self, parts: Iterable[tuple[bytes, Part]] = ()) -> None:
+    def __init__(self, parts: Iterable[tuple[bytes, CoveredPart]] = ()) -> None:
         self._parts = dict(parts)
 
-    def __iter__(self) -> Iterator[tuple[bytes, Part]]:
+    def __iter__(self) -> Iterator[tuple[bytes, CoveredPart]]:
         """Paths as the system has them, in the order of reading."""
         return iter(self._parts.items())
 
@@ -45,10 +45,12 @@ class Covered:
         elif "path" in split and "end" in split:
             file = split.get("file")
             identity = None if file is None else (file[0], file[1])
-            part = Part(split["end"], identity, bool(split.get("gzip")))
+            part = CoveredPart(split["end"], identity, bool(split.get("gzip")))
             self._parts[os.fsencode(split["path"])] = part
 
 
-def _whole(found: Found) -> Part:
+def _whole(found: FoundFile) -> CoveredPart:
     split = found.whole
-    return Part(split["end"], None if found.packed is None else found.file, bool(found.packed))
+    return CoveredPart(
+        split["end"], None if found.packed is None else found.file, bool(found.packed)
+    )

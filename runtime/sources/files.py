@@ -18,7 +18,7 @@ from anabranch.runtime.plan.ends import Reader, RunContext, Source, Split
 from anabranch.runtime.sources.file_reader import FileReader
 from anabranch.runtime.sources.groups import GroupReader, files_in, groups_of, split_of
 from anabranch.runtime.sources.lines import Format, checked_encoding, checked_format
-from anabranch.runtime.sources.listing import Found, Listing
+from anabranch.runtime.sources.listing import FoundFile, Listing
 from anabranch.runtime.sources.records import CsvForm, csv_form
 from anabranch.runtime.values.path_names import path_name
 
@@ -48,14 +48,14 @@ class Files(Source):
     def splits(self) -> Iterator[Split]:
         return self._splits(self._listing.take())
 
-    def _splits(self, files: Iterator[Found]) -> Iterator[Split]:
+    def _splits(self, files: Iterator[FoundFile]) -> Iterator[Split]:
         for group in groups_of(files, self.split_bytes):
             if len(group) > 1:
                 yield split_of(group)
             else:
                 yield from self._splits_of(group[0])
 
-    def _splits_of(self, file: Found) -> Iterator[Split]:
+    def _splits_of(self, file: FoundFile) -> Iterator[Split]:
         # In CSV a line end may be within quotes.
         if not file.size or file.packed is not False or self.format == "csv":
             yield file.whole
@@ -63,7 +63,7 @@ class Files(Source):
         for start in range(0, file.size, self.split_bytes):
             yield file.split(start, min(start + self.split_bytes, file.size))
 
-    def found(self) -> list[Found]:
+    def found(self) -> list[FoundFile]:
         """The files that are there now, in their order. Raises as `prepare` does."""
         return [*self._listing.take()]
 

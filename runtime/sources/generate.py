@@ -26,7 +26,7 @@ from anabranch.runtime.plan.ends import (
     Split,
 )
 from anabranch.runtime.ports.clock import monotonic
-from anabranch.runtime.processing.own import Watch
+from anabranch.runtime.processing.own import OwnWatch
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.stages import call_each
 from anabranch.runtime.processing.steps import where_raised
@@ -62,7 +62,7 @@ class Generate(Source):
     seed: int | None = None
     clock: Callable[[], float] = monotonic
     bounded: bool = field(init=False)
-    watch: Watch = field(init=False, repr=False, compare=False, default_factory=Watch)
+    watch: OwnWatch = field(init=False, repr=False, compare=False, default_factory=OwnWatch)
     """Of what the function has returned in this process, whichever split it was for."""
 
     def __post_init__(self) -> None:

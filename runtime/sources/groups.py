@@ -20,7 +20,7 @@ import msgspec
 from anabranch.runtime.plan.ends import Chunk, InputError, Reader, RunContext, Split
 from anabranch.runtime.ports import clock
 from anabranch.runtime.sources.file_reader import FileReader, Written
-from anabranch.runtime.sources.listing import Found
+from anabranch.runtime.sources.listing import FoundFile
 
 SHARE = 32
 """A group has at most this part of the files before it."""
@@ -31,12 +31,12 @@ READ_S = 0.002
 
 now = clock.monotonic
 _pack = msgspec.msgpack.Encoder().encode
-_unpack = msgspec.msgpack.Decoder(list[Found]).decode
+_unpack = msgspec.msgpack.Decoder(list[FoundFile]).decode
 
 
-def groups_of(files: Iterable[Found], bytes_max: int) -> Iterator[list[Found]]:
+def groups_of(files: Iterable[FoundFile], bytes_max: int) -> Iterator[list[FoundFile]]:
     """Neighbours of which all are at most so many bytes together; one that is larger is alone."""
-    group: list[Found] = []
+    group: list[FoundFile] = []
     bytes_left = names_left = 0
     for number, file in enumerate(files):
         bytes_left, names_left = bytes_left - file.size, names_left - len(file.name)
@@ -51,11 +51,11 @@ def groups_of(files: Iterable[Found], bytes_max: int) -> Iterator[list[Found]]:
         yield group
 
 
-def split_of(group: list[Found]) -> Split:
+def split_of(group: list[FoundFile]) -> Split:
     return {"path": group[0].path, "files": len(group), "list": _pack(group), "at": 0}
 
 
-def files_in(split: Split) -> list[Found]:
+def files_in(split: Split) -> list[FoundFile]:
     """None of a split that is no group."""
     return _unpack(split["list"]) if "list" in split else []
 

@@ -12,7 +12,7 @@ from anabranch.runtime.sources.raw import is_gzip, look_at
 from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
 
 
-class Found(NamedTuple):
+class FoundFile(NamedTuple):
     """`name`: its path as the system has it; `file`: its identity; `packed`: whether it is
     compressed, None if it could not be opened."""
 
@@ -65,7 +65,7 @@ class Listing:
     def size(self) -> int:
         return sum(status.st_size for status in self._present().values())
 
-    def take(self) -> Iterator[Found]:
+    def take(self) -> Iterator[FoundFile]:
         """In their order; the next look is a new one."""
         files, packed = self._present(), self._packed
         self._files, self._packed = None, {}
@@ -78,8 +78,8 @@ class Listing:
         return self._files
 
 
-def _found(path: str, status: os.stat_result, packed: dict[str, bool]) -> Found:
-    return Found(os.fsencode(path), status.st_size, identity(status), _packed(path, packed))
+def _found(path: str, status: os.stat_result, packed: dict[str, bool]) -> FoundFile:
+    return FoundFile(os.fsencode(path), status.st_size, identity(status), _packed(path, packed))
 
 
 def _packed(path: str, known: dict[str, bool]) -> bool | None:

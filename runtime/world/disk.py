@@ -20,8 +20,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from anabranch.runtime.ports.store import File, Held, Store
-from anabranch.runtime.world.disk_faults import NO_FAULTS, NOTHING_LEFT, Blow, Faults, Left
-from anabranch.runtime.world.disk_nodes import Change, Node
+from anabranch.runtime.world.disk_faults import NO_FAULTS, NOTHING_LEFT, Blow, DiskFaults, Left
+from anabranch.runtime.world.disk_nodes import Change, DiskNode
 
 
 class Killed(BaseException):
@@ -38,11 +38,11 @@ class MemoryDisk:
     """`room`: how many bytes all files may have together; None: any number. `faults`: what goes
     wrong, and when. `calls`: how often the disk was asked for something."""
 
-    def __init__(self, faults: Faults = NO_FAULTS, room: int | None = None) -> None:
+    def __init__(self, faults: DiskFaults = NO_FAULTS, room: int | None = None) -> None:
         self.faults = faults
         self.room = room
         self.calls = 0
-        self._root = Node(1, stat.S_IFDIR | 0o777)
+        self._root = DiskNode(1, stat.S_IFDIR | 0o777)
         self._nodes = 1
         self._changes = 0
         self._stores: list[MemoryStore] = []
@@ -69,18 +69,18 @@ class MemoryDisk:
 
     # -- for stores ------------------------------------------------------------------------------
 
-    def make(self, mode: int) -> Node:
+    def make(self, mode: int) -> DiskNode:
         self._nodes += 1
-        return Node(self._nodes, mode)
+        return DiskNode(self._nodes, mode)
 
-    def change(self, folder: Node, *together: Change) -> None:
+    def change(self, folder: DiskNode, *together: Change) -> None:
         """Let names of a folder mean something else, all at once."""
         self._changes += 1
         folder.change(self._changes, [*together])
 
-    def _folders(self) -> set[Node]:
+    def _folders(self) -> set[DiskNode]:
         """All that there are, and those that are there again if power is lost."""
-        found: set[Node] = set()
+        found: set[DiskNode] = set()
         to_see = [self._root]
         while to_see:
             node = to_see.pop()
@@ -91,7 +91,7 @@ class MemoryDisk:
                 to_see += [x.node for _, some in node.changes for x in some if x.node is not None]
         return found
 
-    def find(self, path: Path) -> Node:
+    def find(self, path: Path) -> DiskNode:
         """Raises `FileNotFoundError`, `NotADirectoryError`."""
         node = self._root
         for name in _parts(path):
@@ -102,7 +102,7 @@ class MemoryDisk:
             node = node.names[name]
         return node
 
-    def folder_of(self, path: Path) -> tuple[Node, str]:
+    def folder_of(self, path: Path) -> tuple[DiskNode, str]:
         folder = self.find(path.parent)
         if not folder.is_folder:
             raise refusal(errno.ENOTDIR, path)
@@ -120,7 +120,7 @@ def _parts(path: Path) -> tuple[str, ...]:
 class _Opened:
     """What the files share that are twins; it holds the lock."""
 
-    def __init__(self, node: Node, flags: int) -> None:
+    def __init__(self, node: DiskNode, flags: int) -> None:
         access = flags & os.O_ACCMODE
         self.node = node
         self.reads = access != os.O_WRONLY
@@ -154,7 +154,7 @@ class MemoryFile(File):
         blow = self._store.asks("write", self._path, len(data))
         self._put(opened.node, data, at, blow)
 
-    def _put(self, node: Node, data: bytes, at: int, blow: Blow | None) -> None:
+    def _put(self, node: DiskNode, data: bytes, at: int, blow: Blow | None) -> None:
         taken = len(data) if blow is None else blow.after
         more = max(0, at + taken - len(node.data))
         room = self._store.disk.room_for(more)
@@ -386,7 +386,7 @@ class MemoryStore(Store):
         work()
         await asyncio.sleep(after_s)
 
-    def _place(self, path: Path) -> tuple[Node, str]:
+    def _place(self, path: Path) -> tuple[DiskNode, str]:
         return self.disk.folder_of(path)
 
 
@@ -397,7 +397,7 @@ class _NobodyCleans(Held):
         pass
 
 
-def _check_gives_way(node: Node, there: Node, path: Path) -> None:
+def _check_gives_way(node: DiskNode, there: DiskNode, path: Path) -> None:
     if there.is_folder and not node.is_folder:
         raise refusal(errno.EISDIR, path)
     if node.is_folder and not there.is_folder:

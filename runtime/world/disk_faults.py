@@ -82,7 +82,7 @@ class Blow(NamedTuple):
     left: Left = NOTHING_LEFT
 
 
-class Faults:
+class DiskFaults:
     """None at all. Others say more."""
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
@@ -97,7 +97,7 @@ class Faults:
         return 0.0, 0.0
 
 
-NO_FAULTS = Faults()
+NO_FAULTS = DiskFaults()
 READING = ("read", "names")
 
 
@@ -112,7 +112,7 @@ def written(call: str, size: int) -> int:
 
 
 @dataclass
-class KilledAt(Faults):
+class KilledAt(DiskFaults):
     """The process is killed in its call of that number, counted from 0 and without those that
     read, when so many bytes of it are written; a negative number counts them from their end. `met`
     becomes true then, and `writes` if it was to write anything."""
@@ -135,7 +135,7 @@ class KilledAt(Faults):
 
 
 @dataclass
-class ByChance(Faults):
+class ByChance(DiskFaults):
     """Each call meets each kind of fault with the probability given. `sync_s`: mean seconds that
     something beside the loop takes. `quiet`: nothing more goes wrong."""
 

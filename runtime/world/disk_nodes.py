@@ -15,10 +15,10 @@ class Change(NamedTuple):
     """`node` has this name from now on; None: nothing has."""
 
     name: str
-    node: Node | None
+    node: DiskNode | None
 
 
-class Node:
+class DiskNode:
     """A file or a folder. `data`, `names`: as processes see them; `kept`, `kept_names`: as they are
     on the disk."""
 
@@ -28,8 +28,8 @@ class Node:
         self.links = 0
         self.data = bytearray()
         self.kept = bytearray()
-        self.names: dict[str, Node] = {}
-        self.kept_names: dict[str, Node] = {}
+        self.names: dict[str, DiskNode] = {}
+        self.kept_names: dict[str, DiskNode] = {}
         self.holder: object = None
         """What holds the lock."""
         self._written: list[tuple[int, int]] = []
@@ -48,7 +48,7 @@ class Node:
         links = 1 if self.is_folder else self.links
         return os.stat_result((self.mode, self.number, 1, links, 0, 0, len(self.data), 0, 0, 0))
 
-    def all_below(self) -> Iterator[Node]:
+    def all_below(self) -> Iterator[DiskNode]:
         for node in self.names.values():
             yield node
             yield from node.all_below()
@@ -144,7 +144,7 @@ class Node:
             {n for a, b in ranges if a < b for n in range(a // SECTOR_BYTES, -(-b // SECTOR_BYTES))}
         )
 
-    def _names_left(self, changes: list[tuple[int, list[Change]]]) -> dict[str, Node]:
+    def _names_left(self, changes: list[tuple[int, list[Change]]]) -> dict[str, DiskNode]:
         names = dict(self.kept_names)
         for name, node in (change for _, together in changes for change in together):
             names.pop(name, None)

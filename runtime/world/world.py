@@ -29,7 +29,7 @@ from anabranch.runtime.ports.disk import using
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.clock import VirtualClock
 from anabranch.runtime.world.disk import MemoryDisk
-from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, Faults
+from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.network import Network
 from anabranch.runtime.world.processes import WorldProcesses
@@ -50,10 +50,10 @@ class WorldError(Exception):
     """Something in a world was raised and not caught."""
 
 
-class _OfInstances(Faults):
+class _OfInstances(DiskFaults):
     """Those of the disk as instances see it. The agent's is sound."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: DiskFaults) -> None:
         self._faults = faults
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
@@ -86,7 +86,7 @@ class World:
         options: Options | None = None,
         conditions: Conditions | None = None,
         troubles: Troubles | None = None,
-        disk_faults: Faults = NO_FAULTS,
+        disk_faults: DiskFaults = NO_FAULTS,
     ) -> None:
         self.pipeline = pipeline
         self.seed = seed

@@ -18,7 +18,7 @@ from anabranch.picture import PictureUnavailable, draw
 from anabranch.runtime.reporting.ledger import Ledger
 from anabranch.runtime.reporting.report import Event, OperatorReport, Report, Samples
 from anabranch.runtime.values.kinds import EventKind
-from anabranch.story import Change, Line, smooth, story_of
+from anabranch.story import Change, StoryLine, smooth, story_of
 
 needs_matplotlib = pytest.mark.skipif(find_spec("matplotlib") is None, reason="extra: plot")
 
@@ -87,27 +87,27 @@ def a_report(operators: list[OperatorReport] | None = None) -> Report:
 
 def test_load_is_the_sum_of_all_sources_and_sinks() -> None:
     story = story_of(a_report())
-    assert story.read == Line(T, [0, 11, 16.5])
-    assert story.results == Line(T, [0, 9, 15])
+    assert story.read == StoryLine(T, [0, 11, 16.5])
+    assert story.results == StoryLine(T, [0, 9, 15])
 
 
 def test_rates_are_smoothed_without_losing_a_tuple() -> None:
-    jagged = Line([i / 4 for i in range(41)], [0.0] + [0, 400] * 20)
+    jagged = StoryLine([i / 4 for i in range(41)], [0.0] + [0, 400] * 20)
     smoothed = smooth(jagged, over_s=1.0)
     assert smoothed.y[4:] == [200.0] * 37
-    assert smooth(Line([], [])) == Line([], [])
-    assert smooth(Line([1.0], [5.0])) == Line([1.0], [0.0])
+    assert smooth(StoryLine([], [])) == StoryLine([], [])
+    assert smooth(StoryLine([1.0], [5.0])) == StoryLine([1.0], [0.0])
 
 
 def test_latency_is_that_of_the_slowest_sink_where_there_is_one() -> None:
-    assert story_of(a_report()).p50 == Line([0.5, 1.0], [6, 8])
+    assert story_of(a_report()).p50 == StoryLine([0.5, 1.0], [6, 8])
 
 
 def test_only_operators_that_may_scale_are_drawn() -> None:
     story = story_of(a_report())
     assert story.operators == ("split",)
-    assert story.instances == {"split": Line([0, 0.5, 0.7, 1], [1, 1, 2, 2])}
-    assert story.waiting == {"split": Line(T, [0, 6, 9])}
+    assert story.instances == {"split": StoryLine([0, 0.5, 0.7, 1], [1, 1, 2, 2])}
+    assert story.waiting == {"split": StoryLine(T, [0, 6, 9])}
     assert story.changes == (Change(0.7, "split", True, 2),)
 
 
@@ -116,7 +116,7 @@ def test_instances_are_drawn_up_to_the_end_of_the_stream() -> None:
     ended = Event(t=0.9, operator="split", kind=EventKind.ENDED, instances=1, instance="split.0")
     report = msgspec.structs.replace(report, events=[*report.events, ended])
     story = story_of(report)
-    assert story.instances == {"split": Line([0, 0.5, 0.7, 0.9], [1, 1, 2, 2])}
+    assert story.instances == {"split": StoryLine([0, 0.5, 0.7, 0.9], [1, 1, 2, 2])}
     assert story.seconds == 0.9
     stopped = msgspec.structs.replace(report, ended="stopped")
     assert story_of(stopped).seconds == 1.2

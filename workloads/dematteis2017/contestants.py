@@ -13,14 +13,14 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Duplicate, Leave
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.controller import (
-    Memory,
+    ControllerMemory,
     Settings,
     Slot,
     choose,
     observe,
     step,
 )
-from anabranch.runtime.policies.predictive.queueing import Load
+from anabranch.runtime.policies.predictive.queueing import QueueLoad
 from anabranch.runtime.policies.predictive.rules import ByLatency, ByLoad
 from anabranch.runtime.policies.probabilistic import Probabilistic
 from anabranch.workloads.curve_base import FloatArray
@@ -92,10 +92,10 @@ def rates_of(scene: Scene) -> FloatArray:
 @dataclass(slots=True)
 class Predictive:
     settings: Settings
-    memory: Memory = field(init=False)
+    memory: ControllerMemory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.memory = Memory.of(self.settings)
+        self.memory = ControllerMemory.of(self.settings)
 
     def __call__(self, slot: Slot) -> int:
         self.memory, decision = step(self.settings, self.memory, slot)
@@ -109,25 +109,25 @@ class Knowing:
 
     settings: Settings
     rates: FloatArray
-    memory: Memory = field(init=False)
+    memory: ControllerMemory = field(init=False)
     passed: int = 0
 
     def __post_init__(self) -> None:
-        self.memory = Memory.of(self.settings)
+        self.memory = ControllerMemory.of(self.settings)
 
     def __call__(self, slot: Slot) -> int:
         self.passed += 1
         self.memory = observe(self.settings, self.memory, slot)
         return choose(self.settings, self.memory, slot, self._coming(slot)).target
 
-    def _coming(self, slot: Slot) -> list[Load]:
+    def _coming(self, slot: Slot) -> list[QueueLoad]:
         last = self.memory.last
         if last is None:
             return []
         rates = self.rates[self.passed : self.passed + self.settings.horizon].tolist()
         waits = [slot.sums.backlog / STEP_S, *[0.0] * len(rates)]
         return [
-            Load(rate + wait, last.work_s, last.arrivals_cv2, last.work_cv2)
+            QueueLoad(rate + wait, last.work_s, last.arrivals_cv2, last.work_cv2)
             for rate, wait in zip(rates, waits, strict=False)
         ]
 

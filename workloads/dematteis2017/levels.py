@@ -26,7 +26,7 @@ Runs = dict[str, dict[str, list[Run]]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _LevelJob:
     scene: Scene
     contestant: str
     seed: int
@@ -47,7 +47,7 @@ def evaluate_simulated(
 ) -> Evaluation:
     """`steps`: only the first so many of each load; the rest as in `evaluation.evaluate`."""
     jobs = [
-        _Job(scene, contestant, seed, steps)
+        _LevelJob(scene, contestant, seed, steps)
         for seed in range(FIRST_SEED, FIRST_SEED + seeds)
         for scene in _scenes(seed, quotes)
         for contestant in SIMULATED

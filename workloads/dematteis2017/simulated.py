@@ -44,7 +44,7 @@ def simulate(
         replace(m, cost_cv2=WORK_CV2) if m.name == OPERATOR else m for m in outline.models
     )
     load = drawn(part, seed)
-    results = Results()
+    results = SimulatedResults()
     world = world_of(
         replace(outline, models=models),
         load,
@@ -74,7 +74,7 @@ def drawn(part: Part, seed: int) -> Load:
 
 
 @dataclass(slots=True)
-class Results:
+class SimulatedResults:
     """In the order of completion: when, so many, and their latency."""
 
     ends: list[float] = field(default_factory=list)
@@ -102,7 +102,7 @@ class _Counted:
 
 
 def course_of(
-    part: Part, step_s: float, load: Load, results: Results, instances: list[float]
+    part: Part, step_s: float, load: Load, results: SimulatedResults, instances: list[float]
 ) -> Course:
     """Without the lead."""
     ends = np.repeat(np.array(results.ends), results.counts)

@@ -8,9 +8,9 @@ from anabranch.runtime.policies.multi_metric.figures import (
     QUEUE_ALONE,
     UTILISATION_ALONE,
     UTILISATION_GATED,
-    State,
+    MetricState,
+    MetricWindow,
     Thresholds,
-    Window,
     figures,
     state_of,
 )
@@ -39,9 +39,9 @@ class ByText:
     work_s: float
     thresholds: Thresholds
     letter: bool = False
-    _states: dict[str, State] = field(default_factory=dict)
+    _states: dict[str, MetricState] = field(default_factory=dict)
 
-    def __call__(self, operator: str, samples: list[Window], instances: int) -> int:
+    def __call__(self, operator: str, samples: list[MetricWindow], instances: int) -> int:
         now = figures(samples[-1], self.work_s, self.thresholds)
         judge, act = (state_by_letter, change_by_letter) if self.letter else (state_of, change)
         state, before = judge(now.delta, self.thresholds), self._states.get(operator)
@@ -60,7 +60,7 @@ class BySamples:
     work_s: float
     thresholds: Thresholds
 
-    def __call__(self, operator: str, samples: list[Window], instances: int) -> int:
+    def __call__(self, operator: str, samples: list[MetricWindow], instances: int) -> int:
         if len(samples) < SAMPLES:
             return 0
         now = [figures(sample, self.work_s, self.thresholds) for sample in samples]

@@ -28,7 +28,7 @@ GATE, GATE_OFF = 7, 1
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LevelRow:
     """A run, or the means over seeds. `latency_s`: mean, in seconds of the run."""
 
     name: str
@@ -40,18 +40,18 @@ class Row:
 @dataclass(frozen=True, slots=True)
 class LevelEvaluation:
     level: str
-    rows: list[Row]
+    rows: list[LevelRow]
     criteria: list[Criterion]
     seeds: int = 1
     starts: dict[str, starts.Start] = field(default_factory=dict)
     """Live: of newcomers that waited, and of those forked at the order."""
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> LevelRow:
         return next(row for row in self.rows if row.name == name)
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _LevelJob:
     name: str
     contestant: str
     load: FloatArray
@@ -59,7 +59,7 @@ class _Job:
     host: Host = ROOMY
     backpressure: bool = False
 
-    def run(self) -> Row:
+    def run(self) -> LevelRow:
         flow = simulate(
             self.load,
             TWEETS_WORK_S,
@@ -75,10 +75,10 @@ def enough_for(load: FloatArray, work_s: float) -> float:
     return sum(TOPICS.enough_for(float(load.max()), work_s).values())
 
 
-def _row(name: str, course: Course, latency_s: float, enough: float) -> Row:
+def _row(name: str, course: Course, latency_s: float, enough: float) -> LevelRow:
     found = scores(course, enough)
     values = {f.name: getattr(found, f.name) for f in fields(found)}
-    return Row(name, Scores(**values | {"latency_s": latency_s}), course, enough)
+    return LevelRow(name, Scores(**values | {"latency_s": latency_s}), course, enough)
 
 
 # -- simulated -------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def evaluate_simulated(
     if quick:
         loads = {name: load[:QUICK_S] for name, load in loads.items()}
     jobs = [job for seed in range(seeds) for job in _jobs(loads, seed)]
-    by_name: dict[str, list[Row]] = {}
+    by_name: dict[str, list[LevelRow]] = {}
     for row in spread(jobs, progress):
         by_name.setdefault(row.name, []).append(row)
     rows = [_mean(some) for some in by_name.values()]
@@ -107,21 +107,21 @@ def evaluate_simulated(
     return LevelEvaluation("simulated", rows, [*_simulated(found, loads)], seeds)
 
 
-def _jobs(loads: dict[str, FloatArray], seed: int) -> Iterator[_Job]:
+def _jobs(loads: dict[str, FloatArray], seed: int) -> Iterator[_LevelJob]:
     t = loads["T"]
     for contestant in ("δ", "U", "Q", "static"):
-        yield _Job(f"III, {contestant}", contestant, t, seed)
+        yield _LevelJob(f"III, {contestant}", contestant, t, seed)
     for contestant in ("δ", "U", "U gated"):
-        yield _Job(f"III, {contestant}, host D", contestant, t, seed, CROWDED)
+        yield _LevelJob(f"III, {contestant}, host D", contestant, t, seed, CROWDED)
     for name, load in loads.items():
         for contestant in ("δ in turn", "shipped policy", "predictive"):
-            yield _Job(f"{name}, {contestant}", contestant, load, seed, backpressure=True)
+            yield _LevelJob(f"{name}, {contestant}", contestant, load, seed, backpressure=True)
 
 
-def _mean(rows: list[Row]) -> Row:
+def _mean(rows: list[LevelRow]) -> LevelRow:
     first = rows[0]
     means = {f.name: fmean(getattr(r.scores, f.name) for r in rows) for f in fields(Scores)}
-    return Row(first.name, Scores(**means), first.course, first.enough)
+    return LevelRow(first.name, Scores(**means), first.course, first.enough)
 
 
 def _simulated(found: LevelEvaluation, loads: dict[str, FloatArray]) -> Iterator[Criterion]:
@@ -189,7 +189,7 @@ def evaluate_live(*, quick: bool = False, progress: Progress = silent) -> LevelE
 
 
 def _live(
-    rows: list[Row], pool: live.Lived, redeployed: live.Lived, every: list[Exactness]
+    rows: list[LevelRow], pool: live.Lived, redeployed: live.Lived, every: list[Exactness]
 ) -> Iterator[Criterion]:
     by_pool, by_stops = (row.scores for row in rows)
     yield Criterion("G: the pool processes at least 0.99", by_pool.processed >= 0.99,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.runtime.policies.multi_metric.figures import Window
+from anabranch.runtime.policies.multi_metric.figures import MetricWindow
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.wladdimiro2021.applications import Application
 
@@ -35,7 +35,7 @@ class Host:
 
 ROOMY, CROWDED = Host(48), Host(32, 0.3)
 
-Planner = Callable[[str, list[Window], int], int]
+Planner = Callable[[str, list[MetricWindow], int], int]
 """(operator, the samples of its window, replicas) -> replicas more or fewer. A window of several
 samples has each of them; otherwise there is one."""
 
@@ -65,9 +65,9 @@ class Pool:
         self.busy_s += tuples * work_s
         return tuples, tuples * work_s
 
-    def window(self, span_s: float) -> Window:
+    def window(self, span_s: float) -> MetricWindow:
         """What was counted since this was asked last."""
-        found = Window(span_s, self.active, self.processed, self.busy_s, self.waiting)
+        found = MetricWindow(span_s, self.active, self.processed, self.busy_s, self.waiting)
         self.processed = self.busy_s = 0.0
         return found
 
@@ -112,7 +112,7 @@ def simulate(
     `sample_s`: of the figures; the planner is asked every `WINDOW_S`. `stop_s`: how long nothing
     runs after a change, as a redeployment takes, and `forget` is called then: arrivals are lost,
     queues are kept."""
-    run = _Run(application, work_s, host, start or {})
+    run = _ModelRun(application, work_s, host, start or {})
     course = Course.of(load, application)
     stopped_until = 0
     for t, arriving in enumerate(load):
@@ -132,7 +132,7 @@ def simulate(
     return course
 
 
-class _Run:
+class _ModelRun:
     def __init__(
         self, application: Application, work_s: float, host: Host, start: dict[str, int]
     ) -> None:
@@ -142,7 +142,7 @@ class _Run:
         self._host = host
         self._slow = 1.0
         self._made = dict.fromkeys(application.operators, 0.0)
-        self._samples: dict[str, list[Window]] = {name: [] for name in application.operators}
+        self._samples: dict[str, list[MetricWindow]] = {name: [] for name in application.operators}
 
     def step(self, arriving: float) -> float:
         """Tuples delivered in it."""

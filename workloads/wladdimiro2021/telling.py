@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.workloads.experiments.judging import judged, plain, table
 from anabranch.workloads.wladdimiro2021.evaluation import Evaluation, Row
 from anabranch.workloads.wladdimiro2021.levels import LevelEvaluation
-from anabranch.workloads.wladdimiro2021.levels import Row as LevelRow
+from anabranch.workloads.wladdimiro2021.levels import LevelRow as LevelRow
 from anabranch.workloads.wladdimiro2021.starts import POOL, Start
 
 READINGS = {

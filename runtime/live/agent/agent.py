@@ -55,7 +55,7 @@ from anabranch.runtime.live.agent.run_journal import read_records
 from anabranch.runtime.live.agent.sampler import Sampler
 from anabranch.runtime.live.agent.scripted import follow
 from anabranch.runtime.live.agent.spawner import Spawner
-from anabranch.runtime.live.agent.starter import Orders, Starter, StartError
+from anabranch.runtime.live.agent.starter import Starter, StartError, StartOrders
 from anabranch.runtime.live.agent.startup import Founders, resume
 from anabranch.runtime.live.agent.state_dir import (
     JOURNAL,
@@ -326,9 +326,9 @@ class Agent:
             lambda: snapshot(self._recorded, self.clock.now_s), power=outlives_power(self.pipeline)
         )
 
-    def _make_orders(self) -> Orders:
+    def _make_orders(self) -> StartOrders:
         token = clock.secret(TOKEN_BYTES) if self.resumed is None else self.resumed.token
-        return Orders(
+        return StartOrders(
             pipeline=self.pipeline.name,
             run_dir=self.run_dir.path,
             started_s=self.clock.started_s - self.clock.earlier_s,

@@ -11,7 +11,7 @@ from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.run_journal import Begun, Listens
-from anabranch.runtime.live.agent.starter import Orders
+from anabranch.runtime.live.agent.starter import StartOrders
 from anabranch.runtime.live.commit.recovery import base_bytes
 from anabranch.runtime.live.link.messages import Assign, EndInput
 from anabranch.runtime.reporting.status import id_to_wire
@@ -32,7 +32,7 @@ class Assignments:
         boards: Boards,
         messenger: Messenger,
     ) -> None:
-        self.orders: Orders
+        self.orders: StartOrders
         self._services = services
         self._files = files
         self._journal = journal

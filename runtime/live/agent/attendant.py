@@ -21,7 +21,7 @@ from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.deaths import Deaths
 from anabranch.runtime.live.agent.news import News
-from anabranch.runtime.live.agent.starter import Orders, Starter, StartError, Tries
+from anabranch.runtime.live.agent.starter import Starter, StartError, StartOrders, Tries
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_process
 from anabranch.runtime.live.link import messages as msg
@@ -126,7 +126,7 @@ class Attendant:
         self._closing = False
         self._given_up = False
 
-    def start(self, orders: Orders) -> None:
+    def start(self, orders: StartOrders) -> None:
         self._tasks.start(f"incarnations of {self.name}", self._lead(orders))
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Attendant:
 
     # -- incarnations -----------------------------------------------------------------------------
 
-    async def _lead(self, orders: Orders) -> None:
+    async def _lead(self, orders: StartOrders) -> None:
         failure = None
         tries = Tries()
         while failure is None and not self._said_goodbye and not self._given_up:
@@ -160,7 +160,7 @@ class Attendant:
     def _said_goodbye(self) -> bool:
         return self._incarnation is not None and self._incarnation.goodbye.done()
 
-    async def _begin_incarnation(self, orders: Orders, tries: Tries) -> Incarnation:
+    async def _begin_incarnation(self, orders: StartOrders, tries: Tries) -> Incarnation:
         """Return when it is ready. Raises `StartError`."""
         self._incarnation = None
         process = await self._starter.take(self.name)
@@ -181,7 +181,7 @@ class Attendant:
             self.ready.set_result(None)
         return incarnation
 
-    def _assignment(self, orders: Orders) -> msg.AssignService:
+    def _assignment(self, orders: StartOrders) -> msg.AssignService:
         return msg.AssignService(
             index=self._index,
             operators=list(self.operators),

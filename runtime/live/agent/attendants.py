@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from anabranch.runtime.live.agent.attendant import Attendant
-from anabranch.runtime.live.agent.starter import Orders
+from anabranch.runtime.live.agent.starter import StartOrders
 from anabranch.runtime.live.process.service import services_of
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Service
@@ -31,7 +31,7 @@ class Attendants:
         """Whether no process of a service runs, and none is to come."""
         return all(attendant.over.done() for attendant in self._all)
 
-    async def start(self, orders: Orders) -> None:
+    async def start(self, orders: StartOrders) -> None:
         """Return when every service has said its address. Raises `StartError`."""
         for attendant in self._all:
             attendant.start(orders)

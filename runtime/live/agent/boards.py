@@ -19,14 +19,14 @@ from anabranch.runtime.live.agent.run_journal import (
     BoardSnapshot,
     Claimed,
     EndedEarly,
-    Record,
     Released,
+    RunRecord,
 )
 from anabranch.runtime.live.link.messages import SplitAnswer, Splits
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.reporting.status import id_from_wire, id_to_wire
-from anabranch.runtime.sources.board import Board, Held, digest_of
+from anabranch.runtime.sources.board import Board, HeldSplit, digest_of
 from anabranch.runtime.sources.covered import Covered
 
 INPUT_ADVICE = "put it back as it was, or begin anew with --fresh"
@@ -64,7 +64,7 @@ class Boards:
         self,
         pipeline: Pipeline,
         send: Callable[[InstanceId, Any], None],
-        log: Callable[[Record], None],
+        log: Callable[[RunRecord], None],
     ) -> None:
         self._send = send
         self._log = log
@@ -214,7 +214,7 @@ class Boards:
             )
         board.returned.extend(snapshot.returned)
         board.unread.extend(snapshot.unread)
-        board.held = {id_from_wire(h): Held(s, n, p) for h, s, n, p in snapshot.held}
+        board.held = {id_from_wire(h): HeldSplit(s, n, p) for h, s, n, p in snapshot.held}
         board.claims, board.progress = snapshot.claims, snapshot.progress
         if snapshot.ended_early:
             self.end_input(snapshot.operator)

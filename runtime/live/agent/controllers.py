@@ -17,7 +17,7 @@ from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
-from anabranch.runtime.live.agent.run_journal import Planned, Record
+from anabranch.runtime.live.agent.run_journal import PlanNoted, RunRecord
 from anabranch.runtime.live.link.messages import Order
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
@@ -68,7 +68,7 @@ class Controllers:
         looks: Looks,
         messenger: Messenger,
         news: News,
-        log: Callable[[Record], None],
+        log: Callable[[RunRecord], None],
         left: dict[str, dict[str, float]],
     ) -> None:
         self._looks = looks
@@ -113,7 +113,7 @@ class Controllers:
             if left != self._left.get(control.policy.text, {}):
                 self._left[control.policy.text] = left
                 with suppress(CannotWrite):  # then the run has failed
-                    self._log(Planned(controller=control.policy.text, left=left))
+                    self._log(PlanNoted(controller=control.policy.text, left=left))
 
     def _give_up(self, control: Control, error: PolicyError) -> None:
         self._controls.remove(control)

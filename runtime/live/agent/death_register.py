@@ -8,7 +8,7 @@ from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import KNOWN, Member
-from anabranch.runtime.live.agent.run_journal import Died, Record
+from anabranch.runtime.live.agent.run_journal import MemberDied, RunRecord
 from anabranch.runtime.live.agent.watch import how_ended
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.ports import clock
@@ -21,7 +21,7 @@ class DeathRegister:
     """`log`: into the journal."""
 
     def __init__(
-        self, news: News, recorder: Recorder, course: Course, log: Callable[[Record], None]
+        self, news: News, recorder: Recorder, course: Course, log: Callable[[RunRecord], None]
     ) -> None:
         self._news = news
         self._recorder = recorder
@@ -55,7 +55,7 @@ class DeathRegister:
 
     def _count(self, member: Member, end: Ending) -> None:
         self._news.of(member, EventKind.DIED, end.how, cause=end.cause)
-        self._log(Died(id=id_to_wire(member.id)))
+        self._log(MemberDied(id=id_to_wire(member.id)))
         self._recorder.deaths[member.id.operator] += 1
 
     def _was_busy(self, member: Member) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.roster import Roster
 from anabranch.runtime.live.agent.run_files import RunFiles
-from anabranch.runtime.live.channel.ended import Marks, ended_dir
+from anabranch.runtime.live.channel.ended import EndedMarks, ended_dir
 from anabranch.runtime.live.process.run_dir import RunFolder
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.reporting.failure import Failure
@@ -29,7 +29,7 @@ class FolderCheck:
         self._roster = roster
         self._course = course
         self._can_resume = can_resume
-        self._marks = Marks(ended_dir(files.ends))
+        self._marks = EndedMarks(ended_dir(files.ends))
 
     def check(self) -> None:
         told = "was removed, or something in it, while the run needs it; begin a new run"

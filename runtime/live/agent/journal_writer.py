@@ -17,8 +17,8 @@ from anabranch.runtime.live.agent.run_journal import (
     Founded,
     Happened,
     Passed,
-    Record,
     RunJournal,
+    RunRecord,
     Sampled,
 )
 from anabranch.runtime.live.agent.state_dir import StateDir
@@ -50,8 +50,8 @@ class RunJournalWriter:
         self._course = course
         self.on_caught_up: Callable[[], None] = lambda: None
         self._journal: RunJournal | None = None
-        self._snapshot: Callable[[], Iterable[Record]] = tuple
-        self._behind: deque[Record] = deque()
+        self._snapshot: Callable[[], Iterable[RunRecord]] = tuple
+        self._behind: deque[RunRecord] = deque()
         """What could not be written yet."""
         self._caught_up = asyncio.Event()
         self._caught_up.set()
@@ -62,7 +62,7 @@ class RunJournalWriter:
         self._founded = state is not None and state.resumed is not None
         """Whether the folder holds a run that is worth keeping."""
 
-    def open(self, snapshot: Callable[[], Iterable[Record]], *, power: bool) -> None:
+    def open(self, snapshot: Callable[[], Iterable[RunRecord]], *, power: bool) -> None:
         """`snapshot`: records that say what all so far have said. `power`: what is written
         outlives a loss of power."""
         assert self._state is not None
@@ -76,7 +76,7 @@ class RunJournalWriter:
         self._founded = True
         self.log(Founded())
 
-    def log(self, record: Record) -> None:
+    def log(self, record: RunRecord) -> None:
         """Write it, or as soon as there is room. Raises `CannotWrite`, and the run fails, if that
         is not what is lacking."""
         if self._journal is None:
@@ -94,7 +94,7 @@ class RunJournalWriter:
             self._caught_up.clear()
             self._tasks.start("journal_writer", self._catch_up(error))
 
-    def _postpone(self, record: Record) -> None:
+    def _postpone(self, record: RunRecord) -> None:
         """What only the report needs may be too much: then the next snapshot has it."""
         if isinstance(record, Happened | Sampled) and len(self._behind) >= BEHIND_MAX:
             self._lacks_news = True
@@ -110,7 +110,7 @@ class RunJournalWriter:
         """Return when everything so far is written."""
         await self._caught_up.wait()
 
-    def _write(self, record: Record) -> None:
+    def _write(self, record: RunRecord) -> None:
         assert self._journal is not None
         try:
             self._journal.append(record)

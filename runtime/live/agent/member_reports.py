@@ -10,7 +10,7 @@ from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import KNOWN, LIVING, Member, Phase, Roster
-from anabranch.runtime.live.agent.run_journal import Final, Record
+from anabranch.runtime.live.agent.run_journal import Final, RunRecord
 from anabranch.runtime.live.agent.watch import describe_end
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.ports import clock
@@ -40,7 +40,7 @@ class MemberReports:
         boards: Boards,
         news: News,
         course: Course,
-        log: Callable[[Record], None],
+        log: Callable[[RunRecord], None],
     ) -> None:
         self._roster = roster
         self._recorder = recorder

@@ -10,7 +10,7 @@ from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import Member, Roster
-from anabranch.runtime.live.agent.run_journal import Happened, Record
+from anabranch.runtime.live.agent.run_journal import Happened, RunRecord
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.values.kinds import Cause, EventKind
 
@@ -70,7 +70,7 @@ class News:
         roster: Roster,
         recorder: Recorder,
         clock: RunClock,
-        log: Callable[[Record], None],
+        log: Callable[[RunRecord], None],
         say: Callable[[str], None],
     ) -> None:
         self._roster = roster

@@ -42,7 +42,7 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
                 run.recorder.restore(summed)
             case log.Counters():
                 _counters(run, record)
-            case log.Planned(controller=controller, left=left):
+            case log.PlanNoted(controller=controller, left=left):
                 run.left[controller] = left
             case log.Founded():
                 pass
@@ -76,7 +76,7 @@ def _end(roster: Roster, count: FinalCount) -> None:
             break
 
 
-def snapshot(run: Recorded, passed_s: float) -> Iterator[log.Record]:
+def snapshot(run: Recorded, passed_s: float) -> Iterator[log.RunRecord]:
     """Records that say what all so far have said."""
     yield log.Founded()
     yield log.Passed(seconds=passed_s)
@@ -97,12 +97,12 @@ def snapshot(run: Recorded, passed_s: float) -> Iterator[log.Record]:
             deaths=recorder.deaths[operator],
         )
     for controller, left in run.left.items():
-        yield log.Planned(controller=controller, left=left)
+        yield log.PlanNoted(controller=controller, left=left)
     yield from run.boards.snapshots()
     yield from _of_report(run.recorder)
 
 
-def _of_report(recorder: Recorder) -> Iterator[log.Record]:
+def _of_report(recorder: Recorder) -> Iterator[log.RunRecord]:
     """What counts the resumptions comes behind the events that tell of them."""
     for event in recorder.events:
         yield log.Happened(event=event)
@@ -115,7 +115,7 @@ def _of_report(recorder: Recorder) -> Iterator[log.Record]:
         yield log.Sampled(t=t, rows=rows)
 
 
-def told_of(member: Member) -> Iterator[log.Record]:
+def told_of(member: Member) -> Iterator[log.RunRecord]:
     """All that counts of what has happened to it."""
     wire = id_to_wire(member.id)
     yield log.Made(id=wire, founder=member.founder, heritage=member.heritage)
@@ -174,7 +174,7 @@ def _to_roster(run: Recorded, record: Any) -> None:
             member.keeper = keeper
         case log.LetGo(leaving=leaving):
             member.leaving = leaving
-        case log.Died():
+        case log.MemberDied():
             run.recorder.deaths[member.id.operator] += 1
         case other:
             raise AssertionError(f"unknown record {other}")

@@ -19,7 +19,7 @@ from anabranch.runtime.live.agent.run_journal import (
     LetGo,
     Made,
     Over,
-    Record,
+    RunRecord,
     Told,
 )
 from anabranch.runtime.live.link.messages import Failed, Genesis, LeaveAnswer
@@ -100,7 +100,7 @@ class Member:
 class Roster:
     """`log` gets a record of every change."""
 
-    def __init__(self, pipeline: Pipeline, log: Callable[[Record], None]) -> None:
+    def __init__(self, pipeline: Pipeline, log: Callable[[RunRecord], None]) -> None:
         self._operators = pipeline.operators
         self._log = log
         self.next_number = dict.fromkeys(pipeline.operators, 0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.roster import Member
-from anabranch.runtime.live.agent.starter import Orders
+from anabranch.runtime.live.agent.starter import StartOrders
 from anabranch.runtime.live.agent.state_dir import (
     ENDS,
     JOURNALS,
@@ -64,7 +64,9 @@ class RunFiles:
                 Path(original(place)).unlink(missing_ok=True)
 
 
-def run_file_of(pipeline: Pipeline, orders: Orders, clock: RunClock, begun_from: str) -> RunFile:
+def run_file_of(
+    pipeline: Pipeline, orders: StartOrders, clock: RunClock, begun_from: str
+) -> RunFile:
     """What another agent must know to go on with this run."""
     return RunFile(
         format=STATE_FORMAT,

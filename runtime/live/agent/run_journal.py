@@ -22,11 +22,11 @@ from anabranch.runtime.storage.record_log import RecordLog, read_log
 from anabranch.runtime.values.texts import printable
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Something that happened, in the order in which it did."""
 
 
-class Made(Record, frozen=True, kw_only=True, tag="made"):
+class Made(RunRecord, frozen=True, kw_only=True, tag="made"):
     """A member has an id."""
 
     id: WireId
@@ -34,7 +34,7 @@ class Made(Record, frozen=True, kw_only=True, tag="made"):
     heritage: dict[str, float] = {}
 
 
-class Begun(Record, frozen=True, kw_only=True, tag="begun"):
+class Begun(RunRecord, frozen=True, kw_only=True, tag="begun"):
     """A process is about to be told that it is this incarnation of a member."""
 
     id: WireId
@@ -42,63 +42,63 @@ class Begun(Record, frozen=True, kw_only=True, tag="begun"):
     bootstrap: Genesis | None
 
 
-class Listens(Record, frozen=True, kw_only=True, tag="listens"):
+class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):
     """It is ready. From now on others may know the address."""
 
     id: WireId
     address: str
 
 
-class Told(Record, frozen=True, kw_only=True, tag="told"):
+class Told(RunRecord, frozen=True, kw_only=True, tag="told"):
     """Its creator is about to hear of it."""
 
     id: WireId
 
 
-class Active(Record, frozen=True, kw_only=True, tag="active"):
+class Active(RunRecord, frozen=True, kw_only=True, tag="active"):
     id: WireId
 
 
-class Over(Record, frozen=True, kw_only=True, tag="over"):
+class Over(RunRecord, frozen=True, kw_only=True, tag="over"):
     """It has ended, or never took part (`discarded`)."""
 
     id: WireId
     discarded: bool
 
 
-class Keeper(Record, frozen=True, kw_only=True, tag="keeper"):
+class Keeper(RunRecord, frozen=True, kw_only=True, tag="keeper"):
     id: WireId
     keeper: bool
 
 
-class LetGo(Record, frozen=True, kw_only=True, tag="let_go"):
+class LetGo(RunRecord, frozen=True, kw_only=True, tag="let_go"):
     """It may leave; or it was let go, and stays after all."""
 
     id: WireId
     leaving: bool
 
 
-class Died(Record, frozen=True, kw_only=True, tag="died"):
+class MemberDied(RunRecord, frozen=True, kw_only=True, tag="died"):
     id: WireId
 
 
-class Final(Record, frozen=True, kw_only=True, tag="final"):
+class Final(RunRecord, frozen=True, kw_only=True, tag="final"):
     count: FinalCount
 
 
-class FinalSum(Record, frozen=True, kw_only=True, tag="final_sum"):
+class FinalSum(RunRecord, frozen=True, kw_only=True, tag="final_sum"):
     """In a shortened file: of instances that ended so long ago that their accounts are summed."""
 
     summed: SummedFinals
 
 
-class Claimed(Record, frozen=True, kw_only=True, tag="claimed"):
+class Claimed(RunRecord, frozen=True, kw_only=True, tag="claimed"):
     id: WireId
     split: Split
     number: int
 
 
-class Released(Record, frozen=True, kw_only=True, tag="released"):
+class Released(RunRecord, frozen=True, kw_only=True, tag="released"):
     """`progress`: of the whole claim."""
 
     id: WireId
@@ -107,37 +107,37 @@ class Released(Record, frozen=True, kw_only=True, tag="released"):
     number: int
 
 
-class EndedEarly(Record, frozen=True, kw_only=True, tag="ended_early"):
+class EndedEarly(RunRecord, frozen=True, kw_only=True, tag="ended_early"):
     """A source was told to act as if its input had ended. `by`: what has cut it short."""
 
     operator: str
     by: str = ""
 
 
-class Founded(Record, frozen=True, kw_only=True, tag="founded"):
+class Founded(RunRecord, frozen=True, kw_only=True, tag="founded"):
     """Every founder is ready: from here on the run can be resumed."""
 
 
-class Passed(Record, frozen=True, kw_only=True, tag="passed"):
+class Passed(RunRecord, frozen=True, kw_only=True, tag="passed"):
     """How long the run has lasted."""
 
     seconds: float
 
 
-class Happened(Record, frozen=True, kw_only=True, tag="happened"):
+class Happened(RunRecord, frozen=True, kw_only=True, tag="happened"):
     """For the report of the whole run."""
 
     event: Event
 
 
-class Sampled(Record, frozen=True, kw_only=True, tag="sampled"):
+class Sampled(RunRecord, frozen=True, kw_only=True, tag="sampled"):
     """The same: what the operators did at `t` seconds of the run."""
 
     t: float
     rows: dict[str, SampleRow]
 
 
-class Reported(Record, frozen=True, kw_only=True, tag="reported"):
+class Reported(RunRecord, frozen=True, kw_only=True, tag="reported"):
     """In a shortened file: what else the report has of the run so far. `resumed`: how often it was
     resumed."""
 
@@ -146,14 +146,14 @@ class Reported(Record, frozen=True, kw_only=True, tag="reported"):
     sample_period_s: float
 
 
-class Planned(Record, frozen=True, kw_only=True, tag="planned"):
+class PlanNoted(RunRecord, frozen=True, kw_only=True, tag="planned"):
     """A controller has a new plan; `left`: what it leaves to another incarnation of it."""
 
     controller: str
     left: dict[str, float]
 
 
-class Counters(Record, frozen=True, kw_only=True, tag="counters"):
+class Counters(RunRecord, frozen=True, kw_only=True, tag="counters"):
     """In a shortened file: what is left of the members of an operator that have ended."""
 
     operator: str
@@ -164,7 +164,7 @@ class Counters(Record, frozen=True, kw_only=True, tag="counters"):
     deaths: int
 
 
-class BoardSnapshot(Record, frozen=True, kw_only=True, tag="board"):
+class BoardSnapshot(RunRecord, frozen=True, kw_only=True, tag="board"):
     """In a shortened file: the board of a source."""
 
     operator: str
@@ -189,7 +189,7 @@ AnyRecord = (
     | Over
     | Keeper
     | LetGo
-    | Died
+    | MemberDied
     | Final
     | FinalSum
     | Claimed
@@ -200,7 +200,7 @@ AnyRecord = (
     | Happened
     | Sampled
     | Reported
-    | Planned
+    | PlanNoted
     | Counters
     | BoardSnapshot
 )
@@ -223,12 +223,12 @@ class RunJournal:
     def is_long(self) -> bool:
         return self._log.is_long
 
-    def append(self, record: Record) -> None:
+    def append(self, record: RunRecord) -> None:
         """Raises `OSError` if the disk refuses; then the record does not count, and the same one
         may be tried again. Raises `CannotSync` if it is unknown what is on the disk now."""
         self._log.append(_packed(record), sync=self._power and isinstance(record, SYNCED))
 
-    def replace(self, records: Iterable[Record]) -> None:
+    def replace(self, records: Iterable[RunRecord]) -> None:
         """Say the same in fewer words; later, if the disk has no room for them now."""
         self._log.replace(map(_packed, records))
 
@@ -241,7 +241,7 @@ def read_records(path: Path, *, power: bool = False) -> list[Any]:
     return [_decode(payload) for payload in read_log(path, name=path.name, power=power)]
 
 
-def _packed(record: Record) -> bytes:
+def _packed(record: RunRecord) -> bytes:
     try:
         return _encode(record)
     except UnicodeEncodeError:  # in what was told of an error

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import Roster
-from anabranch.runtime.live.agent.run_journal import Record, Sampled
+from anabranch.runtime.live.agent.run_journal import RunRecord, Sampled
 from anabranch.runtime.measuring.cpu import HostUse
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports.clock import monotonic
@@ -24,7 +24,7 @@ class Sampler:
         roster: Roster,
         recorder: Recorder,
         clock: RunClock,
-        log: Callable[[Record], None],
+        log: Callable[[RunRecord], None],
     ) -> None:
         self._pipeline = pipeline
         self._roster = roster

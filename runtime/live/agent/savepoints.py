@@ -27,7 +27,7 @@ from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.finals import Finals
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.run_files import RunFiles
-from anabranch.runtime.live.agent.run_journal import BoardSnapshot, Record
+from anabranch.runtime.live.agent.run_journal import BoardSnapshot, RunRecord
 from anabranch.runtime.live.agent.state_dir import JOURNALS
 from anabranch.runtime.live.commit.recovery import Past, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
@@ -41,7 +41,7 @@ from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import INPUT_ADVICE, Position, is_backfill, rows_of_files
 from anabranch.runtime.savepoint.kept import (
-    Kept,
+    KeptState,
     head_of,
     row_of_watermark,
     rows_of_devices,
@@ -88,7 +88,7 @@ def restore_sources(
     boards: Boards,
     savepoint: Savepoint,
     positions: Mapping[str, Position],
-    log: Callable[[Record], None],
+    log: Callable[[RunRecord], None],
 ) -> None:
     """The boards go on behind what was read. Raises `InputChanged`, `SplitsError`."""
     for row in savepoint.each("sources"):
@@ -109,7 +109,7 @@ def restore_sources(
 
 def lay_bases(pipeline: Pipeline, files: RunFiles, savepoint: Savepoint) -> None:
     """What each founder begins with."""
-    kept = Kept(savepoint)
+    kept = KeptState(savepoint)
     owners = {str(o.name): _owners(pipeline, o) for o in pipeline.operators.values() if o.edges}
     bases: dict[tuple[str, int], dict[str, list[bytes]]] = {}
     for operator, owner, change in kept.keyed(pipeline.groups, lambda o, group: owners[o][group]):

@@ -48,7 +48,7 @@ class Tries:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
+class StartOrders:
     """What every assignment of a run holds."""
 
     pipeline: str

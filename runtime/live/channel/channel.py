@@ -27,7 +27,7 @@ from anabranch.protocol.session import Session
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.frames import Addresses, Pieces
 from anabranch.runtime.live.channel.incoming import Incoming
-from anabranch.runtime.live.channel.line import Line, Wire
+from anabranch.runtime.live.channel.line import ChannelLine, Wire
 from anabranch.runtime.live.channel.load_reports import LoadReports
 from anabranch.runtime.live.channel.log import Log
 from anabranch.runtime.live.channel.outgoing import Outgoing
@@ -36,7 +36,7 @@ from anabranch.runtime.live.channel.statements import Statements
 from anabranch.runtime.processing.flow import FIRST_WINDOW_TUPLES
 
 
-class Keeper(Protocol):
+class LogKeeper(Protocol):
     """What writes the journal."""
 
     def log_of(self, channel: Channel) -> Log: ...
@@ -74,11 +74,11 @@ class Channel:
         dialing: bool,
         user: ChannelUser,
         limits: Limits,
-        keeper: Keeper | None = None,
+        keeper: LogKeeper | None = None,
     ) -> None:
         self.peer = peer
         self.dialing = dialing
-        self.line = Line()
+        self.line = ChannelLine()
         self.session: Session[Pieces] = Session(str(peer))
         self.allowance = Allowance()
         self.grant = Grant(min(FIRST_WINDOW_TUPLES, limits.credit_tuples), limits.credit_bytes)

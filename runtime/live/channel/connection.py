@@ -38,7 +38,7 @@ class Identity:
     incarnation: int = 1
 
 
-class Membership(Protocol):
+class ConnectionHost(Protocol):
     """What a connection must know of the run, and what it calls. `address`: where this instance
     listens; `book`: where others do."""
 
@@ -58,7 +58,7 @@ class Membership(Protocol):
 class Connection(asyncio.Protocol):
     """One connection, from either end. `channel` is set by the dialer, found by the listener."""
 
-    def __init__(self, membership: Membership, channel: Channel | None = None) -> None:
+    def __init__(self, membership: ConnectionHost, channel: Channel | None = None) -> None:
         self.membership = membership
         self._identity = identity = membership.identity
         self.channel = channel

@@ -37,7 +37,7 @@ def has_mark(folder: Path, instance: InstanceId) -> bool:
         file.close()
 
 
-class Marks:
+class EndedMarks:
     """For the agent, which knows better: marks are there again when their file was removed."""
 
     def __init__(self, folder: Path) -> None:

@@ -14,7 +14,7 @@ class Wire(Protocol):
     def close(self, reason: str) -> None: ...
 
 
-class Line:
+class ChannelLine:
     """`ended`: the last word was said or heard on it."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ SOCKET_LOOK_S = 1.0
 """How often it looks whether its socket is still there."""
 
 
-class Listener:
+class ListeningSocket:
     """`made`: makes the protocol of a connection that comes in."""
 
     def __init__(self, me: InstanceId, made: Callable[[], asyncio.Protocol]) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel import frames
-from anabranch.runtime.live.channel.line import Line
+from anabranch.runtime.live.channel.line import ChannelLine
 from anabranch.runtime.measuring.reading import Figures, Planned
 from anabranch.runtime.measuring.slot_sums import SlotSums
 
 
 class LoadReports:
-    def __init__(self, peer: InstanceId, line: Line) -> None:
+    def __init__(self, peer: InstanceId, line: ChannelLine) -> None:
         self.peer = peer
         self.figures_told: Figures | None = None
         """What the peer has counted in its last slot, if it tells that."""

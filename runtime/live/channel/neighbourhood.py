@@ -17,12 +17,12 @@ from typing import Any, Protocol
 
 from anabranch.protocol.errors import ChannelError
 from anabranch.protocol.ids import InstanceId, Topology
-from anabranch.runtime.live.channel.channel import Channel, ChannelUser, Keeper
+from anabranch.runtime.live.channel.channel import Channel, ChannelUser, LogKeeper
 from anabranch.runtime.live.channel.connection import Connection, Identity
 from anabranch.runtime.live.channel.dialer import Dialer
 from anabranch.runtime.live.channel.ended import has_mark, leave_mark
 from anabranch.runtime.live.channel.frames import Addresses
-from anabranch.runtime.live.channel.listener import Listener
+from anabranch.runtime.live.channel.listener import ListeningSocket
 from anabranch.runtime.live.channel.totals import Closed, totals_of
 from anabranch.runtime.values.texts import original
 
@@ -43,7 +43,7 @@ def _is_open(channel: Channel) -> bool:
     return not channel.session.settled or (channel.dialing and not channel.line.connected)
 
 
-class Recorder(Keeper, Protocol):
+class ChannelRecorder(LogKeeper, Protocol):
     """What writes the journal, as the neighbourhood sees it: `note` takes an entry."""
 
     def note(self, *entry: Any) -> None: ...
@@ -60,7 +60,7 @@ class Neighbourhood:
         user: ChannelUser,
         related: Callable[[InstanceId], bool],
         fail: Callable[[Exception], None],
-        keeper: Recorder | None = None,
+        keeper: ChannelRecorder | None = None,
         ended_dir: Path | None = None,
     ) -> None:
         self.identity = identity
@@ -80,7 +80,7 @@ class Neighbourhood:
         self._accepted: dict[InstanceId, Channel] = {}
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._listener = Listener(self._me, lambda: Connection(self))
+        self._listener = ListeningSocket(self._me, lambda: Connection(self))
         self._dialer = Dialer(
             self._me,
             limits=identity.limits,

@@ -11,7 +11,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.session import Session
 from anabranch.runtime.live.channel import frames
 from anabranch.runtime.live.channel.frames import Pieces
-from anabranch.runtime.live.channel.line import Line
+from anabranch.runtime.live.channel.line import ChannelLine
 from anabranch.runtime.live.channel.log import Log
 
 ACK_DELAY_S = 0.02
@@ -25,7 +25,7 @@ class Statements:
     def __init__(
         self,
         peer: InstanceId,
-        line: Line,
+        line: ChannelLine,
         session: Session[Pieces],
         grant: Grant,
         *,

@@ -17,7 +17,7 @@ LATEST_MAX = 128
 """Channels told one by one, so that a fault of the ledger can be told where it is."""
 
 
-class Totals(NamedTuple):
+class ChannelTotals(NamedTuple):
     """What one channel has carried, kept when it is closed."""
 
     peer: str
@@ -34,9 +34,9 @@ class SummedTotals(NamedTuple):
     received: ByOperator
 
 
-def totals_of(channel: Channel) -> Totals:
+def totals_of(channel: Channel) -> ChannelTotals:
     counts = channel.outgoing.tuples, channel.incoming.tuples, channel.outgoing.messages
-    return Totals(str(channel.peer), *counts)
+    return ChannelTotals(str(channel.peer), *counts)
 
 
 class Closed:
@@ -44,21 +44,21 @@ class Closed:
 
     def __init__(self, me: str) -> None:
         self._me = me
-        self.latest: deque[Totals] = deque()
+        self.latest: deque[ChannelTotals] = deque()
         self.summed = SummedTotals(0, {}, {})
 
-    def add(self, totals: Totals) -> None:
+    def add(self, totals: ChannelTotals) -> None:
         self.latest.append(totals)
         if len(self.latest) > LATEST_MAX:
             self._sum_up(self.latest.popleft())
 
-    def restore(self, summed: SummedTotals | None, latest: Iterable[Totals]) -> None:
+    def restore(self, summed: SummedTotals | None, latest: Iterable[ChannelTotals]) -> None:
         """Be what this was in an earlier incarnation."""
         self.summed = summed or self.summed
         for totals in latest:
             self.add(totals)
 
-    def _sum_up(self, totals: Totals) -> None:
+    def _sum_up(self, totals: ChannelTotals) -> None:
         me, peer = self._me, totals.peer
         operator = operator_of(peer)
         messages, sent, received = self.summed
@@ -92,7 +92,7 @@ class Closed:
             sent[channel.peer.operator] += channel.outgoing.tuples
         return dict(+received), dict(+sent)
 
-    def _one_by_one(self, channels: Iterable[Channel]) -> Iterator[Totals]:
+    def _one_by_one(self, channels: Iterable[Channel]) -> Iterator[ChannelTotals]:
         yield from self.latest
         yield from map(totals_of, channels)
 

@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel.frames import Addresses, Pieces
 from anabranch.runtime.live.channel.row import ChannelRow
-from anabranch.runtime.live.channel.totals import SummedTotals, Totals
+from anabranch.runtime.live.channel.totals import ChannelTotals, SummedTotals
 from anabranch.runtime.live.journal.journal import (
     FIRST_SEGMENT,
     JournalError,
@@ -42,7 +42,7 @@ class Past:
     """Everything that counts at the end of a journal. `parts`: by their names in `commits`."""
 
     channels: dict[int, PastChannel] = field(default_factory=dict)
-    totals: list[Totals] = field(default_factory=list)
+    totals: list[ChannelTotals] = field(default_factory=list)
     summed: SummedTotals | None = None
     book: Addresses = field(default_factory=dict)
     parts: dict[str, Any] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Past:
                 case _:
                     raise JournalError(f"a journal with an unknown entry {kind!r}")
 
-    def _note_closed(self, totals: Totals) -> None:
+    def _note_closed(self, totals: ChannelTotals) -> None:
         """The peer has ended, so its address is not needed."""
         self.totals.append(totals)
         for peer in [peer for peer in self.book if str(peer) == totals.peer]:

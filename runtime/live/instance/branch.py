@@ -13,7 +13,7 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.live.channel.channel import Channel
-from anabranch.runtime.live.instance.written import Written
+from anabranch.runtime.live.instance.written import WrittenPieces
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.flow import least_waiting
 from anabranch.runtime.processing.marks import NO_MARK, Marked
@@ -122,7 +122,7 @@ class HeldLine:
         self.marks: Line[float] = Line()
         self._marked = marked
         self.segments = Segments()
-        self.written = Written(over)
+        self.written = WrittenPieces(over)
 
     def take(self, n: int) -> tuple[list[Any], list[float], float]:
         """The first `n` of them, their marks, and when the oldest was read."""

@@ -19,7 +19,7 @@ SPLITS = "splits"
 """Kind of the pieces of a journal that are splits, by the numbers of their claims."""
 
 
-class Claimed(NamedTuple):
+class ClaimedSplit(NamedTuple):
     """A split, and the number of the claim that brought it; `rest`: what is left to read of it,
     None if nothing is; `progress`: how far it is read before that."""
 
@@ -29,9 +29,9 @@ class Claimed(NamedTuple):
     progress: float = 0.0
 
 
-class Place(NamedTuple):
-    """A `Claimed` without its split. `same`: names of what the rest has in common with that, `new`:
-    the others; both None if nothing is left."""
+class ClaimPlace(NamedTuple):
+    """A `ClaimedSplit` without its split. `same`: names of what the rest has in common with that,
+    `new`: the others; both None if nothing is left."""
 
     number: int
     same: tuple[str, ...] | None
@@ -39,22 +39,22 @@ class Place(NamedTuple):
     progress: float
 
 
-def place_of(claimed: Claimed) -> Place:
+def place_of(claimed: ClaimedSplit) -> ClaimPlace:
     number, split, rest, progress = claimed
     if rest is None:
-        return Place(number, None, None, progress)
+        return ClaimPlace(number, None, None, progress)
     same = tuple(k for k, v in rest.items() if type(v) in (str, bytes) and split.get(k) == v)
-    return Place(number, same, {k: v for k, v in rest.items() if k not in same}, progress)
+    return ClaimPlace(number, same, {k: v for k, v in rest.items() if k not in same}, progress)
 
 
-def claimed_at(place: Place, split: Split) -> Claimed:
+def claimed_at(place: ClaimPlace, split: Split) -> ClaimedSplit:
     number, same, new, progress = place
     if same is None or new is None:
-        return Claimed(number, split, None, progress)
-    return Claimed(number, split, {**{k: split[k] for k in same}, **new}, progress)
+        return ClaimedSplit(number, split, None, progress)
+    return ClaimedSplit(number, split, {**{k: split[k] for k in same}, **new}, progress)
 
 
-def keep(commits: Commits | None, claimed: Claimed) -> None:
+def keep(commits: Commits | None, claimed: ClaimedSplit) -> None:
     """Have its split in the journal until it is `dropped`."""
     if commits is not None:
         commits.keep(SPLITS, claimed.number, msgspec.msgpack.encode(claimed.split))
@@ -65,7 +65,7 @@ def drop(commits: Commits | None, number: int) -> None:
         commits.drop(SPLITS, number)
 
 
-def restore(commits: Commits | None, place: Place, past: Past) -> Claimed:
+def restore(commits: Commits | None, place: ClaimPlace, past: Past) -> ClaimedSplit:
     """In a new incarnation: what an earlier one had claimed, which is kept on."""
     split = msgspec.msgpack.decode(past.lasting[SPLITS][place.number])
     claimed = claimed_at(place, split)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.protocol import events
 from anabranch.protocol.states import Idle
 from anabranch.runtime.live.instance import claims
-from anabranch.runtime.live.instance.claims import Claimed
+from anabranch.runtime.live.instance.claims import ClaimedSplit
 from anabranch.runtime.live.instance.pumps import Pump
 from anabranch.runtime.live.link.messages import Progress
 from anabranch.runtime.plan.ends import Chunk, Offered, Reader, Split
@@ -39,7 +39,7 @@ ENDED_MAX = 128
 commit."""
 
 
-class Released(NamedTuple):
+class ReleasedClaim(NamedTuple):
     """How the claim of this number ended; told again by a later incarnation, since it may be
     unheard."""
 
@@ -49,10 +49,10 @@ class Released(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reading:
+class OpenSplit:
     """`claimed`: as it was when the reader was opened. `progress`: since then."""
 
-    claimed: Claimed
+    claimed: ClaimedSplit
     reader: Reader
     progress: float = 0.0
 
@@ -61,7 +61,7 @@ class Reading:
         """How much of the claimed split is read, by earlier incarnations too."""
         return self.claimed.progress + self.progress
 
-    def position(self) -> Claimed:
+    def position(self) -> ClaimedSplit:
         """Behind the last chunk: what a reader has read, it has handed out. It may go on to change
         the value that it says this with."""
         return self.claimed._replace(rest=copied(self.reader.remainder()), progress=self.read)
@@ -75,17 +75,17 @@ class SourcePump(Pump):
         super().__init__(ports)
         self._stopped = False
         self._reading: asyncio.Task[None] | None = None
-        self._claimed: Claimed | None = None
+        self._claimed: ClaimedSplit | None = None
         """What an earlier incarnation was reading; then what this one reads."""
-        self._present: Reading | None = None
+        self._present: OpenSplit | None = None
         self._lags = self.commits is not None and self.profile.duties.repeats
         """Whether a position counts only when what was read before it is safe elsewhere."""
-        self._safe: Claimed | None = None
-        self._ended: dict[int, Claimed] = {}
+        self._safe: ClaimedSplit | None = None
+        self._ended: dict[int, ClaimedSplit] = {}
         """By number, splits that were read to their ends, and what of them is not safe; without
         such a rest, the source has not tidied up yet."""
         self._forgotten = asyncio.Event()
-        self._released: Released | None = None
+        self._released: ReleasedClaim | None = None
         self._untold = False
         """Whether the end of a claim is to be told, for the first time or again."""
         self._progress_told = 0.0
@@ -173,7 +173,7 @@ class SourcePump(Pump):
 
     # -- splits ----------------------------------------------------------------------------
 
-    async def _next_claim(self) -> Claimed | None:
+    async def _next_claim(self) -> ClaimedSplit | None:
         """First what an earlier incarnation was reading."""
         if self._claimed is None:
             while len(self._ended) >= ENDED_MAX:
@@ -182,12 +182,12 @@ class SourcePump(Pump):
             agent_client = self.ports.agent_client
             split = await agent_client.claim()
             if split is not None:
-                self._claimed = Claimed(agent_client.claim_number, split, split)
+                self._claimed = ClaimedSplit(agent_client.claim_number, split, split)
                 claims.keep(self.commits, self._claimed)
             self._safe = self._claimed
         return self._claimed
 
-    async def _read(self, claimed: Claimed) -> None:
+    async def _read(self, claimed: ClaimedSplit) -> None:
         """Read one split; give back what is not read if stopped before its end."""
         if claimed.rest is None:
             return await self._release(claimed)
@@ -201,13 +201,13 @@ class SourcePump(Pump):
             raise  # else the claim stays, and the next incarnation reads on from there
         await self._release(self._leave_off(reading)._replace(rest=None), reading.reader)
 
-    def _leave_off(self, reading: Reading) -> Claimed:
+    def _leave_off(self, reading: OpenSplit) -> ClaimedSplit:
         """Read no more of it; where that is."""
         self._claimed, self._present = reading.position(), None
         reading.reader.close()
         return self._claimed
 
-    async def _finish(self, ended: Claimed) -> None:
+    async def _finish(self, ended: ClaimedSplit) -> None:
         """A split that an earlier incarnation has read to its end. Its claim is released, so no
         other instance can read what was not safe of it; this one must, even if it is stopped."""
         if ended.rest is None:
@@ -219,12 +219,12 @@ class SourcePump(Pump):
             reading.reader.close()
         self._await_safe_end(ended.number, reading.reader)
 
-    def _open(self, claimed: Claimed, rest: Split) -> Reading:
+    def _open(self, claimed: ClaimedSplit, rest: Split) -> OpenSplit:
         source = self.profile.operator.source
         assert source is not None
-        return Reading(claimed, source.open(copied(rest), self.profile.context))
+        return OpenSplit(claimed, source.open(copied(rest), self.profile.context))
 
-    async def _read_to_end(self, reading: Reading) -> None:
+    async def _read_to_end(self, reading: OpenSplit) -> None:
         while (chunk := await self._read_chunk(reading.reader)) is not None:
             reading.progress += chunk.progress
             if self._lags:
@@ -251,7 +251,7 @@ class SourcePump(Pump):
 
     # -- the ends of claims ----------------------------------------------------------------
 
-    async def _release(self, position: Claimed, reader: Reader | None = None) -> None:
+    async def _release(self, position: ClaimedSplit, reader: Reader | None = None) -> None:
         """Say that the claim is over; recorded first, so that no reader goes on at an old place."""
         assert self._claimed is not None
         self._releasing = True
@@ -262,7 +262,7 @@ class SourcePump(Pump):
             self._ended[number] = safe
         elif self._lags:  # a later incarnation could not stop where another instance reads on
             await self._all_safe()
-        released = self._released = Released(remainder, position.progress, number)
+        released = self._released = ReleasedClaim(remainder, position.progress, number)
         self._claimed, self._safe, self._untold = None, None, True
         if remainder is not None:
             claims.drop(self.commits, number)
@@ -273,7 +273,7 @@ class SourcePump(Pump):
             self._await_safe_end(number, reader)
         self._releasing = False
 
-    def _tell(self, released: Released) -> None:
+    def _tell(self, released: ReleasedClaim) -> None:
         """It is recorded: tell the agent."""
         self.ports.agent_client.release(released.remainder, released.progress, released.number)
         self._untold = False
@@ -285,7 +285,7 @@ class SourcePump(Pump):
         self.path.ack_tracker.after(done.set)
         await done.wait()
 
-    def _note_safe(self, position: Claimed) -> None:
+    def _note_safe(self, position: ClaimedSplit) -> None:
         """Everything before this position will not be needed again."""
         if position.number in self._ended:
             self._ended[position.number] = position

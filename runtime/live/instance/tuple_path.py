@@ -39,7 +39,7 @@ from anabranch.runtime.storage.patience import Patience
 now = clock.monotonic
 
 
-class Worker(Protocol):
+class PathWorker(Protocol):
     """What the way needs of the pump in its middle."""
 
     @property
@@ -50,7 +50,7 @@ class Worker(Protocol):
 class TuplePath:
     """`worker`: given once it is made. `watermark`: that of the creator."""
 
-    worker: Worker
+    worker: PathWorker
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ class Piece(NamedTuple):
     data: bytes
 
 
-class Written:
+class WrittenPieces:
     """The pieces of one line of results: how many `tuples` from its front they have, and whether
     some of the first piece are sent (`is_cut`). `over`: gets numbers of pieces that are sent."""
 

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 
-class Control(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
+class ControlMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
     """Anything said on the control socket."""
 
 
-class Load(Control, frozen=True, kw_only=True, tag="load"):
+class LoadPipeline(ControlMessage, frozen=True, kw_only=True, tag="load"):
     """First message to a parent that was started as a program of its own."""
 
     module: str
@@ -33,63 +33,63 @@ class Load(Control, frozen=True, kw_only=True, tag="load"):
     """Files that sources read instead of what they were written with."""
 
 
-class Guard(Control, frozen=True, kw_only=True, tag="guard"):
+class Guard(ControlMessage, frozen=True, kw_only=True, tag="guard"):
     """A folder to remove if the agent is killed before it can do so."""
 
     folder: str
 
 
-class Fork(Control, frozen=True, kw_only=True, tag="fork"):
+class Fork(ControlMessage, frozen=True, kw_only=True, tag="fork"):
     key: int
 
 
-class MakeStandby(Control, frozen=True, kw_only=True, tag="make_standby"):
+class MakeStandby(ControlMessage, frozen=True, kw_only=True, tag="make_standby"):
     """Fork a copy of yourself that waits on a control socket of its own."""
 
 
-class TakeOver(Control, frozen=True, kw_only=True, tag="take_over"):
+class TakeOver(ControlMessage, frozen=True, kw_only=True, tag="take_over"):
     """First command to a standby whose parent has gone: be the template process."""
 
 
-class Kill(Control, frozen=True, kw_only=True, tag="kill"):
+class Kill(ControlMessage, frozen=True, kw_only=True, tag="kill"):
     pid: int
 
 
-class Stop(Control, frozen=True, kw_only=True, tag="stop"):
+class Stop(ControlMessage, frozen=True, kw_only=True, tag="stop"):
     """Kill and reap every child, then exit."""
 
 
-class Loaded(Control, frozen=True, kw_only=True, tag="loaded"):
+class Loaded(ControlMessage, frozen=True, kw_only=True, tag="loaded"):
     """Ready to fork."""
 
 
-class LoadFailed(Control, frozen=True, kw_only=True, tag="load_failed"):
+class LoadFailed(ControlMessage, frozen=True, kw_only=True, tag="load_failed"):
     message: str
 
 
-class Forked(Control, frozen=True, kw_only=True, tag="forked"):
+class Forked(ControlMessage, frozen=True, kw_only=True, tag="forked"):
     key: int
     pid: int
 
 
-class ForkFailed(Control, frozen=True, kw_only=True, tag="fork_failed"):
+class ForkFailed(ControlMessage, frozen=True, kw_only=True, tag="fork_failed"):
     key: int
     reason: str
 
 
-class HeirMade(Control, frozen=True, kw_only=True, tag="standby_made"):
+class HeirMade(ControlMessage, frozen=True, kw_only=True, tag="standby_made"):
     pid: int
 
 
-class HeirFailed(Control, frozen=True, kw_only=True, tag="standby_failed"):
+class HeirFailed(ControlMessage, frozen=True, kw_only=True, tag="standby_failed"):
     reason: str
 
 
-class Exited(Control, frozen=True, kw_only=True, tag="exited"):
+class Exited(ControlMessage, frozen=True, kw_only=True, tag="exited"):
     pid: int
     code: int
     """Exit code; minus the number of the signal that killed it."""
 
 
-ToParent = Load | Guard | Fork | MakeStandby | TakeOver | Kill | Stop
+ToParent = LoadPipeline | Guard | Fork | MakeStandby | TakeOver | Kill | Stop
 FromParent = Loaded | LoadFailed | Forked | ForkFailed | HeirMade | HeirFailed | Exited

@@ -8,13 +8,10 @@ again as soon as its file is closed.
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from weakref import WeakSet
 
-
-class Closable(Protocol):
-    def close(self) -> None: ...
-
+from anabranch.runtime.storage.forks import Closable
 
 File = TypeVar("File", bound=Closable)
 _own: WeakSet[Closable] = WeakSet()

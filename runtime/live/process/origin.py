@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from anabranch.runtime.live.link.control import Load
+from anabranch.runtime.live.link.control import LoadPipeline
 from anabranch.runtime.live.process.warm import Preload
 from anabranch.runtime.pipeline.begun_threads import noting_threads, refusal
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -80,9 +80,9 @@ def _name_of_program(main: ModuleType) -> str:
     return spec.name
 
 
-def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
+def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> LoadPipeline:
     dead_letters = pipeline.dead_letters
-    return Load(
+    return LoadPipeline(
         module=origin.module,
         file=carried(origin.file),
         variable=origin.variable,
@@ -100,7 +100,7 @@ def load_request(pipeline: Pipeline, origin: Origin, entry: str) -> Load:
     )
 
 
-def load_preload(request: Load) -> Preload:
+def load_preload(request: LoadPipeline) -> Preload:
     """Read the pipeline again as `request` says. Raises `LoadError`."""
     global _loading
     _loading = True
@@ -161,7 +161,7 @@ def _is_found_elsewhere(name: str, file: str) -> bool:
     return spec is not None and not _same_file(spec.origin or "", file)
 
 
-def _apply(request: Load, pipeline: Pipeline) -> None:
+def _apply(request: LoadPipeline, pipeline: Pipeline) -> None:
     if list(pipeline.operators) != list(request.scales):
         raise LoadError(
             f"{original(request.file)}: the pipeline has other operators when the file is read "

@@ -145,7 +145,7 @@ class Template:
                     os.kill(pid, signal.SIGKILL)
             case msg.Stop():
                 self._running = False
-            case msg.Load():
+            case msg.LoadPipeline():
                 raise AssertionError("loaded already")
             case _:
                 assert_never(command)

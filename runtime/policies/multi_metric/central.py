@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan
-from anabranch.runtime.policies.multi_metric.windows import Memory, Sight, Windows
+from anabranch.runtime.policies.multi_metric.windows import WindowMemory, Windows, WindowSight
 from anabranch.runtime.policies.policy import Heritage
 
 if TYPE_CHECKING:
     from random import Random
 
-Memories = Mapping[str, Memory]
+Memories = Mapping[str, WindowMemory]
 """By operator."""
 
 
@@ -35,7 +35,7 @@ class MultiMetricCentral(Windows, Controller[Memories]):
         for name in look.controlled:
             operator = look.operators[name]
             sight = _sight(look.now_s, operator)
-            known = after.get(name, Memory())
+            known = after.get(name, WindowMemory())
             more, told, after[name] = self.after(sight, operator.scale, known)
             if more is not None:
                 wanted[name] = operator.n + more
@@ -50,11 +50,11 @@ class MultiMetricCentral(Windows, Controller[Memories]):
         return {name: work_s for name, work_s in known.items() if work_s is not None}
 
     def born(self, heritage: Heritage, now_s: float) -> Memories:
-        return {name: Memory(unloaded_s=work_s) for name, work_s in heritage.items()}
+        return {name: WindowMemory(unloaded_s=work_s) for name, work_s in heritage.items()}
 
 
-def _sight(now_s: float, operator: OperatorLook) -> Sight:
-    return Sight(
+def _sight(now_s: float, operator: OperatorLook) -> WindowSight:
+    return WindowSight(
         now_s=now_s,
         instances=operator.n,
         sharing=max(1, operator.n),

@@ -9,14 +9,14 @@ EQUAL = 1e-9
 """So close to a threshold counts as stable (MM7)."""
 
 
-class State(Enum):
+class MetricState(Enum):
     UNDERLOADED = -1
     STABLE = 0
     OVERLOADED = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class MetricWindow:
     """Of an operator with so many `instances`, over `span_s` seconds (MM2).
 
     `processed`: tuples; `busy_s`: seconds that all instances worked on them; `waiting`: tuples that
@@ -56,7 +56,7 @@ UTILISATION_GATED = Thresholds(of_utilisation=1.0, of_queue=0.0, of_slowdown=0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MetricFigures:
     """Each from 0 to 1; `delta` is their weighted sum (MM6)."""
 
     utilisation: float
@@ -65,27 +65,29 @@ class Figures:
     delta: float
 
 
-def figures(window: Window, unloaded_s: float | None, thresholds: Thresholds) -> Figures:
+def figures(
+    window: MetricWindow, unloaded_s: float | None, thresholds: Thresholds
+) -> MetricFigures:
     """`unloaded_s`: seconds per tuple of an operator without load; None if not known."""
     u, q, e = utilisation(window), queue(window), slowdown(window, unloaded_s)
     delta = thresholds.of_utilisation * u + thresholds.of_queue * q + thresholds.of_slowdown * e
-    return Figures(u, q, e, delta)
+    return MetricFigures(u, q, e, delta)
 
 
-def utilisation(window: Window) -> float:
+def utilisation(window: MetricWindow) -> float:
     """The share of the time that its instances were busy (MM3)."""
     time_s = window.instances * window.span_s
     return min(1.0, window.busy_s / time_s) if time_s > 0 and window.processed > 0 else 0.0
 
 
-def queue(window: Window) -> float:
+def queue(window: MetricWindow) -> float:
     """How much more waits than a window gets done (MM5; erratum MM-X4)."""
     if window.waiting <= 0:
         return 0.0
     return max(0.0, 1 - window.processed / window.waiting)
 
 
-def slowdown(window: Window, unloaded_s: float | None) -> float:
+def slowdown(window: MetricWindow, unloaded_s: float | None) -> float:
     """How much longer a tuple takes than without load (MM4)."""
     work_s = window.work_s
     if work_s is None or work_s <= 0 or unloaded_s is None:
@@ -93,9 +95,9 @@ def slowdown(window: Window, unloaded_s: float | None) -> float:
     return max(0.0, 1 - unloaded_s / work_s)
 
 
-def state_of(delta: float, thresholds: Thresholds) -> State:
+def state_of(delta: float, thresholds: Thresholds) -> MetricState:
     if delta > thresholds.over + EQUAL:
-        return State.OVERLOADED
+        return MetricState.OVERLOADED
     if delta < thresholds.under - EQUAL:
-        return State.UNDERLOADED
-    return State.STABLE
+        return MetricState.UNDERLOADED
+    return MetricState.STABLE

@@ -15,8 +15,8 @@ from statistics import fmean, pstdev
 
 from anabranch.runtime.policies.multi_metric.figures import (
     EQUAL,
-    Figures,
-    State,
+    MetricFigures,
+    MetricState,
     Thresholds,
     state_of,
 )
@@ -41,9 +41,9 @@ class Bounds:
 
 
 def change(
-    state: State,
-    before: State | None,
-    now: Figures,
+    state: MetricState,
+    before: MetricState | None,
+    now: MetricFigures,
     instances: int,
     bounds: Bounds,
     thresholds: Thresholds,
@@ -56,16 +56,16 @@ def change(
 
 
 def change_by_samples(
-    samples: Sequence[Figures], instances: int, bounds: Bounds, thresholds: Thresholds
+    samples: Sequence[MetricFigures], instances: int, bounds: Bounds, thresholds: Thresholds
 ) -> int:
     """The same after a window of several samples, at least one (R, MM-X6)."""
     delta = mean_without_strays([sample.delta for sample in samples])
     if delta >= thresholds.over - EQUAL:
-        state = State.OVERLOADED
+        state = MetricState.OVERLOADED
     elif delta <= thresholds.under + EQUAL:
-        state = State.UNDERLOADED
+        state = MetricState.UNDERLOADED
     else:
-        state = State.STABLE
+        state = MetricState.STABLE
     return _step(state, samples[-1].slowdown, instances, bounds, thresholds)
 
 
@@ -76,18 +76,18 @@ def mean_without_strays(values: Sequence[float]) -> float:
     return fmean(near)
 
 
-def state_by_letter(delta: float, thresholds: Thresholds) -> State:
+def state_by_letter(delta: float, thresholds: Thresholds) -> MetricState:
     """Lines 3 to 9 of Algorithm 1 as printed: with its thresholds exchanged, hardly anything is
     stable (MM-X1)."""
     if delta > thresholds.under:
-        return State.OVERLOADED
-    return State.UNDERLOADED if delta < thresholds.over else State.STABLE
+        return MetricState.OVERLOADED
+    return MetricState.UNDERLOADED if delta < thresholds.over else MetricState.STABLE
 
 
 def change_by_letter(
-    state: State,
-    before: State | None,
-    now: Figures,
+    state: MetricState,
+    before: MetricState | None,
+    now: MetricFigures,
     instances: int,
     bounds: Bounds,
     thresholds: Thresholds,
@@ -95,32 +95,34 @@ def change_by_letter(
     """Lines 10 to 18 as printed: an instance is added only where tuples take longer (MM-X2)."""
     if state is not before:
         return 0
-    if state is State.OVERLOADED:
+    if state is MetricState.OVERLOADED:
         return bounds.more(instances) if now.slowdown > thresholds.slow else 0
-    return bounds.fewer(instances) if state is State.UNDERLOADED else 0
+    return bounds.fewer(instances) if state is MetricState.UNDERLOADED else 0
 
 
 def _step(
-    state: State, slowdown: float, instances: int, bounds: Bounds, thresholds: Thresholds
+    state: MetricState, slowdown: float, instances: int, bounds: Bounds, thresholds: Thresholds
 ) -> int:
-    if state is State.UNDERLOADED:
+    if state is MetricState.UNDERLOADED:
         return bounds.fewer(instances)
-    if state is State.OVERLOADED and not (thresholds.gated and slowdown > thresholds.slow + EQUAL):
+    if state is MetricState.OVERLOADED and not (
+        thresholds.gated and slowdown > thresholds.slow + EQUAL
+    ):
         return bounds.more(instances)
     return 0
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class PlannedCourse:
     """What one operator's planner remembers between windows (reading P)."""
 
-    state: State | None = None
+    state: MetricState | None = None
 
     def after(
-        self, now: Figures, instances: int, bounds: Bounds, thresholds: Thresholds
-    ) -> tuple[int, Course]:
+        self, now: MetricFigures, instances: int, bounds: Bounds, thresholds: Thresholds
+    ) -> tuple[int, PlannedCourse]:
         state = state_of(now.delta, thresholds)
-        return change(state, self.state, now, instances, bounds, thresholds), Course(state)
+        return change(state, self.state, now, instances, bounds, thresholds), PlannedCourse(state)
 
 
 def rests_at(demand: float) -> int:

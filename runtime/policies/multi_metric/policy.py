@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
-from anabranch.runtime.policies.multi_metric.windows import Memory, Sight, Windows
+from anabranch.runtime.policies.multi_metric.windows import WindowMemory, Windows, WindowSight
 from anabranch.runtime.policies.policy import Heritage, Policy
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class MultiMetric(Windows, Policy[Memory]):
+class MultiMetric(Windows, Policy[WindowMemory]):
     """Utilisation, queue and slowdown of a window as one number: above one threshold an instance
     comes, below another one leaves, where that has held for two windows."""
 
@@ -35,9 +35,9 @@ class MultiMetric(Windows, Policy[Memory]):
     ascending: ClassVar[tuple[str, ...]] = ("under", "over")
 
     def decide(
-        self, reading: Reading, scale: Scale, memory: Memory, rng: Random
-    ) -> tuple[Decision, Memory]:
-        sight = Sight(
+        self, reading: Reading, scale: Scale, memory: WindowMemory, rng: Random
+    ) -> tuple[Decision, WindowMemory]:
+        sight = WindowSight(
             now_s=reading.now_s,
             instances=reading.instances,
             processed=reading.processed_total,
@@ -48,11 +48,11 @@ class MultiMetric(Windows, Policy[Memory]):
         more, told, memory = self.after(sight, scale, memory)
         return (Resize(reading.instances + more, told) if more else Hold(told)), memory
 
-    def begin(self) -> Memory:
-        return Memory()
+    def begin(self) -> WindowMemory:
+        return WindowMemory()
 
-    def heritage(self, memory: Memory, now_s: float) -> Heritage:
+    def heritage(self, memory: WindowMemory, now_s: float) -> Heritage:
         return {} if memory.unloaded_s is None else {"unloaded_s": memory.unloaded_s}
 
-    def born(self, heritage: Heritage, now_s: float) -> Memory:
-        return Memory(unloaded_s=heritage.get("unloaded_s"))
+    def born(self, heritage: Heritage, now_s: float) -> WindowMemory:
+        return WindowMemory(unloaded_s=heritage.get("unloaded_s"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
-from anabranch.runtime.policies.multi_metric.windows import Memory, Sight, Windows
+from anabranch.runtime.policies.multi_metric.windows import WindowMemory, Windows, WindowSight
 from anabranch.runtime.policies.policy import Heritage, Policy
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SummedTold:
     """`slot`: the newest that is in the totals, -1 before the first. `processed` tuples and
     `busy_s`, `blocked_s` seconds are those of all siblings, `own_blocked_s` its own."""
 
@@ -31,9 +31,9 @@ class Told:
     busy_s: float = 0.0
     blocked_s: float = 0.0
     own_blocked_s: float = 0.0
-    windows: Memory = field(default_factory=Memory)
+    windows: WindowMemory = field(default_factory=WindowMemory)
 
-    def heard(self, figures: Figures, own_blocked_s: float) -> Told:
+    def heard(self, figures: Figures, own_blocked_s: float) -> SummedTold:
         """With one more slot, for which those count that were not told. That siblings were held up
         is not told: they are taken to be so for as long as this one."""
         slots = 1 if self.slot < 0 else figures.slot - self.slot
@@ -48,7 +48,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class MultiMetricSummed(Windows, Policy[Told]):
+class MultiMetricSummed(Windows, Policy[SummedTold]):
     """The same as multi-metric, but by the sums of all instances, which neighbours tell: for
     operators by key, whose instances are not equally busy."""
 
@@ -57,14 +57,14 @@ class MultiMetricSummed(Windows, Policy[Told]):
     in_concert: ClassVar[bool] = True
 
     def decide(
-        self, reading: Reading, scale: Scale, memory: Told, rng: Random
-    ) -> tuple[Decision, Told]:
+        self, reading: Reading, scale: Scale, memory: SummedTold, rng: Random
+    ) -> tuple[Decision, SummedTold]:
         figures = reading.operator
         if figures is None or figures.slot <= memory.slot:
             return Hold("the sums of all siblings are not told yet"), memory
         memory = memory.heard(figures, reading.blocked_total_s)
         n = figures.instances  # not those of now: some may act on these sums already
-        sight = Sight(
+        sight = WindowSight(
             now_s=(figures.slot + 1) * scale.period_s,
             instances=n,
             sharing=n,
@@ -77,12 +77,12 @@ class MultiMetricSummed(Windows, Policy[Told]):
         memory = replace(memory, windows=windows)
         return (Resize(n + more, told) if more else Hold(told)), memory
 
-    def begin(self) -> Told:
-        return Told()
+    def begin(self) -> SummedTold:
+        return SummedTold()
 
-    def heritage(self, memory: Told, now_s: float) -> Heritage:
+    def heritage(self, memory: SummedTold, now_s: float) -> Heritage:
         known = memory.windows.unloaded_s
         return {} if known is None else {"unloaded_s": known}
 
-    def born(self, heritage: Heritage, now_s: float) -> Told:
-        return Told(windows=Memory(unloaded_s=heritage.get("unloaded_s")))
+    def born(self, heritage: Heritage, now_s: float) -> SummedTold:
+        return SummedTold(windows=WindowMemory(unloaded_s=heritage.get("unloaded_s")))

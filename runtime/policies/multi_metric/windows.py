@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.measuring.turns import slot_of
 from anabranch.runtime.policies.load import BLOCKED
 from anabranch.runtime.policies.multi_metric.figures import (
-    Figures,
-    State,
+    MetricFigures,
+    MetricState,
+    MetricWindow,
     Thresholds,
-    Window,
     figures,
     state_of,
 )
@@ -31,7 +31,7 @@ holds up to one more or less of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class WindowSight:
     """What was counted until `now_s`, of one instance or of several. `sharing`: of how many; of the
     operator there are `instances`. `processed`, `busy_s`, `blocked_s`: totals since they
     began, and `told_s` the instance-seconds that these cover; None: all until `now_s`."""
@@ -47,7 +47,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class WindowMemory:
     """`window`: its number, -1 before the first reading; it began at `since_s`, with totals of
     `processed` tuples, `busy_s`, `blocked_s` and `told_s` seconds. `state`: of the window before.
     `unloaded_s`: seconds per tuple without load; `begun_s`: when it looked first."""
@@ -58,7 +58,7 @@ class Memory:
     busy_s: float = 0.0
     blocked_s: float = 0.0
     told_s: float = 0.0
-    state: State | None = None
+    state: MetricState | None = None
     unloaded_s: float | None = None
     begun_s: float | None = None
 
@@ -81,7 +81,9 @@ class Windows:
         above=0,
     )  # fmt: skip
 
-    def after(self, sight: Sight, scale: Scale, memory: Memory) -> tuple[int | None, str, Memory]:
+    def after(
+        self, sight: WindowSight, scale: Scale, memory: WindowMemory
+    ) -> tuple[int | None, str, WindowMemory]:
         """Instances more or fewer after a window, with the words for it; None if none has ended."""
         number = slot_of(sight.now_s, self.window_s)
         if memory.window < 0:
@@ -92,7 +94,7 @@ class Windows:
         span_s = _told_of(sight, memory, whole_s)
         if whole_s < WHOLE * self.window_s or span_s < TOLD * whole_s:
             return None, "not a whole window", _next(sight, memory, number, None)
-        window = Window(
+        window = MetricWindow(
             span_s,
             sight.sharing,
             sight.processed - memory.processed,
@@ -102,7 +104,7 @@ class Windows:
         memory = self._learnt(window, scale, memory)
         found = figures(window, memory.unloaded_s, self.thresholds)
         blocked = (sight.blocked_s - memory.blocked_s) / (span_s * sight.sharing) >= BLOCKED
-        state = State.STABLE if blocked else state_of(found.delta, self.thresholds)
+        state = MetricState.STABLE if blocked else state_of(found.delta, self.thresholds)
         bounds = Bounds(scale.max_instances, scale.min_instances, self.step)
         more = change(state, memory.state, found, sight.instances, bounds, self.thresholds)
         return more, _told(found, state), _next(sight, memory, number, state)
@@ -119,7 +121,7 @@ class Windows:
             self.gated,
         )
 
-    def _learnt(self, window: Window, scale: Scale, memory: Memory) -> Memory:
+    def _learnt(self, window: MetricWindow, scale: Scale, memory: WindowMemory) -> WindowMemory:
         """Work without load: given, inherited, or the least of the windows that began in
         `baseline_s`."""
         if scale.capacity is not None:
@@ -132,12 +134,14 @@ class Windows:
         return replace(memory, unloaded_s=min(window.work_s, known or window.work_s))
 
 
-def _told_of(sight: Sight, memory: Memory, whole_s: float) -> float:
+def _told_of(sight: WindowSight, memory: WindowMemory, whole_s: float) -> float:
     """Seconds of the window that the totals cover, in the mean of the instances."""
     return whole_s if sight.told_s is None else (sight.told_s - memory.told_s) / sight.sharing
 
 
-def _next(sight: Sight, memory: Memory, window: int, state: State | None) -> Memory:
+def _next(
+    sight: WindowSight, memory: WindowMemory, window: int, state: MetricState | None
+) -> WindowMemory:
     return replace(
         memory,
         window=window,
@@ -151,7 +155,7 @@ def _next(sight: Sight, memory: Memory, window: int, state: State | None) -> Mem
     )
 
 
-def _told(found: Figures, state: State) -> str:
+def _told(found: MetricFigures, state: MetricState) -> str:
     return (
         f"{state.name.lower()}: delta {found.delta:.2f} (utilisation {found.utilisation:.2f}, "
         f"queue {found.queue:.2f}, slowdown {found.slowdown:.2f})"

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, ClassVar
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Shift
 from anabranch.runtime.policies.policy import Heritage
-from anabranch.runtime.policies.predictive.steps import Memory, Step, Steps
+from anabranch.runtime.policies.predictive.steps import ForecastStep, ForecastSteps, StepMemory
 
 if TYPE_CHECKING:
     from random import Random
 
-Memories = Mapping[str, Memory]
+Memories = Mapping[str, StepMemory]
 """By operator."""
 
 
 @dataclass(frozen=True)
-class PredictiveCentral(Steps, Controller[Memories]):
+class PredictiveCentral(ForecastSteps, Controller[Memories]):
     """The same as predictive, but by one controller for all operators that have chosen it, each of
     which it holds below the latency."""
 
@@ -34,7 +34,7 @@ class PredictiveCentral(Steps, Controller[Memories]):
         after, steps = dict(memory), {}
         for name in look.controlled:
             operator = look.operators[name]
-            known, figures = after.get(name, Memory()), operator.figures
+            known, figures = after.get(name, StepMemory()), operator.figures
             if figures is not None and figures.slot > known.slot:
                 steps[name], after[name] = self.after(
                     figures, operator.scale, known, keyed=operator.keyed
@@ -59,7 +59,7 @@ class PredictiveCentral(Steps, Controller[Memories]):
         return {operator: self.inherited(left) for operator, left in of.items()}
 
 
-def _plan(look: Look, steps: Mapping[str, Step]) -> Plan:
+def _plan(look: Look, steps: Mapping[str, ForecastStep]) -> Plan:
     shifts = [s for name, step in steps.items() for s in _shifts(look.operators[name], step)]
     return Plan(
         {name: step.target for name, step in steps.items()},
@@ -68,6 +68,6 @@ def _plan(look: Look, steps: Mapping[str, Step]) -> Plan:
     )
 
 
-def _shifts(operator: OperatorLook, step: Step) -> list[Shift]:
+def _shifts(operator: OperatorLook, step: ForecastStep) -> list[Shift]:
     names = [seen.id for seen in operator.instances]
     return [Shift(names[i], names[j], share) for i, (j, share) in step.moves.items()]

@@ -18,7 +18,7 @@ from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, laten
 from anabranch.runtime.policies.predictive.queueing import (
     LOAD_MAX,
     Feedback,
-    Load,
+    QueueLoad,
     Wait,
     capped,
     split_variability,
@@ -116,25 +116,25 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class ControllerMemory:
     """What lasts from slot to slot, and what a newcomer inherits. `last`: the newest known work and
     variabilities, which stay as they are over the horizon."""
 
     demand: Holt
     feedback: Feedback = field(default_factory=Feedback)
-    last: Load | None = None
+    last: QueueLoad | None = None
 
     @classmethod
-    def of(cls, settings: Settings) -> Memory:
+    def of(cls, settings: Settings) -> ControllerMemory:
         return cls(Holt(of_level=settings.level, of_trend=settings.trend))
 
-    def ahead(self, steps: int) -> list[Load]:
+    def ahead(self, steps: int) -> list[QueueLoad]:
         """The load of each of the next slots."""
         last = self.last
         if last is None:
             return []
         of = (last.work_s, last.arrivals_cv2, last.work_cv2)
-        return [Load(self.demand.ahead(i), *of) for i in range(1, steps + 1)]
+        return [QueueLoad(self.demand.ahead(i), *of) for i in range(1, steps + 1)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,19 +147,21 @@ class Decision:
     latency_s: float | None = None
 
 
-def step(settings: Settings, memory: Memory, slot: Slot) -> tuple[Memory, Decision]:
+def step(
+    settings: Settings, memory: ControllerMemory, slot: Slot
+) -> tuple[ControllerMemory, Decision]:
     """At a slot's border: what is remembered of it, and how many instances the next one gets."""
     memory = observe(settings, memory, slot)
     return memory, choose(settings, memory, slot, memory.ahead(settings.horizon))
 
 
-def observe(settings: Settings, memory: Memory, slot: Slot) -> Memory:
+def observe(settings: Settings, memory: ControllerMemory, slot: Slot) -> ControllerMemory:
     """Filter and feedback with one more slot (PL6, PL7)."""
     sums = slot.sums
     demand = memory.demand.observe(sums.demand * slot.uneven)
     last = _load_of(settings, slot, memory.last)
     if last is None or sums.work_s is None:
-        return Memory(demand, memory.feedback, last)
+        return ControllerMemory(demand, memory.feedback, last)
     measured = slot.measured_s
     feedback = memory.feedback
     if measured is not None:
@@ -167,10 +169,12 @@ def observe(settings: Settings, memory: Memory, slot: Slot) -> Memory:
             capped(last, slot.instances, settings.load_max), slot.instances
         )
         feedback = feedback.observe(measured, last.work_s, wait)
-    return Memory(demand, feedback, last)
+    return ControllerMemory(demand, feedback, last)
 
 
-def choose(settings: Settings, memory: Memory, slot: Slot, loads: Sequence[Load]) -> Decision:
+def choose(
+    settings: Settings, memory: ControllerMemory, slot: Slot, loads: Sequence[QueueLoad]
+) -> Decision:
     """The first step of the cheapest course through `loads`, the coming slots'. Without any, as
     before the first tuple, everything stays as it is."""
     before = slot.instances
@@ -182,7 +186,7 @@ def choose(settings: Settings, memory: Memory, slot: Slot, loads: Sequence[Load]
     return Decision(target, _told(settings, loads[0], target, factor, latency), latency)
 
 
-def _load_of(settings: Settings, slot: Slot, before: Load | None) -> Load | None:
+def _load_of(settings: Settings, slot: Slot, before: QueueLoad | None) -> QueueLoad | None:
     """What was offered in the slot; where a figure is missing, that of the last one."""
     sums = slot.sums
     work = sums.work_s or (before.work_s if before else None)
@@ -195,10 +199,10 @@ def _load_of(settings: Settings, slot: Slot, before: Load | None) -> Load | None
         arrivals_cv2 = split_variability(arrivals_cv2, slot.streams, 1)
     if work_cv2 is None:
         work_cv2 = before.work_cv2 if before else 0.0
-    return Load(sums.rate * slot.uneven, work, arrivals_cv2, work_cv2)
+    return QueueLoad(sums.rate * slot.uneven, work, arrivals_cv2, work_cv2)
 
 
-def _told(settings: Settings, load: Load, target: int, factor: float, latency: float) -> str:
+def _told(settings: Settings, load: QueueLoad, target: int, factor: float, latency: float) -> str:
     busy = load.per_instance(target)
     if busy > settings.load_max:
         return f"{load.rate:.4g}/s expected: even {target} instances would be busy {busy:.0%}"

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Load, Wait, wait_as_one
+from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, QueueLoad, Wait, wait_as_one
 
 STEEP_MAX = 20.0
 """Beyond this multiple of the bound the cost of latency goes on as a line: no overflow, no ties."""
@@ -50,19 +50,21 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class HorizonCourse:
     """The instances of each step, and what all of them cost."""
 
     steps: tuple[int, ...]
     cost: float
 
 
-def latency_s(load: Load, instances: int, factor: float, wait: Wait) -> float:
+def latency_s(load: QueueLoad, instances: int, factor: float, wait: Wait) -> float:
     """Of a tuple, from its arrival to its result (PL5)."""
     return load.work_s + factor * wait(load, instances)
 
 
-def options(load: Load, costs: Costs, factor: float, wait: Wait = wait_as_one) -> dict[int, float]:
+def options(
+    load: QueueLoad, costs: Costs, factor: float, wait: Wait = wait_as_one
+) -> dict[int, float]:
     """By number of instances, what a step costs with it, its change aside. Where none is enough,
     all there are, without the cost of latency (PL9)."""
     found = {
@@ -74,8 +76,12 @@ def options(load: Load, costs: Costs, factor: float, wait: Wait = wait_as_one) -
 
 
 def cheapest(
-    loads: Sequence[Load], before: int, costs: Costs, factor: float = 1.0, wait: Wait = wait_as_one
-) -> Course:
+    loads: Sequence[QueueLoad],
+    before: int,
+    costs: Costs,
+    factor: float = 1.0,
+    wait: Wait = wait_as_one,
+) -> HorizonCourse:
     """The best course through `loads`, one per step, from `before` instances. Of courses that cost
     the same: the smaller change first, then fewer instances."""
     stages = [options(load, costs, factor, wait) for load in loads]
@@ -85,7 +91,7 @@ def cheapest(
         behind = {m: _best(totals, m, costs) for m in stages[i - 1]}
     totals = {n: (cost + behind[n][0], behind[n][1]) for n, cost in stages[0].items()}
     cost, steps = _best(totals, before, costs)
-    return Course(steps, cost)
+    return HorizonCourse(steps, cost)
 
 
 def _best(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.policy import Heritage, Policy
 from anabranch.runtime.policies.predictive.rebalancing import own_move
-from anabranch.runtime.policies.predictive.steps import Memory, Steps
+from anabranch.runtime.policies.predictive.steps import ForecastSteps, StepMemory
 from anabranch.runtime.policies.predictive.told import last_slot
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Predictive(Steps, Policy[Memory]):
+class Predictive(ForecastSteps, Policy[StepMemory]):
     """Hold a mean latency of the operator with as few instances as needed: forecast its load,
     predict the latency of each number of instances, take the first step of the cheapest course."""
 
@@ -31,8 +31,8 @@ class Predictive(Steps, Policy[Memory]):
     in_concert: ClassVar[bool] = True
 
     def decide(
-        self, reading: Reading, scale: Scale, memory: Memory, rng: Random
-    ) -> tuple[Decision, Memory]:
+        self, reading: Reading, scale: Scale, memory: StepMemory, rng: Random
+    ) -> tuple[Decision, StepMemory]:
         figures = last_slot(reading, scale, memory.slot)
         if isinstance(figures, str):
             return Hold(figures), memory
@@ -41,11 +41,11 @@ class Predictive(Steps, Policy[Memory]):
             return own_move(step.moves, reading) or Hold("siblings even out their loads"), memory
         return Resize(step.target, step.why), memory
 
-    def begin(self) -> Memory:
-        return Memory()
+    def begin(self) -> StepMemory:
+        return StepMemory()
 
-    def heritage(self, memory: Memory, now_s: float) -> Heritage:
+    def heritage(self, memory: StepMemory, now_s: float) -> Heritage:
         return self.left(memory)
 
-    def born(self, heritage: Heritage, now_s: float) -> Memory:
+    def born(self, heritage: Heritage, now_s: float) -> StepMemory:
         return self.inherited(heritage)

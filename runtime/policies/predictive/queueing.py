@@ -18,7 +18,7 @@ FACTOR_MIN, FACTOR_MAX = 0.1, 1000.0
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class QueueLoad:
     """What an operator is offered. `rate`: tuples/s of all its instances; `work_s`: seconds per
     tuple."""
 
@@ -32,16 +32,16 @@ class Load:
         return self.rate * self.work_s / instances
 
 
-Wait = Callable[[Load, int], float]
+Wait = Callable[[QueueLoad, int], float]
 """Mean wait in seconds with so many instances; infinite at a load of 1 or more."""
 
 
-def wait_as_one(load: Load, instances: int) -> float:
+def wait_as_one(load: QueueLoad, instances: int) -> float:
     """One server, so many times as fast: the paper's reading (PL4; erratum PL-G1)."""
     return _kingman(load, instances, load.work_s / instances, load.arrivals_cv2)
 
 
-def wait_of_each(load: Load, instances: int) -> float:
+def wait_of_each(load: QueueLoad, instances: int) -> float:
     """A queue for each instance, which gets a random share of the arrivals (PL4b)."""
     arrivals_cv2 = 1 + (load.arrivals_cv2 - 1) / instances
     return _kingman(load, instances, load.work_s, arrivals_cv2)
@@ -50,7 +50,7 @@ def wait_of_each(load: Load, instances: int) -> float:
 def wait_split(at: int) -> Wait:
     """The same, where the arrivals' variability was measured at each of `at` instances."""
 
-    def wait(load: Load, instances: int) -> float:
+    def wait(load: QueueLoad, instances: int) -> float:
         arrivals_cv2 = split_variability(load.arrivals_cv2, at, instances)
         return _kingman(load, instances, load.work_s, arrivals_cv2)
 
@@ -62,17 +62,17 @@ def split_variability(measured_cv2: float, at: int, instances: int) -> float:
     return max(0.0, 1 + (measured_cv2 - 1) * at / instances)
 
 
-def _kingman(load: Load, instances: int, work_s: float, arrivals_cv2: float) -> float:
+def _kingman(load: QueueLoad, instances: int, work_s: float, arrivals_cv2: float) -> float:
     busy = load.per_instance(instances)
     if busy >= 1:
         return math.inf
     return busy / (1 - busy) * (arrivals_cv2 + load.work_cv2) / 2 * work_s
 
 
-def capped(load: Load, instances: int, load_max: float = LOAD_MAX) -> Load:
+def capped(load: QueueLoad, instances: int, load_max: float = LOAD_MAX) -> QueueLoad:
     """The same, but no busier than the model allows."""
     most = load_max * instances / load.work_s if load.work_s > 0 else load.rate
-    return Load(min(load.rate, most), load.work_s, load.arrivals_cv2, load.work_cv2)
+    return QueueLoad(min(load.rate, most), load.work_s, load.arrivals_cv2, load.work_cv2)
 
 
 @dataclass(frozen=True, slots=True)

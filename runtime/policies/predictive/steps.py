@@ -12,7 +12,7 @@ from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.predictive import controller
 from anabranch.runtime.policies.predictive.controller import HORIZON_MAX, Settings
 from anabranch.runtime.policies.predictive.forecast import LEVEL, Holt
-from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Feedback, Load
+from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Feedback, QueueLoad
 from anabranch.runtime.policies.predictive.rebalancing import Evenness
 from anabranch.runtime.policies.predictive.told import slot_of
 from anabranch.runtime.policies.settings import setting
@@ -28,17 +28,17 @@ OWN = ("rebalance",)
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class StepMemory:
     """`slot`: the last one that was looked at. `known`: of the controller, None before the
     first slot. `evenness`: of an operator by key."""
 
     slot: int = -1
-    known: controller.Memory | None = None
+    known: controller.ControllerMemory | None = None
     evenness: Evenness = field(default_factory=Evenness)
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ForecastStep:
     """`target`: instances of the next slot. `moves`: which instances, by rank, give which share of
     their load to which others; then the number stays."""
 
@@ -48,7 +48,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Steps:
+class ForecastSteps:
     """The settings, and what a slot says with them.
 
     Three defaults are not the published ones (`qos_weight` 3, `trend` 0.26, changes always by their
@@ -72,20 +72,20 @@ class Steps:
     rebalance: bool = setting(True, "whether instances of an operator by key even out their loads")
 
     def after(
-        self, figures: Figures, scale: Scale, memory: Memory, *, keyed: bool
-    ) -> tuple[Step, Memory]:
+        self, figures: Figures, scale: Scale, memory: StepMemory, *, keyed: bool
+    ) -> tuple[ForecastStep, StepMemory]:
         """At a slot's border. `figures`: of all instances; `keyed`: state is by key."""
         settings = self._of(scale)
         evenness = memory.evenness.after(figures) if keyed else Evenness()
         slot = replace(slot_of(figures, scale), uneven=evenness.uneven)
-        known = memory.known or controller.Memory.of(settings)
+        known = memory.known or controller.ControllerMemory.of(settings)
         known, found = controller.step(settings, known, slot)
         stays = max(found.target, scale.min_instances) == figures.instances
         moves = evenness.moves(scale) if self.rebalance and stays else {}
-        after = Memory(figures.slot, known, evenness.moved if moves else evenness)
-        return Step(found.target, found.why, moves), after
+        after = StepMemory(figures.slot, known, evenness.moved if moves else evenness)
+        return ForecastStep(found.target, found.why, moves), after
 
-    def left(self, memory: Memory) -> Heritage:
+    def left(self, memory: StepMemory) -> Heritage:
         """Filter, feedback and newest load, as numbers."""
         known = memory.known
         if known is None:
@@ -97,15 +97,15 @@ class Steps:
         of_demand = {"level": demand.level, "trend": demand.trend, "seen": float(demand.seen)}
         return of_demand | factors | of_last
 
-    def inherited(self, heritage: Heritage) -> Memory:
+    def inherited(self, heritage: Heritage) -> StepMemory:
         """From what `left` says."""
         if "seen" not in heritage:
-            return Memory()
+            return StepMemory()
         seen = int(heritage["seen"])
         demand = Holt(heritage["level"], heritage["trend"], seen, self.level, self.trend)
         factors = tuple(heritage[n] for i in range(seen) if (n := f"factor_{i}") in heritage)
-        last = Load(*(heritage[name] for name in LOAD)) if LOAD[0] in heritage else None
-        return Memory(known=controller.Memory(demand, Feedback(factors), last))
+        last = QueueLoad(*(heritage[name] for name in LOAD)) if LOAD[0] in heritage else None
+        return StepMemory(known=controller.ControllerMemory(demand, Feedback(factors), last))
 
     def _of(self, scale: Scale) -> Settings:
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in OWN}

@@ -13,13 +13,13 @@ from anabranch.runtime.broken_protocols.counterexamples import (
     PUBLISHED_HOLDS,
     Counterexample,
 )
-from anabranch.runtime.broken_protocols.published import Published, Reading
+from anabranch.runtime.broken_protocols.published import PaperReading, Published
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.search import Verdict, explore
 from anabranch.runtime.explorer.story import rows
 
 READINGS = [
-    Reading(serial, by_operator, buffers)
+    PaperReading(serial, by_operator, buffers)
     for serial in (True, False)
     for by_operator in (True, False)
     for buffers in (True, False)
@@ -53,7 +53,7 @@ def test_the_charitable_reading_holds_where_at_most_one_deletion_meets_joins(nam
 
 @pytest.mark.parametrize("reading", READINGS, ids=str)
 @pytest.mark.parametrize("name", ["PF2", "PF3"])
-def test_pf2_and_pf3_are_there_in_every_reading(name: str, reading: Reading) -> None:
+def test_pf2_and_pf3_are_there_in_every_reading(name: str, reading: PaperReading) -> None:
     (case,) = (c for c in PUBLISHED if c.name == name)
     found = explore(Published(reading, strict=False), case.scope, wanted=case.is_it)
     assert case.is_it(found.fault)

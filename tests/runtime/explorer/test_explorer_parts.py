@@ -24,14 +24,14 @@ from anabranch.protocol.rules.context import Context
 from anabranch.protocol.states import Active, ClosingIn, Idle
 from anabranch.runtime.broken_protocols.variants import VARIANTS
 from anabranch.runtime.explorer.bulk import Bulk
-from anabranch.runtime.explorer.deaths import Queued
+from anabranch.runtime.explorer.deaths import QueuedItem
 from anabranch.runtime.explorer.driver import Driver, TupleProcessed
 from anabranch.runtime.explorer.items import GroupState, Parcel, Tuple
 from anabranch.runtime.explorer.machine import Shipped
-from anabranch.runtime.explorer.met import Met
+from anabranch.runtime.explorer.met import MetStates
 from anabranch.runtime.explorer.node import Fault, Node
 from anabranch.runtime.explorer.scope import Scope
-from anabranch.runtime.explorer.search import World
+from anabranch.runtime.explorer.search import StateSpace
 from anabranch.runtime.explorer.walk import Walker
 
 ME, PRED, SUCC = (InstanceId(OperatorName(o), 1) for o in ("O1", "O0", "O2"))
@@ -40,7 +40,7 @@ SCOPE = Scope((2, 2, 2))
 
 @given(st.lists(st.lists(st.integers(0, 60), max_size=30), max_size=12))
 def test_what_has_been_met_is_new_once(batches: list[list[int]]) -> None:
-    met, known = Met(), set[int]()
+    met, known = MetStates(), set[int]()
     for batch in batches:
         first = np.array(batch, dtype=np.uint64)
         fresh = [batch[i] for i in met.add(first, first * np.uint64(7))]
@@ -50,13 +50,13 @@ def test_what_has_been_met_is_new_once(batches: list[list[int]]) -> None:
 
 
 def test_two_states_with_half_a_hash_in_common_are_not_taken_for_one() -> None:
-    met = Met()
+    met = MetStates()
     one, other = np.array([5], dtype=np.uint64), np.array([6], dtype=np.uint64)
     met.add(one, one)
     with pytest.raises(RuntimeError, match="share 64 bits"):
         met.add(one, other)
     with pytest.raises(RuntimeError, match="share 64 bits"):
-        Met().add(np.array([5, 5], dtype=np.uint64), np.array([1, 2], dtype=np.uint64))
+        MetStates().add(np.array([5, 5], dtype=np.uint64), np.array([1, 2], dtype=np.uint64))
 
 
 def test_no_two_numbers_have_the_same_hash() -> None:
@@ -109,7 +109,7 @@ def test_walks_find_broken_rules_out() -> None:
 
 
 def test_children_are_named_by_their_lineage_so_that_the_order_of_joins_does_not_matter() -> None:
-    world = World(Shipped(), Scope.parse("1,1 joins=2"))
+    world = StateSpace(Shipped(), Scope.parse("1,1 joins=2"))
     budgets, (x, y) = world.budgets, world.sites.scope.founders()
     first = budgets.child(x, 0)
     assert budgets.child(y, 0) != budgets.child(x, 1) != first
@@ -140,7 +140,7 @@ def active() -> Active:
     [
         ((), Node(active()), BatchReceived(PRED, 1), "S1: the tuple is dropped"),
         ((AwaitDrained(),), Node(active(), asked=True), Drained(), "duty 5"),
-        ((Terminate("left"),), Node(active(), queue=(Queued(Tuple()),)), Drained(), "I11"),
+        ((Terminate("left"),), Node(active(), queue=(QueuedItem(Tuple()),)), Drained(), "I11"),
         ((), Node(Idle()), Founded(frozenset(), frozenset(), True), "duty 4"),
         (
             (ChangeView(frozenset(), frozenset()),),
@@ -178,7 +178,7 @@ def keyed_driver(machine: Shipped, me: InstanceId = ME) -> Driver:
         ((Terminate("left"),), OWNER, Drained(), "K4: .* owns key groups 0"),
         (
             (Terminate("finished"),),
-            OWNER._replace(queue=(Queued(Tuple(PRED, 0, 1)),)),
+            OWNER._replace(queue=(QueuedItem(Tuple(PRED, 0, 1)),)),
             Drained(),
             "I11",
         ),
@@ -200,7 +200,7 @@ def test_state_comes_only_to_those_who_expect_it() -> None:
 
 def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None:
     driver, first, third = (keyed_driver(Shipped()), *(Tuple(PRED, 0, n) for n in (1, 3)))
-    queued = OWNER._replace(queue=(Queued(first), Queued(third)))
+    queued = OWNER._replace(queue=(QueuedItem(first), QueuedItem(third)))
     later = driver.run(queued, TupleProcessed(first, (SUCC,)))
     assert [item for _, item in later.sends] == [replace(first, path=(ME.operator,))]
     with pytest.raises(Fault, match=r"^K1: O1.1 meets tuple\(O0.1 g0 #3\) after #1"):
@@ -209,7 +209,7 @@ def test_a_tuple_is_processed_when_it_follows_the_last_of_its_sequence() -> None
 
 def test_only_tuples_of_owned_groups_that_are_not_frozen_are_processed() -> None:
     driver, mine, other = (keyed_driver(Shipped()), *(Tuple(PRED, g, 1) for g in (0, 1)))
-    queued = OWNER._replace(queue=(Queued(other), Queued(mine)))
+    queued = OWNER._replace(queue=(QueuedItem(other), QueuedItem(mine)))
     assert driver.next_tuple(queued) == mine
     assert driver.next_tuple(queued._replace(frozen=frozenset({0}))) is None
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.panes import Starts
-from anabranch.runtime.keyed.parts import Log
+from anabranch.runtime.keyed.parts import PartLog
 from anabranch.runtime.keyed.windows import Window
 
 acts = st.lists(
@@ -23,7 +23,7 @@ acts = st.lists(
 
 @given(acts)
 def test_a_log_made_of_what_another_has_told_is_like_it(acts: list[Any]) -> None:
-    log, other, plain, number = Log(), Log(), list[int](), 0
+    log, other, plain, number = PartLog(), PartLog(), list[int](), 0
     for act, n in acts:
         if act == "add":
             for _ in range(n):
@@ -46,7 +46,7 @@ def test_a_log_made_of_what_another_has_told_is_like_it(acts: list[Any]) -> None
 
 def test_a_copy_stays_as_it_is_whichever_is_added_to_first() -> None:
     for first in 0, 1:
-        both = (one := Log([1, 2])), one.copy()
+        both = (one := PartLog([1, 2])), one.copy()
         both[first].append(3)
         both[1 - first].append(4)
         assert [*both[first]] == [1, 2, 3]
@@ -54,7 +54,7 @@ def test_a_copy_stays_as_it_is_whichever_is_added_to_first() -> None:
 
 
 def test_pieces_may_come_before_or_behind_what_was_added_later() -> None:
-    log, other = Log(range(10)), Log()
+    log, other = PartLog(range(10)), PartLog()
     log.news()
     first = log.span(0, 4)
     other.take_in(first)

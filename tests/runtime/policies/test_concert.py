@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.measuring.reading import Figures, Reading
 from anabranch.runtime.measuring.slot_sums import SlotSums
-from anabranch.runtime.policies.concert import Part, carried_out, turn_of
+from anabranch.runtime.policies.concert import ConcertPart, carried_out, turn_of
 from anabranch.runtime.policies.decision import (
     Act,
     Duplicate,
@@ -37,7 +37,7 @@ def reading(rank: int | None, n: int, **changes: Any) -> Reading:
 def acts(n: int, target: int, scale: Scale = SCALE, **changes: Any) -> list[Act]:
     rng = random.Random(1)
     return [
-        carried_out(Resize(target, "so"), reading(rank, n, **changes), scale, Part(), rng)[0]
+        carried_out(Resize(target, "so"), reading(rank, n, **changes), scale, ConcertPart(), rng)[0]
         for rank in range(n)
     ]
 
@@ -80,7 +80,7 @@ def test_by_key_leavers_give_their_state_to_the_least_loaded_that_stay() -> None
 
 @given(n=st.integers(1, 20), target=st.integers(1, 20), seed=st.integers(0, 99))
 def test_what_is_under_way_is_not_asked_for_twice(n: int, target: int, seed: int) -> None:
-    rng, part = random.Random(seed), Part()
+    rng, part = random.Random(seed), ConcertPart()
     _, part = carried_out(Resize(target, "so"), reading(n - 1, n), SCALE, part, rng)
     later = reading(n - 1, n, now_s=101.3)
     act, _ = carried_out(Resize(target, "so"), later, SCALE, part, rng)
@@ -88,7 +88,7 @@ def test_what_is_under_way_is_not_asked_for_twice(n: int, target: int, seed: int
 
 
 def test_one_number_per_period_is_carried_out() -> None:
-    _, part = carried_out(Resize(2, "so"), reading(0, 2), SCALE, Part(), random.Random(1))
+    _, part = carried_out(Resize(2, "so"), reading(0, 2), SCALE, ConcertPart(), random.Random(1))
     act, _ = carried_out(Resize(4, "so"), reading(0, 2), SCALE, part, random.Random(1))
     assert act.explanation.why is Why.NOT_DUE
 
@@ -107,7 +107,7 @@ def test_without_ranks_siblings_draw_with_the_same_expectation() -> None:
 
     def mean(target: int, kind: type[Act]) -> float:
         drawn = [
-            carried_out(Resize(target, "so"), reading(None, 4), SCALE, Part(), rng)[0]
+            carried_out(Resize(target, "so"), reading(None, 4), SCALE, ConcertPart(), rng)[0]
             for _ in range(20_000)
         ]
         return sum(getattr(a, "n", 1) for a in drawn if isinstance(a, kind)) / len(drawn)
@@ -132,7 +132,9 @@ def test_guards_hold_against_any_number(changes: dict[str, Any], why: Why) -> No
 def test_a_move_waits_for_an_own_operation_and_is_else_carried_out_as_it_is() -> None:
     move = Move(0.3, 1, "so")
     free, busy = (
-        carried_out(move, reading(0, 2, busy_with_operation=b), SCALE, Part(), random.Random(1))[0]
+        carried_out(
+            move, reading(0, 2, busy_with_operation=b), SCALE, ConcertPart(), random.Random(1)
+        )[0]
         for b in (False, True)
     )
     assert free == move

@@ -19,7 +19,7 @@ from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave, Move, Why
 from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
 from anabranch.runtime.policies.policy import Heritage, Scale
-from anabranch.runtime.policies.reconcile import Order
+from anabranch.runtime.policies.reconcile import PlannedOrder
 from anabranch.runtime.policies.settings import setting
 from tests.runtime.policies.looks import look, seen
 
@@ -50,7 +50,7 @@ def control(policy: Controller[Any], left: Heritage | None = None) -> Control:
 def test_a_plan_becomes_orders_and_the_memory_is_kept() -> None:
     mine = control(Steps(first=2))
     orders, is_new = mine.step(look(10.0, 1))
-    assert orders == (Order("work.0", Duplicate(1, "more")),)
+    assert orders == (PlannedOrder("work.0", Duplicate(1, "more")),)
     assert is_new
     assert mine.memory == 3
 
@@ -89,7 +89,7 @@ def test_shifts_of_a_plan_are_ordered_once() -> None:
             return False
 
     mine = control(Shifts())
-    assert mine.step(look(10.0, 2))[0] == (Order("work.0", Move(0.5, 1, "planned")),)
+    assert mine.step(look(10.0, 2))[0] == (PlannedOrder("work.0", Move(0.5, 1, "planned")),)
     assert mine.step(look(11.0, 2))[0] == ()
 
 

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.runtime.policies.concert import Part, carried_out
+from anabranch.runtime.policies.concert import ConcertPart, carried_out
 from anabranch.runtime.policies.decision import Act, Duplicate, Leave, Move, Resize
 from anabranch.runtime.policies.look import Look, Plan, Seen, Shift
-from anabranch.runtime.policies.reconcile import Order, Ordered, reconcile
+from anabranch.runtime.policies.reconcile import Ordered, PlannedOrder, reconcile
 from tests.runtime.policies.looks import SCALE, look, seen
 
 
-def steps(plan: Plan, at: Look, ordered: Ordered | None = None) -> tuple[list[Order], Ordered]:
+def steps(
+    plan: Plan, at: Look, ordered: Ordered | None = None
+) -> tuple[list[PlannedOrder], Ordered]:
     orders, after = reconcile(plan, at, ordered or Ordered(), random.Random(1))
     return list(orders), after
 
 
-def change(orders: Sequence[Order]) -> int:
+def change(orders: Sequence[PlannedOrder]) -> int:
     return sum(o.act.n if isinstance(o.act, Duplicate) else -1 for o in orders)
 
 
@@ -50,7 +52,7 @@ def test_a_controller_and_siblings_in_concert_do_the_same(
     for rank in range(n):
         one = seen(rank, now_s=now_s, instances=n, rank=rank)
         told = Resize(wanted, "so")
-        act, _ = carried_out(told, one.reading, SCALE, Part(), random.Random(1))
+        act, _ = carried_out(told, one.reading, SCALE, ConcertPart(), random.Random(1))
         acts.append((one.id, act))
     orders, _ = steps(want(wanted), look(now_s, n))
     assert [(o.instance, o.act) for o in orders] == [
@@ -124,7 +126,10 @@ def test_where_state_is_keyed_the_most_loaded_make_one_newcomer_each() -> None:
     loads = [0.5, 0.9, 0.4, 0.8]
     instances = [seen(i, busy=load) for i, load in enumerate(loads)]
     orders, _ = steps(want(6), look(10.0, instances, keyed=True))
-    assert orders == [Order("work.1", Duplicate(1, "so")), Order("work.3", Duplicate(1, "so"))]
+    assert orders == [
+        PlannedOrder("work.1", Duplicate(1, "so")),
+        PlannedOrder("work.3", Duplicate(1, "so")),
+    ]
 
 
 def test_guards_of_instances_hold_against_a_plan() -> None:
@@ -142,7 +147,7 @@ def test_a_shift_becomes_a_move_to_the_rank_of_the_receiver_and_is_ordered_once(
     instances = [seen(i) for i in (0, 4, 7)]
     plan = Plan({}, "so", (Shift("work.7", "work.4", 0.3), Shift("work.4", "work.0", 0.2)))
     orders, _ = steps(plan, look(10.0, instances, keyed=True))
-    assert orders == [Order("work.7", Move(0.3, 1, "so"))]
+    assert orders == [PlannedOrder("work.7", Move(0.3, 1, "so"))]
 
 
 @pytest.mark.parametrize(

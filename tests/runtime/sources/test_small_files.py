@@ -88,7 +88,7 @@ async def test_the_journal_has_the_files_of_a_group_once_and_not_when_they_are_r
 def test_a_split_of_an_earlier_incarnation_is_kept_for_the_incarnations_after_this_one() -> None:
     kept: dict[tuple[str, int], bytes] = {}
     commits: Any = SimpleNamespace(keep=lambda *entry: kept.update({entry[:2]: entry[2]}))
-    claimed = claims.Claimed(7, {"list": b"x", "at": 0}, {"list": b"x", "at": 3})
+    claimed = claims.ClaimedSplit(7, {"list": b"x", "at": 0}, {"list": b"x", "at": 3})
     claims.keep(commits, claimed)
     past = Past(lasting={claims.SPLITS: {7: kept.pop((claims.SPLITS, 7))}})
     assert claims.restore(commits, claims.place_of(claimed), past) == claimed

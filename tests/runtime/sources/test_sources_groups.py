@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from anabranch.runtime.live.instance.claims import Claimed, claimed_at, place_of
+from anabranch.runtime.live.instance.claims import ClaimedSplit, claimed_at, place_of
 from anabranch.runtime.plan.ends import InputError, Split
 from anabranch.runtime.sources import Files, csv, files, listing
 from anabranch.runtime.sources.patterns import find_files
@@ -264,7 +264,7 @@ async def test_a_position_in_a_group_is_small_and_has_its_place(tmp_path: Path) 
     reading = Reading(source, tuples_max=3)
     rest = await reading.split(split, 10)
     assert rest is not None
-    claimed = Claimed(1, split, rest, 5.0)
+    claimed = ClaimedSplit(1, split, rest, 5.0)
     place = place_of(claimed)
     again = claimed_at(place, split)
     assert len(msgspec.msgpack.encode(split)) > 5_000
@@ -278,7 +278,7 @@ async def test_a_position_in_a_group_is_small_and_has_its_place(tmp_path: Path) 
 def test_a_place_tells_what_a_reader_changed_left_out_and_has_come_to() -> None:
     split: Split = {"path": "a", "gone": "x", "list": [1, [2]], "n": 1, "name": "b"}
     for rest in ({"path": "a", "list": [1, [3]], "n": True, "name": b"b", "new": 0}, {}, None):
-        claimed = Claimed(7, split, rest)
+        claimed = ClaimedSplit(7, split, rest)
         found = claimed_at(place_of(claimed), split)
         assert repr(found) == repr(claimed)
 

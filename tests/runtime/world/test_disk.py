@@ -19,7 +19,7 @@ from anabranch.runtime.world.disk_faults import (
     AllOf,
     Blow,
     ByChance,
-    Faults,
+    DiskFaults,
     KilledAt,
     Left,
     Lengths,
@@ -31,7 +31,7 @@ MAKE = os.O_RDWR | os.O_CREAT
 LOG = MAKE | os.O_APPEND
 
 
-class OnlyAt(Faults):
+class OnlyAt(DiskFaults):
     """One kind of call meets this."""
 
     def __init__(self, call: str, blow: Blow) -> None:
@@ -113,7 +113,7 @@ def test_what_a_failed_sync_has_lost_the_next_one_does_not_bring() -> None:
     disk.faults = OnlyAt("sync", Blow(errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         file.sync()
-    disk.faults = Faults()
+    disk.faults = DiskFaults()
     assert file.read(99, 0) == b"kept lost"
     file.sync()
     file.append(b" new")

@@ -127,7 +127,7 @@ def test_a_shortened_journal_says_the_same_of_the_report(
         patch.setattr(recorder_module, "EVENTS_FIRST", 3)
         patch.setattr(recorder_module, "EVENTS_LAST", 4)
         patch.setattr(recorder_module, "ROWS_MAX", 8)
-        recorder, journal, total = Recorder(["work"], 0.25), list[log.Record](), 0
+        recorder, journal, total = Recorder(["work"], 0.25), list[log.RunRecord](), 0
         for n, one in enumerate(what):
             if n == short_at:
                 journal = [*_of_report(recorder)]
@@ -149,7 +149,7 @@ def test_a_shortened_journal_says_the_same_of_the_report(
     assert later.period_s == recorder.period_s
 
 
-def _read_back(records: list[log.Record]) -> list[Any]:
+def _read_back(records: list[log.RunRecord]) -> list[Any]:
     decode = msgspec.msgpack.Decoder(log.AnyRecord).decode
     return [decode(msgspec.msgpack.encode(record)) for record in records]
 

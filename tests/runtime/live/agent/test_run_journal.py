@@ -12,8 +12,8 @@ import pytest
 from anabranch.runtime.live.agent.run_journal import (
     EndedEarly,
     Passed,
-    Record,
     RunJournal,
+    RunRecord,
     read_records,
 )
 from anabranch.runtime.live.agent.state_dir import StateError
@@ -25,15 +25,15 @@ from tests.runtime.fake_instance import Endless, three_operators
 pytestmark = pytest.mark.usefixtures("usual_behaviour")
 
 
-def unsynced(n: int) -> Record:
+def unsynced(n: int) -> RunRecord:
     return Passed(seconds=n)
 
 
-def synced(n: int) -> Record:
+def synced(n: int) -> RunRecord:
     return EndedEarly(operator=f"lines{n}")
 
 
-def written(path: Path, records: list[Record], *, power: bool = False) -> list[int]:
+def written(path: Path, records: list[RunRecord], *, power: bool = False) -> list[int]:
     """Returns where each record begins, and where the last one ends."""
     journal, ends = RunJournal(path, power=power), [0]
     for record in records:

@@ -39,7 +39,7 @@ from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.savepoint import folder
-from anabranch.runtime.savepoint.folder import Head, SavepointError, read
+from anabranch.runtime.savepoint.folder import SavepointError, SavepointHead, read
 from anabranch.runtime.savepoint.kept import row_of_watermark, rows_of_devices
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.setting import apply_settings
@@ -309,7 +309,7 @@ def test_first_instances_begin_with_the_least_time_and_the_latest_of_each_device
         *rows_of_devices("same", {"a": 7.0, "b": 4.0}),
         *rows_of_devices("same", {"a": 9.0}),
     ]
-    head = Head(
+    head = SavepointHead(
         format=folder.FORMAT,
         state_format=STATE_FORMAT,
         version="",

@@ -13,8 +13,8 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live.agent.run_journal import (
     Final,
     Over,
-    Record,
     RunJournal,
+    RunRecord,
     read_records,
 )
 from anabranch.runtime.live.agent.starter import Starter, StartError
@@ -56,7 +56,7 @@ def incarnations(report: Report) -> list[str]:
     return [e.detail for e in report.events if e.label == "incarnation"]
 
 
-def forget_the_last(folder: Path, kind: type[Record]) -> None:
+def forget_the_last(folder: Path, kind: type[RunRecord]) -> None:
     """As a loss of power may."""
     path = folder / "agent.journal"
     records = read_records(path)
@@ -79,7 +79,7 @@ def test_a_journal_that_is_shortened_keeps_the_account_just_written(
 ) -> None:
     real, is_long = RunJournal.append, False
 
-    def append(journal: RunJournal, record: Record) -> None:
+    def append(journal: RunJournal, record: RunRecord) -> None:
         nonlocal is_long
         real(journal, record)
         is_long = isinstance(record, Final)

@@ -65,7 +65,7 @@ def test_who_cannot_be_looked_at_for_lack_of_files_is_looked_at_later(
 ) -> None:
     refused = []
 
-    def refuse(pid: int) -> kernel_view.Look:
+    def refuse(pid: int) -> kernel_view.KernelLook:
         refused.append(pid)
         raise OSError(errno.EMFILE, "Too many open files", f"/proc/{pid}/stat")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from anabranch.protocol.ids import InstanceId, OperatorName
-from anabranch.runtime.live.channel.ended import Marks, has_mark, leave_mark
+from anabranch.runtime.live.channel.ended import EndedMarks, has_mark, leave_mark
 
 
 def at(number: int) -> InstanceId:
@@ -13,7 +13,7 @@ def at(number: int) -> InstanceId:
 
 
 def test_marks_that_were_removed_are_there_again(tmp_path: Path) -> None:
-    marks = Marks(tmp_path)
+    marks = EndedMarks(tmp_path)
     leave_mark(tmp_path, at(0))
     marks.renew("work", [0])
     assert not marks.are_to_renew("work")
@@ -26,7 +26,7 @@ def test_marks_that_were_removed_are_there_again(tmp_path: Path) -> None:
 def test_an_instance_that_ends_behind_the_cleaner_hides_no_mark_that_is_gone(
     tmp_path: Path,
 ) -> None:
-    marks = Marks(tmp_path)
+    marks = EndedMarks(tmp_path)
     marks.renew("work", [0])
     (tmp_path / "work").rename(tmp_path / "taken")
     leave_mark(tmp_path, at(1))

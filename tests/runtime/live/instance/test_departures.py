@@ -15,7 +15,7 @@ import anabranch as ab
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, told_of
 from anabranch.runtime.live.agent.roster import Member, Roster
-from anabranch.runtime.live.agent.run_journal import Record
+from anabranch.runtime.live.agent.run_journal import RunRecord
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.fake_instance import three_operators
@@ -65,7 +65,7 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
     assert sorted(sink.tuples) == list(range(2_000))
 
 
-def rosters_of(records: list[Record]) -> list[Roster]:
+def rosters_of(records: list[RunRecord]) -> list[Roster]:
     """Of an agent that has read these records, and of one that has read the shorter edition."""
     found: list[Roster] = []
     for shortened in (False, True):
@@ -86,7 +86,7 @@ def grants(roster: Roster, member: Member) -> bool:
 
 
 async def test_who_was_let_go_is_counted_out_by_the_agent_of_a_resumed_run_too() -> None:
-    log: list[Record] = []
+    log: list[RunRecord] = []
     pipeline = three_operators(min_instances=2)
     roster = Roster(pipeline, log.append)
     first, second = roster.found(pipeline.operators[OperatorName("work")])

@@ -10,7 +10,7 @@ import pytest
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.channel.row import ChannelRow
-from anabranch.runtime.live.channel.totals import Totals
+from anabranch.runtime.live.channel.totals import ChannelTotals
 from anabranch.runtime.live.commit.recovery import Past, PastChannel
 from anabranch.runtime.live.instance import poison_guard
 from anabranch.runtime.live.instance.delivery import DUTIES
@@ -162,7 +162,9 @@ async def test_a_run_that_is_resumed_as_a_whole_holds_nothing_against_tuples() -
 
 
 @pytest.mark.parametrize(
-    "at", [past(settled=6), Past(totals=[Totals(str(PEER), 0, 100, 0)])], ids=["settled", "closed"]
+    "at",
+    [past(settled=6), Past(totals=[ChannelTotals(str(PEER), 0, 100, 0)])],
+    ids=["settled", "closed"],
 )
 async def test_what_does_not_come_again_is_forgotten(at: Past) -> None:
     now = next_incarnation(await dies_of(PLACE, TRIES), KILLED, at=at)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from anabranch.runtime.live.agent import finals as finals_module
 from anabranch.runtime.live.agent.finals import Finals
 from anabranch.runtime.live.channel import totals as totals_module
-from anabranch.runtime.live.channel.totals import Closed, Totals
+from anabranch.runtime.live.channel.totals import ChannelTotals, Closed
 from anabranch.runtime.reporting.carried import Carried, carried
 from anabranch.runtime.reporting.ledger import Ledger, SummedFinals, settle
 from anabranch.runtime.reporting.status import FinalCount, Status
@@ -67,7 +67,7 @@ def account(me: str, world: World) -> FinalCount:
     out = {peer: n for (sender, peer), n in world.sent.items() if sender == me}
     into = {peer: n for (peer, receiver), n in world.received.items() if receiver == me}
     for peer in sorted({*out, *into}):
-        closed.add(Totals(peer, out.get(peer, 0), into.get(peer, 0), 1))
+        closed.add(ChannelTotals(peer, out.get(peer, 0), into.get(peer, 0), 1))
     tuples = sum(into.values()) if into else sum(out.values())
     made = sum(out.values()) if out else tuples
     return FinalCount(
@@ -204,7 +204,7 @@ def test_an_incarnation_that_goes_on_has_the_sums_of_the_one_before(
     monkeypatch.setattr(totals_module, "LATEST_MAX", 2)
     first, second = Closed("b.0"), Closed("b.0")
     for number in range(5):
-        first.add(Totals(f"a.{number}", 0, 10 + number, 1))
+        first.add(ChannelTotals(f"a.{number}", 0, 10 + number, 1))
     second.restore(first.summed, first.latest)
     assert (second.summed, second.latest) == (first.summed, first.latest)
     assert second.messages([]) == 5

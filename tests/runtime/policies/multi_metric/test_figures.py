@@ -11,16 +11,16 @@ from hypothesis import strategies as st
 from anabranch.runtime.policies.multi_metric.figures import (
     QUEUE_ALONE,
     UTILISATION_ALONE,
-    Figures,
-    State,
+    MetricFigures,
+    MetricState,
+    MetricWindow,
     Thresholds,
-    Window,
     figures,
     state_of,
 )
 from anabranch.runtime.policies.multi_metric.plan import (
     Bounds,
-    Course,
+    PlannedCourse,
     change,
     change_by_letter,
     change_by_samples,
@@ -31,17 +31,17 @@ from anabranch.runtime.policies.multi_metric.plan import (
 TABLE = Thresholds()
 
 
-def window(*, u: float = 1.0, q: float = 0.0, processed: float = 1000) -> Window:
+def window(*, u: float = 1.0, q: float = 0.0, processed: float = 1000) -> MetricWindow:
     """One instance over 25 s, with `q` tuples waiting."""
-    return Window(25, 1, processed, 25 * u, q)
+    return MetricWindow(25, 1, processed, 25 * u, q)
 
 
 def test_answer_1_three_figures_make_one() -> None:
-    found = figures(Window(25, 1, 1000, 20, 4000), 0.016, TABLE)
+    found = figures(MetricWindow(25, 1, 1000, 20, 4000), 0.016, TABLE)
     assert (found.utilisation, found.slowdown, found.queue) == pytest.approx((0.8, 0.2, 0.75))
     assert found.delta == pytest.approx(0.7175)
-    assert state_of(found.delta, TABLE) is State.OVERLOADED
-    shorter = figures(Window(25, 1, 1000, 20, 800), 0.016, TABLE)
+    assert state_of(found.delta, TABLE) is MetricState.OVERLOADED
+    shorter = figures(MetricWindow(25, 1, 1000, 20, 800), 0.016, TABLE)
     assert shorter.queue == 0
     assert shorter.delta == pytest.approx(0.38)
 
@@ -49,10 +49,10 @@ def test_answer_1_three_figures_make_one() -> None:
 def test_answer_2_at_the_thresholds_it_is_stable() -> None:
     full = figures(window(q=2250), 0.025, TABLE)
     assert full.delta == pytest.approx(0.70)
-    assert state_of(full.delta, TABLE) is State.STABLE
+    assert state_of(full.delta, TABLE) is MetricState.STABLE
     spare = figures(window(u=2 / 3), None, TABLE)
     assert spare.delta == pytest.approx(0.30)
-    assert state_of(spare.delta, TABLE) is State.STABLE
+    assert state_of(spare.delta, TABLE) is MetricState.STABLE
 
 
 def test_answer_5_samples_far_from_their_mean_are_dropped() -> None:
@@ -60,32 +60,40 @@ def test_answer_5_samples_far_from_their_mean_are_dropped() -> None:
 
 
 def test_nothing_processed_is_no_utilisation_and_a_full_queue_if_anything_waits() -> None:
-    found = figures(Window(25, 1, 0, 0, 5), 0.01, TABLE)
+    found = figures(MetricWindow(25, 1, 0, 0, 5), 0.01, TABLE)
     assert (found.utilisation, found.queue, found.slowdown) == (0, 1, 0)
     assert found.delta == pytest.approx(0.45)
-    assert figures(Window(25, 1, 0, 0, 0), 0.01, TABLE).delta == 0
+    assert figures(MetricWindow(25, 1, 0, 0, 0), 0.01, TABLE).delta == 0
 
 
 def test_work_is_the_mean_over_tuples_not_over_instances() -> None:
-    both = Window(10, 2, 10_000, 16, 0)  # 8,000 tuples of 1 ms and 2,000 of 4 ms
+    both = MetricWindow(10, 2, 10_000, 16, 0)  # 8,000 tuples of 1 ms and 2,000 of 4 ms
     assert figures(both, None, TABLE).utilisation == pytest.approx(0.8)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0.001, 1))
 def test_c1_without_a_backlog_nothing_is_overloaded(u: float, slow: float, work: float) -> None:
     found = figures(window(u=u, q=1500), work * (1 - slow), TABLE)
-    assert state_of(found.delta, TABLE) is not State.OVERLOADED
+    assert state_of(found.delta, TABLE) is not MetricState.OVERLOADED
 
 
 def test_c6_thresholds_of_single_metrics() -> None:
-    for u, state in ((0.71, State.OVERLOADED), (0.69, State.STABLE), (0.29, State.UNDERLOADED)):
+    for u, state in (
+        (0.71, MetricState.OVERLOADED),
+        (0.69, MetricState.STABLE),
+        (0.29, MetricState.UNDERLOADED),
+    ):
         assert state_of(figures(window(u=u), None, UTILISATION_ALONE).delta, TABLE) is state
-    for q, state in ((3340, State.OVERLOADED), (3320, State.STABLE), (1420, State.UNDERLOADED)):
+    for q, state in (
+        (3340, MetricState.OVERLOADED),
+        (3320, MetricState.STABLE),
+        (1420, MetricState.UNDERLOADED),
+    ):
         assert state_of(figures(window(q=q), None, QUEUE_ALONE).delta, TABLE) is state
 
 
 windows = st.builds(
-    Window,
+    MetricWindow,
     span_s=st.floats(1, 60),
     instances=st.integers(1, 50),
     processed=st.floats(0, 1e6).map(lambda n: round(n, 6)),  # a share of a tuple, no denormals
@@ -95,21 +103,23 @@ windows = st.builds(
 
 
 @given(windows, st.floats(0.0001, 1))
-def test_figures_are_shares_and_more_waiting_never_lowers_them(w: Window, work: float) -> None:
+def test_figures_are_shares_and_more_waiting_never_lowers_them(
+    w: MetricWindow, work: float
+) -> None:
     found = figures(w, work, TABLE)
     assert all(0 <= x <= 1 for x in (found.utilisation, found.queue, found.slowdown))
     assert figures(replace(w, waiting=2 * w.waiting), work, TABLE).delta >= found.delta - 1e-12
 
 
 @given(windows, st.floats(0.0001, 1), st.floats(0.1, 10))
-def test_units_do_not_matter(w: Window, work: float, c: float) -> None:
+def test_units_do_not_matter(w: MetricWindow, work: float, c: float) -> None:
     finer = replace(w, processed=w.processed * c, waiting=w.waiting * c)
     assert figures(finer, work / c, TABLE).delta == pytest.approx(figures(w, work, TABLE).delta)
 
 
-@given(windows, st.sampled_from([None, *State]), st.integers(1, 50), st.integers(1, 5))
+@given(windows, st.sampled_from([None, *MetricState]), st.integers(1, 50), st.integers(1, 5))
 def test_changes_stay_within_bounds_and_wait_for_a_second_window(
-    w: Window, before: State | None, instances: int, step: int
+    w: MetricWindow, before: MetricState | None, instances: int, step: int
 ) -> None:
     bounds = Bounds(50, step=step)
     now = figures(w, 0.01, TABLE)
@@ -126,21 +136,21 @@ def test_changes_stay_within_bounds_and_wait_for_a_second_window(
 
 def test_a_course_begins_without_a_state() -> None:
     now = figures(window(q=10_000), None, TABLE)
-    change_, course = Course().after(now, 1, Bounds(50), TABLE)
+    change_, course = PlannedCourse().after(now, 1, Bounds(50), TABLE)
     assert change_ == 0
     assert course.after(now, 1, Bounds(50), TABLE)[0] == 1
 
 
 @given(st.floats(0, 0.7))
 def test_the_letter_never_grows_while_tuples_take_no_longer(slow: float) -> None:
-    now = Figures(1, 1, slow, 0.9 + 0.1 * slow)
+    now = MetricFigures(1, 1, slow, 0.9 + 0.1 * slow)
     state = state_by_letter(now.delta, TABLE)
-    assume(state is State.OVERLOADED)
+    assume(state is MetricState.OVERLOADED)
     assert change_by_letter(state, state, now, 3, Bounds(50), TABLE) == 0
 
 
 def test_the_letter_knows_nothing_stable() -> None:
     assert {state_by_letter(d / 100, TABLE) for d in range(101)} == {
-        State.OVERLOADED,
-        State.UNDERLOADED,
+        MetricState.OVERLOADED,
+        MetricState.UNDERLOADED,
     }

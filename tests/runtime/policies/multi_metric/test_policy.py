@@ -10,7 +10,7 @@ import pytest
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
-from anabranch.runtime.policies.multi_metric.windows import Memory
+from anabranch.runtime.policies.multi_metric.windows import WindowMemory
 from anabranch.runtime.policies.policy import Scale, policy_of
 from anabranch.runtime.values.checks import PipelineError
 
@@ -20,7 +20,7 @@ SCALE = Scale(max_instances=50, capacity=100.0)
 
 def course(policy: MultiMetric, seen: list[dict[str, Any]], scale: Scale = SCALE) -> list[Decision]:
     """What it decides at the ends of windows with these readings."""
-    memory: Memory = policy.begin()
+    memory: WindowMemory = policy.begin()
     made = []
     for number, values in enumerate(seen):
         now_s = number * policy.window_s + 0.05

@@ -14,9 +14,9 @@ from anabranch.runtime.measuring.turns import share
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Resize
 from anabranch.runtime.policies.multi_metric.figures import (
-    State,
+    MetricState,
+    MetricWindow,
     Thresholds,
-    Window,
     figures,
     state_of,
 )
@@ -26,7 +26,7 @@ from anabranch.runtime.policies.policy import Scale
 TABLE = Thresholds()
 WINDOW_S = 5.0
 by_one = st.builds(
-    Window,
+    MetricWindow,
     span_s=st.floats(1, 60),
     instances=st.integers(1, 50),
     processed=st.floats(1, 1e6),
@@ -37,19 +37,21 @@ by_one = st.builds(
 
 @given(st.floats(0, 1))
 def test_c2_without_queue_and_slowdown_two_thirds_of_the_time_are_stable(u: float) -> None:
-    found = figures(Window(25, 1, 1000, 25 * u, 0), None, TABLE)
-    assert state_of(found.delta, TABLE) is (State.STABLE if u > 0.6666666 else State.UNDERLOADED)
+    found = figures(MetricWindow(25, 1, 1000, 25 * u, 0), None, TABLE)
+    assert state_of(found.delta, TABLE) is (
+        MetricState.STABLE if u > 0.6666666 else MetricState.UNDERLOADED
+    )
 
 
 def test_c4_a_backlog_of_two_and_a_quarter_windows_may_stand_for_ever() -> None:
-    for waiting, state in ((2250, State.STABLE), (2251, State.OVERLOADED)):
-        found = figures(Window(25, 1, 1000, 25, waiting), 0.025, TABLE)
+    for waiting, state in ((2250, MetricState.STABLE), (2251, MetricState.OVERLOADED)):
+        found = figures(MetricWindow(25, 1, 1000, 25, waiting), 0.025, TABLE)
         assert state_of(found.delta, TABLE) is state
 
 
 @given(by_one, st.floats(0.0001, 1), st.floats(1, 20))
 def test_longer_work_at_as_many_tuples_never_lowers_delta(
-    w: Window, unloaded_s: float, times: float
+    w: MetricWindow, unloaded_s: float, times: float
 ) -> None:
     longer = replace(w, busy_s=w.busy_s * times)
     before, after = (figures(x, unloaded_s, TABLE).delta for x in (w, longer))
@@ -58,10 +60,10 @@ def test_longer_work_at_as_many_tuples_never_lowers_delta(
 
 @given(by_one, st.floats(0.0001, 1), st.floats(0, 1.5))
 def test_a_backlog_below_one_and_a_half_windows_is_never_an_overload(
-    w: Window, unloaded_s: float, windows: float
+    w: MetricWindow, unloaded_s: float, windows: float
 ) -> None:
     found = figures(replace(w, waiting=windows * w.processed), unloaded_s, TABLE)
-    assert state_of(found.delta, TABLE) is not State.OVERLOADED
+    assert state_of(found.delta, TABLE) is not MetricState.OVERLOADED
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 1000))

@@ -9,13 +9,13 @@ import pytest
 
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.controller import (
+    ControllerMemory,
     Decision,
-    Memory,
     Settings,
     Slot,
     step,
 )
-from anabranch.runtime.policies.predictive.queueing import Load, wait_as_one, wait_split
+from anabranch.runtime.policies.predictive.queueing import QueueLoad, wait_as_one, wait_split
 
 MS = 1e-3
 WORK_S = 10 * MS
@@ -44,8 +44,8 @@ def settings(change: float = 0.4, horizon: int = 1, most: int = 16) -> Settings:
     return Settings(25, most, horizon, change_weight=change, as_one=True)
 
 
-def after(chosen: Settings, *slots: Slot) -> tuple[Memory, Decision]:
-    memory = Memory.of(chosen)
+def after(chosen: Settings, *slots: Slot) -> tuple[ControllerMemory, Decision]:
+    memory = ControllerMemory.of(chosen)
     for slot in slots:
         memory, decision = step(chosen, memory, slot)
     return memory, decision
@@ -53,7 +53,7 @@ def after(chosen: Settings, *slots: Slot) -> tuple[Memory, Decision]:
 
 def as_modelled(rate: float, n: int) -> Slot:
     """A slot whose latency is the model's."""
-    wait = wait_as_one(Load(rate, WORK_S, 1, 0.5), n)
+    wait = wait_as_one(QueueLoad(rate, WORK_S, 1, 0.5), n)
     return Slot(sums(rate), n, WORK_S + wait)
 
 
@@ -89,7 +89,7 @@ def test_without_measured_latency_the_integral_of_the_queue_says_it() -> None:
 
 def test_p7_where_the_model_is_right_nothing_changes_after_three_steps() -> None:
     free, n, seen = settings(0.0), 12, []
-    memory = Memory.of(free)
+    memory = ControllerMemory.of(free)
     for _ in range(8):
         memory, decision = step(free, memory, as_modelled(500, n))
         n = decision.target
@@ -132,10 +132,10 @@ def test_a_slot_without_tuples_keeps_what_is_known_of_the_work() -> None:
 
 
 def test_the_step_is_pure() -> None:
-    memory = Memory.of(settings())
+    memory = ControllerMemory.of(settings())
     slot = as_modelled(500, 6)
     assert step(settings(), memory, slot) == step(settings(), memory, slot)
-    assert memory == Memory.of(settings())
+    assert memory == ControllerMemory.of(settings())
 
 
 def test_counts_of_siblings_say_what_counts_of_all_say() -> None:
@@ -152,7 +152,7 @@ def test_counts_of_siblings_say_what_counts_of_all_say() -> None:
 
 @pytest.mark.parametrize(("at", "cv2"), [(1, 1.44), (4, 1.11), (2, 1.22)])
 def test_k1_variability_measured_at_some_is_that_at_others(at: int, cv2: float) -> None:
-    assert wait_split(at)(Load(320, WORK_S, cv2, 0.25), 4) == pytest.approx(27.2 * MS)
+    assert wait_split(at)(QueueLoad(320, WORK_S, cv2, 0.25), 4) == pytest.approx(27.2 * MS)
 
 
 def test_an_uneven_load_counts_as_that_of_the_busiest() -> None:

@@ -8,13 +8,19 @@ import pytest
 
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.predictive.balance import balanced, flux
-from anabranch.runtime.policies.predictive.controller import Memory, Settings, Slot, observe, step
+from anabranch.runtime.policies.predictive.controller import (
+    ControllerMemory,
+    Settings,
+    Slot,
+    observe,
+    step,
+)
 from anabranch.runtime.policies.predictive.forecast import LEVEL, TREND, Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, latency_s, options
-from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, Load, wait_as_one
+from anabranch.runtime.policies.predictive.queueing import LOAD_MAX, QueueLoad, wait_as_one
 
 MS = 1e-3
-LOAD = Load(500, 10 * MS, 1, 0.5)
+LOAD = QueueLoad(500, 10 * MS, 1, 0.5)
 COSTS = Costs(25 * MS, 16)
 
 
@@ -45,15 +51,17 @@ def test_pl6_a_step_that_says_nothing_of_the_model_leaves_the_feedback(
     slot: Slot, why: str
 ) -> None:
     known = Settings(25, 16, as_one=True)
-    before = observe(known, Memory.of(known), Slot(SlotSums(3.0, 30, 30, 0.3), 2, latency_s=0.02))
+    before = observe(
+        known, ControllerMemory.of(known), Slot(SlotSums(3.0, 30, 30, 0.3), 2, latency_s=0.02)
+    )
     assert observe(known, before, slot).feedback == before.feedback, why
 
 
 def test_pl6_what_is_beyond_the_model_counts_as_the_most_that_it_knows() -> None:
     known = Settings(25, 16, as_one=True)
     sums = SlotSums(1.0, arrived=300.0, processed=300.0, busy_s=3.0)
-    found = observe(known, Memory.of(known), Slot(sums, 2, latency_s=1.0))
-    at_most = wait_as_one(Load(LOAD_MAX * 2 / 0.01, 0.01), 2)
+    found = observe(known, ControllerMemory.of(known), Slot(sums, 2, latency_s=1.0))
+    at_most = wait_as_one(QueueLoad(LOAD_MAX * 2 / 0.01, 0.01), 2)
     assert found.feedback.factor == pytest.approx((1.0 - 0.01) / at_most)
 
 
@@ -89,7 +97,7 @@ def test_changes_can_cost_by_their_share_of_many_instances() -> None:
 
 
 def test_pl9_without_enough_instances_there_are_all_and_latency_costs_nothing() -> None:
-    assert options(Load(9000, 10 * MS), COSTS, 1.0) == {16: 8.0}
+    assert options(QueueLoad(9000, 10 * MS), COSTS, 1.0) == {16: 8.0}
 
 
 def test_pl9_of_equal_costs_the_smaller_change_counts_and_then_fewer_instances() -> None:
@@ -105,7 +113,7 @@ def test_pl11_with_a_cost_of_changes_the_horizon_counts_and_without_it_does_not(
 
     def target(change: float, horizon: int) -> int:
         known = Settings(25, 16, horizon, change_weight=change, as_one=True)
-        return step(known, Memory.of(known), slot)[1].target
+        return step(known, ControllerMemory.of(known), slot)[1].target
 
     assert len({target(0.0, h) for h in (1, 2, 3)}) == 1
     assert [target(0.4, h) for h in (1, 2, 3)] == [11, 11, 10]

@@ -12,7 +12,7 @@ from anabranch.runtime.policies.predictive.forecast import Holt
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, options
 from anabranch.runtime.policies.predictive.queueing import (
     Feedback,
-    Load,
+    QueueLoad,
     split_variability,
     wait_as_one,
     wait_of_each,
@@ -34,17 +34,17 @@ MS = 1e-3
 def test_k1_the_wait_of_one_fast_server(
     n: int, work_ms: float, rate: float, arrivals_cv2: float, work_cv2: float, wait_ms: float
 ) -> None:
-    load = Load(rate, work_ms * MS, arrivals_cv2, work_cv2)
+    load = QueueLoad(rate, work_ms * MS, arrivals_cv2, work_cv2)
     assert wait_as_one(load, n) == pytest.approx(wait_ms * MS)
 
 
 @pytest.mark.parametrize(("cv2", "work_cv2", "wait_ms"), [(1, 1, 40), (1.44, 0.25, 27.2)])
 def test_k1_the_wait_in_queues_of_their_own(cv2: float, work_cv2: float, wait_ms: float) -> None:
-    assert wait_of_each(Load(320, 10 * MS, cv2, work_cv2), 4) == pytest.approx(wait_ms * MS)
+    assert wait_of_each(QueueLoad(320, 10 * MS, cv2, work_cv2), 4) == pytest.approx(wait_ms * MS)
 
 
 def test_k1_at_a_full_load_the_wait_has_no_end() -> None:
-    assert wait_as_one(Load(100, 10 * MS), 1) == math.inf
+    assert wait_as_one(QueueLoad(100, 10 * MS), 1) == math.inf
 
 
 def test_variability_of_arrivals_fades_with_the_number_of_queues() -> None:
@@ -105,16 +105,16 @@ def test_k4_variability_is_right_for_slices_of_several_tuples() -> None:
 
 
 def test_k4_the_wait_of_tuples_is_that_of_those_that_make_results() -> None:
-    assert wait_as_one(Load(900, 1 * MS, 1, 11.5), 1) == pytest.approx(56.25 * MS)
-    assert wait_as_one(Load(90, 10 * MS, 1, 0.25), 1) == pytest.approx(56.25 * MS)
+    assert wait_as_one(QueueLoad(900, 1 * MS, 1, 11.5), 1) == pytest.approx(56.25 * MS)
+    assert wait_as_one(QueueLoad(90, 10 * MS, 1, 0.25), 1) == pytest.approx(56.25 * MS)
 
 
 def costs(change: float = 0.4, most: int = 16, bound_ms: float = 25) -> Costs:
     return Costs(bound_ms * MS, most, change=change)
 
 
-def load(rate: float) -> Load:
-    return Load(rate, 10 * MS, 1, 0.5)
+def load(rate: float) -> QueueLoad:
+    return QueueLoad(rate, 10 * MS, 1, 0.5)
 
 
 def test_k5_costs_of_a_step() -> None:

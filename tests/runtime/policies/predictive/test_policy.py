@@ -14,7 +14,7 @@ from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Hold, Resize
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.predictive.policy import Predictive
-from anabranch.runtime.policies.predictive.steps import Memory
+from anabranch.runtime.policies.predictive.steps import StepMemory
 
 SCALE = Scale(max_instances=16)
 POLICY = Predictive(latency_ms=100)
@@ -32,7 +32,7 @@ def reading(slot: int, after_s: float = 0.2, **changes: Any) -> Reading:
     return replace(seen, **{"own": Figures(slot, 1, sums(150.0))} | changes)
 
 
-def decided(seen: Reading, memory: Memory | None = None) -> tuple[Decision, Memory]:
+def decided(seen: Reading, memory: StepMemory | None = None) -> tuple[Decision, StepMemory]:
     return POLICY.decide(seen, SCALE, memory or POLICY.begin(), random.Random(1))
 
 
@@ -106,8 +106,8 @@ def test_in_virtual_time_sums_reach_all_siblings_in_almost_every_period() -> Non
     @dataclass(frozen=True)
     class Watched(Predictive):
         def decide(
-            self, reading: Reading, scale: Scale, memory: Memory, rng: random.Random
-        ) -> tuple[Decision, Memory]:
+            self, reading: Reading, scale: Scale, memory: StepMemory, rng: random.Random
+        ) -> tuple[Decision, StepMemory]:
             decision, after = super().decide(reading, scale, memory, rng)
             if after.slot != memory.slot:
                 told.append(reading.operator is not None and reading.operator.slot == after.slot)

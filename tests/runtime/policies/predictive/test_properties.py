@@ -15,7 +15,7 @@ from anabranch.runtime.policies.predictive.balance import balanced, flux
 from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, options
 from anabranch.runtime.policies.predictive.queueing import (
     Feedback,
-    Load,
+    QueueLoad,
     capped,
     wait_as_one,
     wait_of_each,
@@ -23,7 +23,7 @@ from anabranch.runtime.policies.predictive.queueing import (
 
 rates = st.floats(0, 2000)
 loads = st.builds(
-    Load,
+    QueueLoad,
     rate=rates,
     work_s=st.floats(0.001, 0.05),
     arrivals_cv2=st.floats(0, 4),
@@ -70,7 +70,7 @@ def branch_and_bound(stages: list[dict[int, float]], before: int, c: Costs) -> f
 
 
 @given(st.lists(loads, min_size=1, max_size=3), st.integers(1, 9), settings)
-def test_p1_the_course_is_the_cheapest_of_all(many: list[Load], before: int, c: Costs) -> None:
+def test_p1_the_course_is_the_cheapest_of_all(many: list[QueueLoad], before: int, c: Costs) -> None:
     stages = [options(load, c, 1.0) for load in many]
     best = min(cost_of(course, stages, before, c) for course in product(*stages))
     found = cheapest(many, before, c)
@@ -81,14 +81,16 @@ def test_p1_the_course_is_the_cheapest_of_all(many: list[Load], before: int, c: 
 
 @given(st.lists(loads, min_size=2, max_size=3), st.integers(1, 9), settings)
 def test_p2_where_changes_cost_nothing_only_the_next_step_counts(
-    many: list[Load], before: int, c: Costs
+    many: list[QueueLoad], before: int, c: Costs
 ) -> None:
     free = replace(c, change=0.0)
     assert cheapest(many, before, free).steps[0] == cheapest(many[:1], before, free).steps[0]
 
 
 @given(loads, st.integers(1, 30), st.sampled_from([wait_as_one, wait_of_each]))
-def test_p3_waits_fall_with_instances_and_rise_with_load(load: Load, n: int, wait: object) -> None:
+def test_p3_waits_fall_with_instances_and_rise_with_load(
+    load: QueueLoad, n: int, wait: object
+) -> None:
     assume(load.per_instance(n) < 0.95)
     of = wait_as_one if wait is wait_as_one else wait_of_each
     here = of(load, n)
@@ -102,14 +104,16 @@ def test_p3_waits_fall_with_instances_and_rise_with_load(load: Load, n: int, wai
 
 
 @given(loads, st.integers(1, 9), settings)
-def test_p4_what_is_chosen_can_bear_the_load_or_is_all(load: Load, before: int, c: Costs) -> None:
+def test_p4_what_is_chosen_can_bear_the_load_or_is_all(
+    load: QueueLoad, before: int, c: Costs
+) -> None:
     chosen = cheapest([load], before, c).steps[0]
     assert load.per_instance(chosen) <= c.load_max or chosen == c.instances_max
 
 
 @given(loads, st.integers(1, 9), settings, st.floats(0.5, 2))
 def test_p5_units_of_costs_and_of_time_change_nothing(
-    load: Load, before: int, c: Costs, k: float
+    load: QueueLoad, before: int, c: Costs, k: float
 ) -> None:
     dearer = replace(c, qos=c.qos * 4, instances=c.instances * 4, change=c.change * 4)
     assert cheapest([load], before, dearer).steps == cheapest([load], before, c).steps
@@ -121,7 +125,9 @@ def test_p5_units_of_costs_and_of_time_change_nothing(
 
 
 @given(st.lists(loads, min_size=1, max_size=3), st.integers(1, 9), settings)
-def test_p6_where_changes_are_dear_nothing_changes(many: list[Load], before: int, c: Costs) -> None:
+def test_p6_where_changes_are_dear_nothing_changes(
+    many: list[QueueLoad], before: int, c: Costs
+) -> None:
     assume(before <= c.instances_max)
     assume(all(before in options(load, c, 1.0) for load in many))
     dear = replace(c, change=1e40)
@@ -129,7 +135,7 @@ def test_p6_where_changes_are_dear_nothing_changes(many: list[Load], before: int
 
 
 @given(loads, st.integers(1, 9))
-def test_p7_where_the_model_is_right_it_is_not_corrected(load: Load, n: int) -> None:
+def test_p7_where_the_model_is_right_it_is_not_corrected(load: QueueLoad, n: int) -> None:
     load = capped(load, n)
     wait = wait_as_one(load, n)
     assume(wait > 1e-9)

@@ -28,6 +28,7 @@ from anabranch.runtime.plan.ends import Source, Split
 from anabranch.runtime.reporting.status import id_from_wire, id_to_wire
 from anabranch.runtime.sources.board import Board, HeldSplit, digest_of
 from anabranch.runtime.sources.covered import Covered
+from anabranch.runtime.sources.files import Files
 
 INPUT_ADVICE = "put it back as it was, or begin anew with --fresh"
 
@@ -43,8 +44,9 @@ class InputChanged(Exception):
 class Pulled(Iterator[Split]):
     """The splits of a source, counted, with a digest of those that were pulled."""
 
-    def __init__(self, splits: Iterator[Split]) -> None:
-        self._splits = splits
+    def __init__(self, source: Source) -> None:
+        self._splits = source.splits()
+        self._are_files = isinstance(source, Files)  # those of others may look the same
         self.count = 0
         self.digest = 0
         self.covered = Covered()
@@ -53,7 +55,8 @@ class Pulled(Iterator[Split]):
         split = next(self._splits)
         self.count += 1
         self.digest = digest_of(split, self.digest)
-        self.covered.note(split)
+        if self._are_files:
+            self.covered.note(split)
         return split
 
 
@@ -72,7 +75,7 @@ class Boards:
             o.name: o.source for o in pipeline.operators.values() if o.source is not None
         }
         self._sizes = {name: source.size() for name, source in self._sources.items()}
-        self._pulled = {name: Pulled(source.splits()) for name, source in self._sources.items()}
+        self._pulled = {name: Pulled(source) for name, source in self._sources.items()}
         self._boards: dict[str, Board[InstanceId]] = {
             name: Board(self._pulled[name], open=source.service is not None)
             for name, source in self._sources.items()

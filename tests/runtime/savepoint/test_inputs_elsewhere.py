@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.plan.ends import Source, Split
+from anabranch.protocol.ids import InstanceId, OperatorName
+from anabranch.runtime.live.agent.boards import Boards
+from anabranch.runtime.plan.ends import Reader, RunContext, Source, Split
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of, rows_of_files
@@ -189,6 +191,26 @@ def test_a_file_that_was_gone_when_the_savepoint_was_written_is_refused(tmp_path
     (tmp_path / "kept").rename(file)
     with pytest.raises(SavepointError, match="that was gone or was being changed"):
         stream.begin(file.parent)
+
+
+class Odd(Source):
+    """Of a user's own."""
+
+    def splits(self) -> Iterator[Split]:
+        yield {"path": 1, "file": 2, "end": "no number", "list": None}
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        raise NotImplementedError
+
+
+def test_splits_of_other_sources_may_look_like_those_of_files() -> None:
+    pipeline = ab.Pipeline("odd")
+    pipeline.source("lines", Odd()).sink("out", ab.discard())
+    boards = Boards(pipeline, lambda *_: None, lambda _: None)
+    split = boards.claim(InstanceId(OperatorName("lines"), 0, -1)).split
+    assert split is not None
+    assert split["path"] == 1
+    assert [*boards.covered("lines")] == []
 
 
 def test_of_a_large_file_some_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

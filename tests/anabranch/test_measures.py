@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import anabranch as ab
 from anabranch.runtime.reporting.report import read_report
 from tests.anabranch.files import write
+from tests.runtime.agent_runs import until
 
 COUNT, WORK_S = 150, 0.01
 PROGRAM = f"""
@@ -57,3 +60,20 @@ def test_a_report_has_streams_times_and_what_was_offered(tmp_path: Path) -> None
     (host,) = report.hosts
     assert host.processors >= 1
     assert set(report.latency_ms) == {"p50", "p90", "p95", "p99", "p100"}
+
+
+def test_nothing_is_offered_once_a_paced_source_has_read_all(tmp_path: Path) -> None:
+    goes_on = tmp_path / "goes on"
+
+    def work(n: int) -> int:
+        while not goes_on.exists():
+            time.sleep(0.01)
+        return n
+
+    pipeline = ab.Pipeline("ended")
+    numbers = pipeline.source("numbers", ab.generate(int, count=60, rate=50))
+    numbers.map("work", work).sink("out", ab.discard())
+    with ab.start(pipeline, warm=0) as run:
+        until(lambda: run.snapshot().operator("numbers").offered == 0.0)
+        goes_on.touch()
+        assert run.wait().ok

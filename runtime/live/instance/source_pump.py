@@ -37,6 +37,7 @@ now = clock.monotonic
 ENDED_MAX = 128
 """So many splits may wait for their ends to be safe: the journal has each of them in every
 commit."""
+NOTHING = Offered(0.0, 0.0)
 
 
 class ReleasedClaim(NamedTuple):
@@ -117,7 +118,7 @@ class SourcePump(Pump):
             self.ports.agent_client.send(told)
 
     def offered(self) -> Offered | None:
-        """Between two splits, what the last one said."""
+        """Between two splits, what the last one said; after the last one nothing."""
         if self._present is not None:
             self._offered = self._present.reader.offered()
         return self._offered
@@ -158,6 +159,8 @@ class SourcePump(Pump):
                 raise
         finally:
             self._reading = None
+            if self._offered is not None:
+                self._offered = NOTHING
             self.send()
         if not self._stopped:
             self.ports.membership.feed(events.InputEnded())

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -15,10 +16,15 @@ import anabranch as ab
 import anabranch.forecasting  # here, or its modules would be forgotten after the first test
 from anabranch.cli import main
 from anabranch.loading import load_pipeline
+from anabranch.workloads.policies_compared import arena
+from anabranch.workloads.policies_compared.contestants import Contestant
+from anabranch.workloads.policies_compared.scenes import Scene
 from tests.anabranch.files import clean_imports, write
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "policies.md").read_text()
-CHOSEN, FILE, TEST, CENTRAL, CENTRAL_TEST = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CHOSEN, FILE, TEST, CONCERT, CENTRAL, CENTRAL_TEST = re.findall(
+    r"```python\n(.*?)```", PAGE, re.DOTALL
+)
 
 
 @pytest.fixture
@@ -39,7 +45,7 @@ def test_the_policy_of_a_scale_is_the_one_that_was_chosen() -> None:
     assert names["scale"].policy == ab.policies.Predictive(latency_ms=250, horizon=2)
 
 
-@pytest.mark.parametrize("file", [FILE, CENTRAL])
+@pytest.mark.parametrize("file", [FILE, CONCERT, CENTRAL])
 def test_they_have_at_most_twenty_lines(file: str) -> None:
     own = file.partition("@dataclass")[2].partition("\n\n\n")[0]
     assert len([line for line in own.splitlines() if line.strip()]) <= 20
@@ -59,6 +65,17 @@ def test_it_scales_a_run_that_loses_nothing(file: Path) -> None:
 def test_the_test_on_the_page_holds(file: Path) -> None:
     with clean_imports():
         exec(TEST, {"ab": ab, "pipeline": load_pipeline(str(file)).pipeline})
+
+
+def test_the_policy_in_concert_holds_its_load_where_newcomers_have_no_figures_yet() -> None:
+    names: dict[str, Any] = {}
+    exec(compile(CONCERT, "by_need.py", "exec", dont_inherit=True), names)
+    policy = names["ByNeed"](load=0.6)
+    steps = Scene("steps", np.repeat([2.0, 8.0, 2.0], 40), 0.5)
+    course = arena.run(steps, Contestant("by need", policy), 1)
+    assert course.instances[75] >= 8
+    assert course.instances[-1] < 5
+    assert course.waiting == 0
 
 
 SHORT = ["--duration", "10", "--seeds", "1", "--jobs", "1"]

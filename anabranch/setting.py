@@ -7,7 +7,7 @@ import difflib
 import types
 import typing
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
@@ -117,7 +117,8 @@ def _apply(pipeline: Pipeline, setting: Setting) -> None:
         operator = pipeline.operators.get(OperatorName(setting.operator))
         scale = (operator.scale if operator is not None else None) or Scale()
         name, owner = name.removeprefix(POLICY), type(scale.policy)
-    kind = typing.get_type_hints(owner).get(name, str)  # unknown ones are refused below
+    known = {each.name for each in fields(owner)}
+    kind = typing.get_type_hints(owner)[name] if name in known else str  # refused below
     value = setting.value if name == "policy" else _value(setting.name, setting.value, kind)
     pipeline.with_scale(setting.operator, setting.name, value)
 

@@ -23,7 +23,16 @@ from abc import ABC, abstractmethod
 from dataclasses import Field, dataclass, field, fields, replace
 from importlib import import_module
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    TypeVar,
+    get_origin,
+    get_type_hints,
+)
 
 from anabranch.runtime.policies.settings import check_setting, hint
 from anabranch.runtime.values.checks import PipelineError, check_number
@@ -100,12 +109,12 @@ class Policy(ABC, Generic[M]):
         _KNOWN[_plain(cls.name)] = cls
 
     def __post_init__(self) -> None:
-        if any(isinstance(value, Field) for value in vars(type(self)).values()):
+        kinds = get_type_hints(type(self))
+        if missed := _no_fields(type(self), kinds):
             raise PipelineError(
                 f"policy {self.name}: its class needs @dataclass(frozen=True) above it, by which "
-                "fields become settings"
+                f"fields become settings; without it, {missed[0]!r} is none"
             )
-        kinds = get_type_hints(type(self))
         for each in fields(self):
             check_setting(self.name, each, kinds[each.name], getattr(self, each.name))
         for low, high in pairwise(self.ascending):
@@ -156,6 +165,19 @@ class Policy(ABC, Generic[M]):
             if (value := getattr(self, each.name)) != each.default
         ]
         return f"{self.name}({', '.join(told)})" if told else self.name
+
+
+def _no_fields(kind: type[Policy[Any]], kinds: dict[str, Any]) -> list[str]:
+    """What is written like a setting in a class that is no dataclass itself."""
+    own = vars(kind)
+    if "__dataclass_fields__" in own:
+        return []
+    typed = [name for name in own.get("__annotations__", ()) if not _is_of_class(kinds[name])]
+    return typed + [name for name, value in own.items() if isinstance(value, Field)]
+
+
+def _is_of_class(kind: Any) -> bool:
+    return kind is ClassVar or get_origin(kind) is ClassVar
 
 
 def _default() -> Policy[Any]:

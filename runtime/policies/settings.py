@@ -5,9 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import Field, field
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args
 
 from anabranch.runtime.values.checks import PipelineError, check_number
+
+BOUNDS = {"least", "above", "most", "below"}
+"""Of numbers."""
 
 
 def setting(
@@ -51,9 +55,13 @@ def hint(name: str, known: Iterable[str]) -> str:
 
 
 def check_setting(policy: str, each: Field[Any], kind: Any, value: object) -> None:
+    """`kind`: its type as it is written. Raises `PipelineError`."""
     what = f"policy {policy}: {each.name}"
-    if kind in (int, float):
-        check_number(what, value, whole=kind is int)
+    kinds = set(get_args(kind)) if isinstance(kind, UnionType) else {kind}
+    if value is None and NoneType in kinds:
+        return
+    if kinds <= {int, float, NoneType}:
+        check_number(what, value, whole=float not in kinds)
     elif kind in (bool, str):
         if not isinstance(value, kind):
             raise PipelineError(f"{what} must be a {kind.__name__}, got {value!r}")
@@ -62,6 +70,8 @@ def check_setting(policy: str, each: Field[Any], kind: Any, value: object) -> No
             f"{what} must be a number, a text, True, False or None, since it travels between "
             f"processes; got {value!r}"
         )
+    if value is not None and BOUNDS & each.metadata.keys():
+        check_number(what, value)
     if value is not None and not _fits(each, value):
         raise PipelineError(f"{what} must be {range_of(each)}, got {value!r}")
 

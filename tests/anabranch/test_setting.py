@@ -115,6 +115,7 @@ def test_a_policy_and_its_settings_are_chosen_in_any_order(settings: list[str]) 
         ("split.scale.policy=turnin", r"no scaling policy 'turnin'; did you mean 'turning'\?"),
         ("split.scale.policy.step=2", r"policy probabilistic has no setting 'step'; known: none"),
         ("clean.scale.policy.step=2", r"policy probabilistic has no setting 'step'; known: none"),
+        ("split.scale.policy.in_concert=yes", "policy probabilistic has no setting 'in_concert'"),
         ("out.scale.placement=odd", r"expected placement 'balanced' or 'flux'"),
     ],
 )

@@ -23,9 +23,10 @@ from anabranch.runtime.keyed.window_ends import WindowEnds
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.processing.plain_calls import NoLoop
-from anabranch.runtime.processing.steps import Part, StepError, where_raised
+from anabranch.runtime.processing.steps import Part, StepError
 from anabranch.runtime.processing.undo import Undo, Unpicklable
 from anabranch.runtime.values.foreign import describe, is_a, shown
+from anabranch.runtime.values.raised import where_raised
 
 CALLS_MAX = 1000
 """Of timers ahead of one tuple, before others have their turn; and of timers that are set one after

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.plan.spec import EventTime, Span
-from anabranch.runtime.processing.steps import where_raised
 from anabranch.runtime.values.foreign import describe, is_a
+from anabranch.runtime.values.raised import where_raised
 
 SWEEP_ABOVE = 64
 _PLAIN_DEVICES = frozenset((type(None), bool, int, str, bytes))

@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 from anabranch.runtime.ports import clock
-from anabranch.runtime.processing.programs import LIBRARIES
+from anabranch.runtime.values.raised import LIBRARIES
 
 END_TIMEOUT_S = 1.0
 """How long a thread that does something short may still take when the file has been read."""

@@ -12,7 +12,8 @@ from anabranch.runtime.measuring.reading import Planned
 from anabranch.runtime.measuring.turns import slot_of
 from anabranch.runtime.policies.concert import ConcertPart, carried_out
 from anabranch.runtime.policies.decision import Act, Decision, Hold, Resize
-from anabranch.runtime.values.foreign import describe, shown, type_name
+from anabranch.runtime.values.foreign import shown, type_name
+from anabranch.runtime.values.raised import located
 
 if TYPE_CHECKING:
     from random import Random
@@ -115,8 +116,8 @@ def heritage_of(policy: Policy[Any], memory: Any, now_s: float) -> Heritage:
 
 @contextmanager
 def named(policy: Policy[Any]) -> Iterator[None]:
-    """What it raises becomes a `PolicyError` with its name."""
+    """What it raises becomes a `PolicyError` with its name, and with the place in its file."""
     try:
         yield
     except (Exception, SystemExit) as error:
-        raise PolicyError(f"policy {policy.name}: {describe(error)}") from error
+        raise PolicyError(f"policy {policy.name}: {located(error)}") from error

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-LIBRARIES = tuple(
-    {sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
-"""Folders of Python and of installed packages."""
+from anabranch.runtime.values.raised import LIBRARIES
 
 
 def user_modules() -> Iterator[ModuleType]:

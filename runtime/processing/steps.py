@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -14,11 +13,9 @@ from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.plan.operator import Operator, Step
 from anabranch.runtime.processing.own import Came, Saver
 from anabranch.runtime.processing.plain_calls import NoLoop
-from anabranch.runtime.processing.programs import LIBRARIES
 from anabranch.runtime.processing.stages import Parts, Stage, StageFailure, is_async, make_stage
-from anabranch.runtime.values.foreign import code_of, describe, traceback_of
-
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+from anabranch.runtime.values.foreign import code_of, describe
+from anabranch.runtime.values.raised import located, where_raised
 
 
 class StepError(RuntimeError):
@@ -210,7 +207,7 @@ class Chain:
         except BaseException as error:
             raise StepError(
                 f"operator {self.operator.name!r}, step {step.name!r}: "
-                f"{fn.__name__}() raised {describe(error)}{_at(error)}"
+                f"{fn.__name__}() raised {located(error)}"
             ) from error
         self._made.append((step, made))
         return made
@@ -271,29 +268,7 @@ class Chain:
         part.letters.append(DeadLetter(describe(error), one, where, stage.step.name))
 
 
-def where_raised(error: BaseException) -> str:
-    """`file:line in function` of the innermost frame of the user's; empty if there is none.
-
-    Frames of the standard library and of installed packages count only if the user has none.
-    """
-    theirs, any_frame = "", ""
-    trace = traceback_of(error)
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        if not code.co_filename.startswith(_OURS):
-            any_frame = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
-            if not code.co_filename.startswith((*LIBRARIES, "<")):
-                theirs = any_frame
-        trace = trace.tb_next
-    return theirs or any_frame
-
-
 def where_defined(fn: Any) -> str:
     """For errors that no frame belongs to, such as those of functions written in C."""
     code = code_of(fn)
     return f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}" if code else ""
-
-
-def _at(error: BaseException) -> str:
-    where = where_raised(error)
-    return f" ({where})" if where else ""

@@ -29,8 +29,8 @@ from anabranch.runtime.ports.clock import monotonic
 from anabranch.runtime.processing.own import OwnWatch
 from anabranch.runtime.processing.plain_calls import NoLoop
 from anabranch.runtime.processing.stages import call_each
-from anabranch.runtime.processing.steps import where_raised
 from anabranch.runtime.values.foreign import describe
+from anabranch.runtime.values.raised import where_raised
 
 Rate = float | Callable[[float], float]
 

@@ -71,8 +71,10 @@ def test_a_policy_that_fails_is_told_and_the_stream_goes_on(tmp_path: Path) -> N
     broken = write(tmp_path, OWN.replace("self.n, ", "1 / 0, "), "broken.py")
     report = reported(str(broken))
     told = [e["detail"] for e in report["events"] if e["kind"] == "policy_failed"]  # type: ignore[attr-defined]
+    line = 1 + broken.read_text().partition("1 / 0")[0].count("\n")
     assert told == [
-        "policy wishes: ZeroDivisionError: division by zero; it decides nothing any more"
+        "policy wishes: ZeroDivisionError: division by zero "
+        f"({broken}:{line} in decide); it decides nothing any more"
     ]
     assert report["ledger"]["tuples_out"] == 300  # type: ignore[index]
 

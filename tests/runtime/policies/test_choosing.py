@@ -7,7 +7,7 @@ import random
 import re
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -79,7 +79,9 @@ READING = Reading(now_s=7.0, instances=1, instances_changed_s=0.0, covered_s=7.0
         ({"step": True}, "step must be a whole number, got True"),
         ({"way": "left"}, "way must be one of 'up', 'down', got 'left'"),
         ({"calm": 1}, "calm must be a bool, got 1"),
-        ({"limit": [1]}, r"limit must be a number, a text, True, False or None"),
+        ({"limit": [1]}, r"limit must be a number, got \[1\]"),
+        ({"limit": "all"}, "limit must be a number, got 'all'"),
+        ({"limit": float("nan")}, "limit must be a number, got nan"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named_with_its_range(
@@ -173,7 +175,9 @@ def test_a_policy_that_fails_is_named_and_told_what_was_expected(answer: Any, me
 
     with pytest.raises(PolicyError, match=r"^policy bad: ") as failed:
         Decider.begin(Scale(policy=Bad()), {}, 0.0).decide(READING, random.Random(1))
-    assert re.search(message, str(failed.value)), str(failed.value)
+    told, _, where = str(failed.value).partition(f" ({__file__}:")
+    assert re.search(message, told), told
+    assert bool(where) != ("must return" in told)
 
 
 @pytest.mark.parametrize("left", [None, {"a": "b"}, {1: 1.0}, [1.0]])
@@ -200,6 +204,24 @@ def test_a_policy_that_is_no_dataclass_is_refused_where_it_is_made() -> None:
 
     with pytest.raises(PipelineError, match=r"policy bare: its class needs @dataclass"):
         Bare()
+
+
+def test_nor_is_one_whose_settings_have_neither_range_nor_words() -> None:
+    class Plain(Fixed):
+        shared: ClassVar[int] = 3
+        wait_s: float = 0.3
+
+    with pytest.raises(PipelineError, match=r"needs @dataclass.* without it, 'wait_s' is none"):
+        Plain()
+
+
+def test_bounds_of_a_setting_that_is_no_number_are_refused() -> None:
+    @dataclass(frozen=True)
+    class Bounded(Fixed):
+        way: str = setting("up", "direction", least=3)
+
+    with pytest.raises(PipelineError, match="policy bounded: way must be a number, got 'up'"):
+        Bounded()
 
 
 @pytest.mark.parametrize("number", ["a", None, 2.5, True])

@@ -10,7 +10,7 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decider import heritage_of, named, pair_of
 from anabranch.runtime.policies.decision import share_of, whole
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, operator_of
+from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift, operator_of
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.reconcile import Ordered, PlannedOrder, reconcile
 from anabranch.runtime.values.foreign import shown
@@ -78,17 +78,35 @@ class Control:
             )
         if not isinstance(plan.why, str):
             raise TypeError(f"the why of a plan must be a text, got {shown(plan.why)}")
-        for name in (*plan.wanted, *(operator_of(shift.giver) for shift in plan.shifts)):
+        shifts = shifts_of(plan)
+        for name in (*plan.wanted, *(operator_of(shift.giver) for shift in shifts)):
             if name not in self.operators:
                 raise ValueError(
                     f"the plan names {name!r}, which has not chosen this controller; it has "
                     f"{', '.join(self.operators)}"
                 )
-        for shift in plan.shifts:
-            share_of(f"what the plan shifts of the load of {shift.giver!r}", shift.share)
         for name, n in plan.wanted.items():
             whole(f"what the plan wants of {name!r}", n, 0)
         return plan
+
+
+def shifts_of(plan: Plan) -> tuple[Shift, ...]:
+    """Each of them from an instance to a sibling. Raises `TypeError`, `ValueError`."""
+    shifts: Any = plan.shifts
+    if not isinstance(shifts, tuple) or not all(isinstance(one, Shift) for one in shifts):
+        raise TypeError(
+            "the shifts of a plan must be a tuple, as in "
+            f"Plan({{}}, 'uneven', (Shift('split.0', 'split.1', 0.3),)), got {shown(shifts)}"
+        )
+    for one in shifts:
+        share_of(f"what the plan shifts of the load of {shown(one.giver)}", one.share)
+        operators = {operator_of(str(name)) for name in (one.giver, one.receiver)}
+        if len(operators) != 1 or "" in operators:
+            raise ValueError(
+                "a Shift must name two instances of one operator, such as 'split.0' and 'split.1', "
+                f"got {shown(one.giver)} and {shown(one.receiver)}"
+            )
+    return shifts
 
 
 class Sight:

@@ -131,6 +131,18 @@ def test_an_order_is_the_same_act_at_the_instance(
             r"what the plan shifts of the load of 'work\.0' must be a number .* got 2\.0",
         ),
         (lambda: (Plan({"work": 1.5}), None), r"of 'work' must be .* got 1\.5"),  # type: ignore[dict-item]
+        (
+            lambda: (Plan({}, "", Shift("work.0", "work.1", 0.5)), None),  # type: ignore[arg-type]
+            r"the shifts of a plan must be a tuple, as in .*, got Shift\(",
+        ),
+        (
+            lambda: (Plan({}, "", (Shift("work", "work.1", 0.5),)), None),
+            "a Shift must name two instances of one operator, .*, got 'work' and 'work.1'",
+        ),
+        (
+            lambda: (Plan({}, "", (Shift("work.0", "other.1", 0.5),)), None),
+            "a Shift must name two instances of one operator, .*, got 'work.0' and 'other.1'",
+        ),
     ],
 )
 def test_a_controller_that_fails_is_named(answer: Callable[[], Any], message: str) -> None:

@@ -76,6 +76,10 @@ CLOCKS = {"time": set[str](), "secrets": set[str](), "random": {"Random"},
 """Modules that tell time or draw, and what of them does neither."""
 CLOCK_CALLS = {"urandom", "getrandom", "times", "now", "utcnow", "today"}
 """Functions of `os` and `datetime` that do."""
+STREAM_CALLS = {
+    *("create_server", "create_unix_server", "create_connection", "create_unix_connection"),
+    *("open_connection", "open_unix_connection", "start_server", "start_unix_server"),
+}
 
 LINES_MAX = 600
 CLASS_LINES_MAX, ATTRIBUTES_MAX, FUNCTION_LINES_MAX = 250, 20, 60
@@ -318,6 +322,18 @@ def namesakes(sources: list[Source]) -> list[str]:
     return [f"{name}: {', '.join(at)}" for (_, name), at in where.items() if len(at) > 1]
 
 
+def against_the_transport(source: Source) -> Iterator[str]:
+    """Only the port opens sockets by an address."""
+    if source.layer != "runtime" or source.name == f"{FACE}.runtime.ports.sockets":
+        return
+    for node in ast.walk(ast.parse(source.text)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name), keywords=words) if name in STREAM_CALLS:
+                if not any(word.arg == "sock" for word in words):
+                    told = f"{name} is for runtime/ports/sockets.py alone"
+                    yield f"{source.path.name}:{node.lineno}: {told}"
+
+
 def package_sources() -> list[Source]:
     sources = []
     for package, folder in FOLDERS.items():
@@ -412,6 +428,10 @@ def test_only_the_folders_of_spark_import_pyspark() -> None:
     assert found_by(against_the_bridge, PACKAGE) == []
 
 
+def test_only_the_port_listens_and_dials() -> None:
+    assert found_by(against_the_transport, PACKAGE) == []
+
+
 def test_only_the_port_asks_the_system_for_time_and_chance() -> None:
     assert found_by(against_the_clock, PACKAGE) == []
 
@@ -489,6 +509,8 @@ def test_a_reason_makes_a_large_class_right() -> None:
                 "from datetime import datetime\ndatetime.now()",
             )
         ),
+        (against_the_transport, "anabranch.runtime.live.a", "loop.create_unix_server(f, path)"),
+        (against_the_transport, "anabranch.runtime.live.a", "asyncio.open_connection('host', 1)"),
         (against_the_bridge, "anabranch.cli", "def f():\n  from pyspark.sql import SparkSession"),
     ],
 )

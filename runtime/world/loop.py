@@ -29,13 +29,6 @@ Handler = Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object]
 Made = Callable[[], asyncio.BaseProtocol]
 
 
-class Net(Protocol):
-    """What a loop needs of the network."""
-
-    def listen(self, loop: VirtualLoop, place: str, accept: Made) -> Any: ...
-    async def dial(self, loop: VirtualLoop, place: str, made: Made) -> tuple[Any, Any]: ...
-
-
 class Inherited(Protocol):
     """An end of a connection that is there before its protocol."""
 
@@ -56,14 +49,12 @@ class VirtualLoop(_Loop):
         self,
         timeline: Timeline,
         name: str,
-        network: Net,
         on_error: Callable[[str, dict[str, Any]], None],
     ) -> None:
         self.name = name
         self.timeline: Final = timeline
         self.context: Final = copy_context()
         """In which what comes from outside is called: the process's own."""
-        self._network = network
         self.due_at: float | None = None
         self.free_at = timeline.now
         self.slowness = 1.0
@@ -218,16 +209,10 @@ class VirtualLoop(_Loop):
 
     # -- connections -----------------------------------------------------------------------
 
-    async def create_unix_server(  # type: ignore[override]
-        self, protocol_factory: Made, path: str
-    ) -> Any:
-        return self._network.listen(self, path, protocol_factory)
-
     async def create_unix_connection(  # type: ignore[override]
-        self, protocol_factory: Made, path: str = "", *, sock: Inherited | None = None
+        self, protocol_factory: Made, *, sock: Inherited
     ) -> tuple[Any, Any]:
-        if sock is None:
-            return await self._network.dial(self, path, protocol_factory)
+        """Only over a connection that is there: others are made by the network."""
         protocol = protocol_factory()
         sock.begin(protocol)
         return sock, protocol

@@ -12,28 +12,50 @@ import errno
 import os
 import random
 import zlib
-from typing import Any
+from collections.abc import Callable
 
-from anabranch.runtime.world.loop import Made, VirtualLoop
+from anabranch.runtime.ports.transport import Listening, P, Transport
+from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.stream import Conditions, StreamEnd
 
+Made = Callable[[], asyncio.Protocol]
+FIRST_PORT = 40_000
 
-class Listener:
+
+class Listener(Listening):
     """`accept` makes the protocol of a connection."""
 
-    def __init__(self, network: Network, loop: VirtualLoop, place: str, accept: Made) -> None:
+    def __init__(self, network: Network, loop: VirtualLoop, address: str, accept: Made) -> None:
         self.loop = loop
-        self.place = place
+        self.address = address
         self.accept = accept
         self._network = network
 
-    @property
-    def sockets(self) -> tuple[Any, ...]:
-        return ()
+    def is_there(self) -> bool:
+        return self._network.knows(self)
+
+    def filenos(self) -> list[int]:
+        return []
 
     def close(self) -> None:
-        """Connections that it has accepted stay."""
         self._network.leave(self)
+
+
+class TransportOf(Transport):
+    """The network as one process reaches it."""
+
+    def __init__(self, network: Network, loop: VirtualLoop) -> None:
+        self._network = network
+        self._loop = loop
+
+    async def listen(self, address: str, made: Made) -> Listener:
+        return self._network.listen(self._loop, address, made)
+
+    async def dial(self, address: str, made: Callable[[], P]) -> P:
+        return await self._network.dial(self._loop, address, made)
+
+    def forget(self, address: str) -> None:
+        """Nothing is left of what does not listen."""
 
 
 class Network:
@@ -43,37 +65,42 @@ class Network:
         self._listeners: dict[str, Listener] = {}
         self._ends: dict[StreamEnd, None] = {}
         self._may_break: dict[StreamEnd, None] = {}
+        self._last_port = FIRST_PORT
         self._dialled: dict[tuple[str, str], int] = {}
         self.trace = 0
         """A checksum of all that has come in anywhere, and when."""
 
     # -- listen and dial -------------------------------------------------------------------
 
-    def listen(self, loop: VirtualLoop, place: str, accept: Made) -> Listener:
-        if place in self._listeners:
-            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), place)
-        listener = self._listeners[place] = Listener(self, loop, place, accept)
+    def listen(self, loop: VirtualLoop, address: str, accept: Made) -> Listener:
+        if address.endswith(":0"):
+            self._last_port += 1
+            address = f"{address.removesuffix(':0')}:{self._last_port}"
+        if address in self._listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE), address)
+        listener = self._listeners[address] = Listener(self, loop, address, accept)
         return listener
 
-    def leave(self, listener: Listener) -> None:
-        if self._listeners.get(listener.place) is listener:
-            del self._listeners[listener.place]
+    def knows(self, listener: Listener) -> bool:
+        return self._listeners.get(listener.address) is listener
 
-    async def dial(
-        self, loop: VirtualLoop, place: str, made: Made
-    ) -> tuple[StreamEnd, asyncio.BaseProtocol]:
+    def leave(self, listener: Listener) -> None:
+        if self.knows(listener):
+            del self._listeners[listener.address]
+
+    async def dial(self, loop: VirtualLoop, address: str, made: Callable[[], P]) -> P:
         """Raises `ConnectionRefusedError` if nothing listens there."""
         await asyncio.sleep(self._conditions.latency_s)
-        listener = self._listeners.get(place)
+        listener = self._listeners.get(address)
         if listener is None:
             code = errno.ECONNREFUSED
-            raise ConnectionRefusedError(code, os.strerror(code), place)
+            raise ConnectionRefusedError(code, os.strerror(code), address)
         near, far = self.pair(loop, listener.loop)
         self._may_break.update({near: None, far: None})
         listener.loop.post(lambda: far.begin(listener.accept()))
         protocol = made()
         near.begin(protocol)
-        return near, protocol
+        return protocol
 
     def pair(self, one: VirtualLoop, other: VirtualLoop) -> tuple[StreamEnd, StreamEnd]:
         """Two ends of a new connection, none of which has a protocol yet."""

@@ -24,10 +24,11 @@ from anabranch.runtime.live.process.process import OnOutput, Process
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports.disk import using
+from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.reporting.status import id_from_wire
 from anabranch.runtime.world.disk import Killed, MemoryDisk, MemoryStore
 from anabranch.runtime.world.loop import VirtualLoop
-from anabranch.runtime.world.network import Network
+from anabranch.runtime.world.network import Network, TransportOf
 from anabranch.runtime.world.stream import StreamEnd
 from anabranch.runtime.world.timeline import Timeline
 
@@ -138,12 +139,13 @@ class WorldProcesses:
         seen = Process(key, self._on_output)
         store = self._disk.store_of(seen.name, lambda: self.kill_now(process))
         with using(store):
-            loop = VirtualLoop(self._timeline, seen.name, self._network, self._on_error)
+            loop = VirtualLoop(self._timeline, seen.name, self._on_error)
         near, far = self._network.pair(self._agent, loop)
         await seen.open(cast(socket.socket, near), None)
         process = WorldProcess(seen, loop, far, store, FIRST_PID + 1 + key)
         process.on_end = lambda code: self.end(process, code)
         loop.context.run(_here.set, process)
+        loop.context.run(take, TransportOf(self._network, loop))
         self.all.append(process)
         loop.post(self._begin, process)
         seen.note_forked(process.pid)

@@ -146,7 +146,7 @@ class World:
     def _loops(self) -> Iterator[tuple[VirtualLoop, VirtualLoop]]:
         """Of the agent and of the troubles. At the end all loops are cleared away."""
         names = (AGENT, "troubles")
-        loops = [VirtualLoop(self.timeline, n, self.network, self._note_error) for n in names]
+        loops = [VirtualLoop(self.timeline, n, self._note_error) for n in names]
         try:
             yield loops[0], loops[1]
         finally:

@@ -14,6 +14,7 @@ from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.connection import Connection
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.sockets import transport
 from anabranch.runtime.values.texts import original
 
 log = logging.getLogger("anabranch.neighbourhood")
@@ -49,6 +50,7 @@ class Dialer:
         self._made = made
         self._neighbours = neighbours
         self._told_lacking = False
+        self._transport = transport()
 
     async def keep_connected(self, channel: Channel) -> None:
         """Dial, and dial again whenever the connection is lost (P30). Raises `OSError` if that
@@ -73,21 +75,10 @@ class Dialer:
                 delay_s = min(2 * delay_s, self._limits.reconnect_max_s)
 
     async def _dial(self, channel: Channel) -> Connection:
-        loop = asyncio.get_running_loop()
         address = self._book.get(channel.peer)
         if address is None:
             raise OSError(f"no address of {channel.peer} is known")
-        kind, _, place = address.partition(":")
-
-        def made() -> Connection:
-            return self._made(channel)
-
-        if kind == "unix":
-            _, connection = await loop.create_unix_connection(made, original(place))
-        else:
-            host, _, port = place.rpartition(":")
-            _, connection = await loop.create_connection(made, host, int(port))
-        return connection
+        return await self._transport.dial(original(address), lambda: self._made(channel))
 
     def _note_failure(self, channel: Channel, error: OSError) -> None:
         """Raises `OSError` if it is not worth while to try again."""

@@ -24,7 +24,6 @@ from anabranch.runtime.live.channel.ended import has_mark, leave_mark
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.listener import ListeningSocket
 from anabranch.runtime.live.channel.totals import Closed, totals_of
-from anabranch.runtime.values.texts import original
 
 log = logging.getLogger("anabranch.neighbourhood")
 
@@ -219,10 +218,7 @@ class Neighbourhood:
         """Leave the mark: no peer has to wait for this instance any more. Raises `OSError`."""
         if self._ended_dir is not None:
             leave_mark(self._ended_dir, self._me)
-        kind, _, place = self.address.partition(":")
-        if kind == "unix":
-            with suppress(OSError):  # it goes with the folder
-                os.unlink(original(place))
+        self._listener.forget()
 
     def connection_opened(self, connection: Connection) -> None:
         self._connections.add(connection)

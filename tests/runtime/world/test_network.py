@@ -11,7 +11,7 @@ from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.stream import Conditions, StreamEnd
 from tests.runtime.world.loops import Loops
 
-PLACE = "/a.sock"
+PLACE = "unix:/a.sock"
 ROUGH = Conditions(jitter_s=0.01, stalls=0.2, cuts=0.7)
 
 
@@ -64,8 +64,7 @@ class Pairs:
 
     def dial(self) -> tuple[Hearer, Hearer]:
         async def dialled() -> Hearer:
-            _, near = await asyncio.get_running_loop().create_unix_connection(Hearer, PLACE)
-            return near
+            return await self.loops.network.dial(self.a, PLACE, Hearer)
 
         near = self.loops.run(dialled(), loop=self.a)
         self.pass_s(0.001)
@@ -110,7 +109,7 @@ def test_nothing_listens_where_nothing_does() -> None:
     loops = Loops()
 
     async def dial(loop: VirtualLoop) -> None:
-        await loop.create_unix_connection(Hearer, "/nowhere.sock")
+        await loops.network.dial(loop, "unix:/nowhere.sock", Hearer)
 
     with pytest.raises(ConnectionRefusedError):
         loops.run(dial(loop := loops.loop()), loop=loop)
@@ -221,28 +220,6 @@ def test_what_a_process_has_sent_outlives_it() -> None:
     assert far.heard == b"x" * 1000
     assert far.ended
     assert near.lost == []
-
-
-def test_streams_of_asyncio_run_over_it() -> None:
-    loops = Loops(conditions=ROUGH)
-
-    class Echo(asyncio.Protocol):
-        def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            assert isinstance(transport, asyncio.Transport)
-            self.data_received = transport.write  # type: ignore[method-assign]
-
-    loops.network.listen(loops.loop("echo"), PLACE, Echo)
-
-    async def ask() -> list[bytes]:
-        reader, writer = await asyncio.open_unix_connection(PLACE)
-        lines = [b"%d\n" % n for n in range(1000)]
-        writer.writelines(lines)
-        await writer.drain()
-        answers = [await reader.readline() for _ in lines]
-        writer.close()
-        return answers
-
-    assert loops.run(ask()) == [b"%d\n" % n for n in range(1000)]
 
 
 def test_the_same_seed_gives_the_same_arrivals() -> None:

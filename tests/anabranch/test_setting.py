@@ -1,4 +1,4 @@
-"""`--set OPERATOR.scale.SETTING=VALUE`."""
+"""`--set OPERATOR.scale.SETTING=VALUE` and `--input SOURCE=PATH`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.settings import setting
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sinks.stdout import stdout
-from anabranch.runtime.sources import items
+from anabranch.runtime.sources import csv, files, generate, items, stdin
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.setting import apply_settings
+from anabranch.setting import apply_inputs, apply_settings
 
 
 @dataclass(frozen=True)
@@ -168,3 +168,22 @@ def test_the_capacity_of_an_operator_with_one_instance_is_taken() -> None:
 def test_a_wrong_setting_of_a_policy_is_told(text: str, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         apply_settings(pipeline(), ["split.scale.policy=turning", f"split.scale.policy.{text}"])
+
+
+def test_a_source_reads_other_files_in_its_own_format() -> None:
+    made = Pipeline("inputs")
+    sources = {
+        "table": csv("a.csv", delimiter=";"),
+        "typed": stdin(format="jsonl"),
+        "made": generate(abs),
+    }
+    for name, source in sources.items():
+        made.source(name, source).sink(f"{name}_out", discard())
+    apply_inputs(made, ["table=b.csv", "table=c=d/*.csv", "typed=t", "made=m"])
+    assert [o.source for o in made.operators.values() if o.source is not None] == [
+        csv("b.csv", "c=d/*.csv", delimiter=";"),
+        files("t", format="jsonl"),
+        files("m", format="jsonl"),
+    ]
+    with pytest.raises(PipelineError, match="has no operator 'tabel'; did you mean 'table'"):
+        apply_inputs(made, ["tabel=x"])

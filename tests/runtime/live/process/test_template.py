@@ -21,6 +21,7 @@ from types import ModuleType
 import pytest
 
 from anabranch.protocol.ids import OperatorName
+from anabranch.runtime import sources
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.link.messages import Assign
@@ -498,14 +499,18 @@ def test_a_program_without_a_word_of_how_it_was_started_is_a_script(
 async def test_instances_get_the_settings_made_after_the_file_was_read(script: ModuleType) -> None:
     script.here.with_scale("work", "max_instances", 7)
     script.here.dead_letters = "elsewhere.jsonl"
+    script.here.with_input("lines", ["history/*.jsonl"])
     found = origin.find_origin(script.here)
     assert found is not None
     request = origin.load_request(script.here, found, fake.ENTRY)
     script.here.with_scale("work", "max_instances", 2)
+    script.here.with_input("lines", ["others"])
     again = origin.load_preload(request)
     origin._loading = False
     assert again.pipeline.operators[OperatorName("work")].scale == Scale(max_instances=7)
     assert str(again.pipeline.dead_letters_path) == "elsewhere.jsonl"
+    source = again.pipeline.operators[OperatorName("lines")].source
+    assert source == sources.files("history/*.jsonl", format="jsonl")
 
 
 async def test_a_parent_that_reads_the_file_again_forks_too(script: ModuleType) -> None:

@@ -55,7 +55,12 @@ def policies(
     from anabranch.workloads.policies_compared import telling
     from anabranch.workloads.policies_compared.contestants import Contestant, contestants
     from anabranch.workloads.policies_compared.evaluation import evaluate
+    from anabranch.workloads.policies_compared.scenes import SUFFIXES, recordings_in
 
+    if data is not None and not any(recordings_in(data)):
+        raise WrongUsage(
+            f"--data {data}: no recorded loads there; expected files *{', *'.join(SUFFIXES)}"
+        )
     compared = contestants() + [Contestant(text, _policy(text)) for text in own]
     folder = None if quick else data
     try:

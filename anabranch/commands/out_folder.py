@@ -30,4 +30,19 @@ class OutFolder(click.Path):
                 check_working_folder()
             except PipelineError as error:
                 self.fail(str(error), param, ctx)
+        if reason := _unmakable(path):
+            self.fail(reason, param, ctx)
         return path
+
+
+def _unmakable(path: Path) -> str:
+    """Why it cannot be made or written to; empty if it can, as far as is known before."""
+    try:
+        there = next(each for each in (path, *path.parents) if each.exists())
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    if not there.is_dir():
+        return f"{path} cannot be made: {there} is a file"
+    if not os.access(there, os.W_OK | os.X_OK):
+        return f"{there} may not be written to"
+    return ""

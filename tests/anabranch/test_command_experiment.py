@@ -102,3 +102,18 @@ def test_a_controller_is_not_compared_where_one_operator_is(own: Path) -> None:
     result = called("policies", "--quick", "--policy", f"{own}:Shared")
     assert result.exit_code == 2
     assert "a controller decides for several operators" in result.output
+
+
+@pytest.mark.usefixtures("few")
+def test_what_would_fail_at_the_end_or_compare_nothing_is_refused_before(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for arguments, says in (
+        (("policies", "--quick", "--out", file / "results"), f"{file} is a file"),
+        (("policies", "--quick", "--out", tmp_path / ("a" * 300)), "File name too long"),
+        (("policies", "--data", tmp_path), "no recorded loads there; expected files *.csv, *.txt"),
+    ):
+        result = called(*arguments)
+        assert result.exit_code == 2
+        assert says in " ".join(result.output.split())
+        assert "parts" not in result.output

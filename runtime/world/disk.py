@@ -151,7 +151,8 @@ class MemoryFile(File):
     def write(self, data: bytes, at: int) -> None:
         opened = self._used(self._opened.writes)
         assert not opened.appends, "the file was opened for appending"
-        blow = self._store.asks("write", self._path, len(data))
+        grows = at + len(data) > len(opened.node.data)
+        blow = self._store.asks("extend" if grows else "write", self._path, len(data))
         self._put(opened.node, data, at, blow)
 
     def _put(self, node: DiskNode, data: bytes, at: int, blow: Blow | None) -> None:

@@ -86,9 +86,9 @@ class DiskFaults:
     """None at all. Others say more."""
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
-        """Of the next call of the process. `call`: make (to open what is not there yet), open,
-        append, write, truncate, read, names, folder, rename, remove, sync or sync_folder; `size`:
-        bytes to be written or read."""
+        """Of the next call of the process. `call`: make, open, append, extend (a write beyond
+        the end), write, truncate, read, names, folder, rename, remove, sync or sync_folder;
+        `size`: bytes to be written or read."""
         return None
 
     def pauses(self, process: str) -> tuple[float, float]:
@@ -98,7 +98,7 @@ class DiskFaults:
 
 
 NO_FAULTS = DiskFaults()
-READING = ("read", "names")
+READING = ("read", "names", "open")
 
 
 def written(call: str, size: int) -> int:
@@ -106,7 +106,7 @@ def written(call: str, size: int) -> int:
     match call:
         case "append":
             return size
-        case "write":
+        case "write" | "extend":
             return size - size % SECTOR_BYTES
     return 0
 
@@ -155,7 +155,7 @@ class ByChance(DiskFaults):
         rng = self.rng
         if rng.random() < self.killed:
             return self._met("killed", Blow(after=self._part(call, size)))
-        if call in ("append", "write", "make") and rng.random() < self.full:
+        if call in ("append", "extend", "make") and rng.random() < self.full:
             return self._met("full", Blow(errno.ENOSPC, self._part(call, size)))
         if call in READING and rng.random() < self.unreadable:
             return self._met("unreadable", Blow(errno.EIO))

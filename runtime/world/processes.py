@@ -185,6 +185,15 @@ class WorldProcesses:
             self._on_error(process.loop.name, told)
         process.on_end(code)
 
+    def end_all(self) -> None:
+        """With the agent, so that nothing is told of it."""
+        for process in self.all:
+            if not process.ended:
+                process.ended = True
+                process.store.kill()
+                process.loop.kill()
+                self._network.end_of(process.loop)
+
     def kill_now(self, process: WorldProcess) -> None:
         self.end(process, -signal.SIGKILL)
 

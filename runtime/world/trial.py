@@ -12,7 +12,7 @@ import json
 import math
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, get_args
 
@@ -27,13 +27,15 @@ from anabranch.runtime.world.scenes import SCENES, Scene, source
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.timeline import Deadlock, TooLong
 from anabranch.runtime.world.troubles import Troubles
-from anabranch.runtime.world.world import FOLDER, World, WorldError
+from anabranch.runtime.world.world import FOLDER, End, World, WorldError
 
 RESULTS = FOLDER / "results.jsonl"
 LETTERS = FOLDER / "dead.jsonl"
 GROUPS = 8
 EXACTLY: Delivery = "effectively-once"
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+ENDS_SHARE = 0.3
+"""Of the worlds in which processes may die: in these all of them do at once."""
 BOUND_S = 120.0
 KILLED = "was killed by SIGKILL"
 TURNS_MAX = 60_000
@@ -43,7 +45,8 @@ TURNS_MAX = 60_000
 @dataclass(frozen=True)
 class Trial:
     """`span_s`: within which the `count` numbers come in. `killed`, `full`: how probable it is that
-    a call to the disk kills its process, and that there is no room."""
+    a call to the disk kills its process, and that there is no room. `sync_s`: how long a sync
+    takes. `ends`: of all processes at once; another agent goes on."""
 
     seed: int
     scene: Scene
@@ -55,6 +58,12 @@ class Trial:
     killed: float
     full: float
     delivery: Delivery = EXACTLY
+    ends: tuple[End, ...] = ()
+    sync_s: float = 0.0
+
+    @property
+    def outlives_power(self) -> bool:
+        return any(end.power for end in self.ends)
 
 
 class Word(Enum):
@@ -94,7 +103,7 @@ def drawn(seed: int, scene: str = "", *, deaths: bool = True) -> Trial:
     until_s = span_s + 0.3
     deadly = deaths and not chosen.crashes and rng.random() < 0.6
     rough = rng.random() < 0.5
-    return Trial(
+    trial = Trial(
         seed,
         chosen,
         count,
@@ -119,6 +128,18 @@ def drawn(seed: int, scene: str = "", *, deaths: bool = True) -> Trial:
         full=rng.choice((0.0, 0.0, 0.0, 0.01)),
         delivery=rng.choice((EXACTLY, *DELIVERIES)) if chosen.wanted else EXACTLY,
     )
+    return ending(trial) if deaths and rng.random() < ENDS_SHARE else trial
+
+
+def ending(trial: Trial) -> Trial:
+    """The same, but all processes end at once, one to three times; half of the trials lose their
+    power then, unless tuples may be lost with it: at most once promises nothing about power."""
+    rng = random.Random(f"{trial.seed} ends")
+    power, count = rng.random() < 0.5, rng.choice((1, 2, 3))
+    power = power and trial.delivery != "at-most-once"
+    times = sorted(rng.uniform(0.0, trial.span_s + 0.3) for _ in range(count))
+    sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
+    return replace(trial, ends=tuple(End(at_s, power) for at_s in times), sync_s=sync_s)
 
 
 def _decisions(rng: random.Random, scene: Scene, until_s: float) -> list[str]:
@@ -152,7 +173,13 @@ def judged(trial: Trial) -> Found:
 
 
 def world_of(trial: Trial) -> World:
-    pipeline = Pipeline("world", groups=GROUPS, dead_letters=str(LETTERS), delivery=trial.delivery)
+    pipeline = Pipeline(
+        "world",
+        groups=GROUPS,
+        dead_letters=str(LETTERS),
+        delivery=trial.delivery,
+        durable="power" if trial.outlives_power else "process",
+    )
     results = trial.scene.build(source(pipeline, trial.count, trial.span_s))
     results.sink("out", jsonl(RESULTS))
     return World(
@@ -162,8 +189,12 @@ def world_of(trial: Trial) -> World:
         conditions=trial.conditions,
         troubles=trial.troubles,
         disk_faults=ByChance(
-            random.Random(f"{trial.seed} disk"), full=trial.full, killed=trial.killed
+            random.Random(f"{trial.seed} disk"),
+            full=trial.full,
+            killed=trial.killed,
+            sync_s=trial.sync_s,
         ),
+        ends=trial.ends,
     )
 
 

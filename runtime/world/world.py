@@ -13,23 +13,25 @@ Everything that a run meets is drawn from the seed: the same seed gives the same
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.ends import give_up_what_was, prepare_ends
+from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
-from anabranch.runtime.ports.disk import using
+from anabranch.runtime.ports.disk import store, using
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.clock import VirtualClock
 from anabranch.runtime.world.disk import MemoryDisk
-from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults
+from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults, SomeOf
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.network import Network
 from anabranch.runtime.world.processes import WorldProcesses
@@ -39,7 +41,7 @@ from anabranch.runtime.world.troubles import TroubleMaker, Troubles
 
 FOLDER: Final = Path("/world")
 """The only one of a world's disk: results may be written there."""
-RUN_FOLDER = FOLDER / "run"
+RUN_FOLDER, STATE_FOLDER = FOLDER / "run", FOLDER / "state"
 AGENT = "agent"
 BOUND_S = 600.0
 """Of virtual time: a world that is not over by then does not end."""
@@ -70,13 +72,26 @@ class _Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        store().make_folder(path, parents=True)
 
     def remove(self) -> None:
         """It goes with the world."""
 
 
+class End(NamedTuple):
+    """All processes of a world end at this time, the agent too. `power`: it is lost, and with it
+    something of what was not synced."""
+
+    at_s: float
+    power: bool
+
+
+NEVER = End(math.inf, power=False)
+
+
 class World:
-    """`disk_faults`: of the disk as instances see it."""
+    """`disk_faults`: of the disk as instances see it. `ends`: after each of them another agent
+    goes on with the run."""
 
     def __init__(
         self,
@@ -87,10 +102,18 @@ class World:
         conditions: Conditions | None = None,
         troubles: Troubles | None = None,
         disk_faults: DiskFaults = NO_FAULTS,
+        ends: Sequence[End] = (),
     ) -> None:
         self.pipeline = pipeline
         self.seed = seed
-        self.options = replace(options or Options(), seed=seed, transport="unix")
+        self.ends = ends
+        self.options = replace(
+            options or Options(),
+            seed=seed,
+            transport="unix",
+            state=STATE_FOLDER if ends else None,
+            resume_or_begin=bool(ends),
+        )
         self.timeline = Timeline(self._rng("turns"))
         self.network = Network(f"{seed} network", conditions or Conditions())
         self.disk = MemoryDisk(_OfInstances(disk_faults))
@@ -109,6 +132,7 @@ class World:
         self._clock = VirtualClock(self.timeline, self._rng("chance"))
         self._store = self.disk.store_of(AGENT)
         self._raised: BaseException | None = None
+        self._agent: Agent | None = None
 
     def _rng(self, what: str) -> random.Random:
         return random.Random(f"{self.seed} {what}")
@@ -116,28 +140,63 @@ class World:
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
         """Raises `Deadlock` or `TooLong` if the run does not end, `WorldError` if an error of its
         own code was left uncaught."""
-        with clock.using(self._clock), using(self._store), self._loops() as (of_agent, of_troubles):
-            self._store.make_folder(RUN_FOLDER, parents=True)
-            self.pipeline.validate()
-            prepare_ends(self.pipeline, resumed=False, adds=False)
-            give_up_what_was(self.pipeline, None, adds=False)
+        self.pipeline.validate()
+        self._store.make_folder(FOLDER)
+        self._store.sync_folder(FOLDER.parent)
+        with clock.using(self._clock):
+            for end in (*self.ends, NEVER):
+                report = self._go_on(end, bound_s, turns_max)
+                if report is not None:
+                    break
+        assert report is not None
+        return report
+
+    def _go_on(self, end: End, bound_s: float, turns_max: int) -> Report | None:
+        """Until the run has ended, or this end has come; then there is no report."""
+        with using(self._store), self._loops() as (of_agent, of_troubles):
+            self._agent = None
+            state = open_state(self.pipeline, self.options)
+            resumed = state is not None and state.resumed is not None
+            prepare_ends(self.pipeline, resumed=resumed, adds=False)
+            if not resumed:
+                give_up_what_was(self.pipeline, state, adds=False)
             of_troubles.create_task(self.troubles.run(), name="troubles")
-            ended = of_agent.create_task(self._carry_out(), name="run")
-            self.timeline.run(ended.done, until_s=bound_s, turns_max=turns_max)
+            ended = of_agent.create_task(self._carry_out(state), name="run")
+            self.timeline.run(
+                lambda: ended.done() or (self.timeline.now >= end.at_s and not self._is_complete()),
+                until_s=bound_s,
+                turns_max=turns_max,
+            )
             if self.errors:
                 raise WorldError("\n".join(self.errors)) from self._raised
+            if not ended.done():
+                self._end_all(end)  # before the loops are cleared away, which must change nothing
+                return None
             report: Report = ended.result()
             return report
+
+    def _is_complete(self) -> bool:
+        """Whether the run is about to remove what it has kept: another one would begin anew."""
+        agent = self._agent
+        return agent is not None and agent.course.started.done() and not kept_in(STATE_FOLDER)
+
+    def _end_all(self, end: End) -> None:
+        self.processes.end_all()
+        self._store.kill()
+        if end.power:
+            self.disk.lose_power(SomeOf(self._rng(f"end at {end.at_s}")))
+        self._store = self.disk.store_of(AGENT)
 
     def written(self, path: Path) -> bytes:
         """What is in a file of the world; nothing if it is not there."""
         return self._store.read(path) if self._store.exists(path) else b""
 
-    async def _carry_out(self) -> Report:
-        agent = Agent(
+    async def _carry_out(self, state: StateDir | None) -> Report:
+        agent = self._agent = Agent(
             self.pipeline,
             self.options,
             self.processes,
+            state,
             make_run_dir=lambda again: _Folder(again or RUN_FOLDER),
         )
         return agent.report(await agent.run())
@@ -153,6 +212,7 @@ class World:
             for loop in (*loops, *(process.loop for process in self.processes.all)):
                 loop.kill()
                 loop.forget()
+                self.network.end_of(loop)
 
     def _note_error(self, name: str, told: dict[str, Any]) -> None:
         error = told.get("exception")

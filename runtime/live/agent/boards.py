@@ -16,6 +16,7 @@ import msgspec
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.run_journal import (
+    AllRead,
     BoardSnapshot,
     Claimed,
     EndedEarly,
@@ -81,6 +82,8 @@ class Boards:
             for name, source in self._sources.items()
         }
         self._served = {n for n, source in self._sources.items() if source.service is not None}
+        self._told_ended: set[str] = set()
+        """Sources of which an instance has heard that no input is left."""
         self._cut_by: dict[str, str] = {}
         """By source: what ended its input before it was read to its end."""
 
@@ -94,6 +97,9 @@ class Boards:
         if split is not None and number != before:
             self._log(Claimed(id=id_to_wire(holder), split=split, number=number))
         ended = split is None and board.ended
+        if ended and holder.operator not in self._told_ended:
+            self._told_ended.add(holder.operator)
+            self._log(AllRead(operator=holder.operator))
         return SplitAnswer(split=split, ended=ended, number=number)
 
     def release(

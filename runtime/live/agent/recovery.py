@@ -44,7 +44,7 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
                 _counters(run, record)
             case log.PlanNoted(controller=controller, left=left):
                 run.left[controller] = left
-            case log.Founded():
+            case log.Founded() | log.AllRead():
                 pass
             case _:
                 _to_roster(run, record)

@@ -114,6 +114,14 @@ class EndedEarly(RunRecord, frozen=True, kw_only=True, tag="ended_early"):
     by: str = ""
 
 
+class AllRead(RunRecord, frozen=True, kw_only=True, tag="all_read"):
+    """An instance of a source is about to hear that no part of the input is left, and that no other
+    instance holds one. All releases before it have to be known then: what has heard that its input
+    has ended releases nothing again."""
+
+    operator: str
+
+
 class Founded(RunRecord, frozen=True, kw_only=True, tag="founded"):
     """Every founder is ready: from here on the run can be resumed."""
 
@@ -195,6 +203,7 @@ AnyRecord = (
     | Claimed
     | Released
     | EndedEarly
+    | AllRead
     | Founded
     | Passed
     | Happened
@@ -204,7 +213,7 @@ AnyRecord = (
     | Counters
     | BoardSnapshot
 )
-SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, Founded)
+SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, AllRead, Founded)
 """Instances act upon these when they hear of them."""
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -380,12 +380,14 @@ def _locked(path: Path) -> File:
 
 
 def _is_lock(path: Path) -> bool:
-    """Whether a lock of ours is there, or none: it holds the number of a process."""
+    """Whether a lock of ours is there, or none: it holds the number of a process, or zeros if power
+    was lost when it was new."""
     try:
         text = store().read(path)[:20]
     except FileNotFoundError:
         return True
-    return not text.strip() or text.strip().isdigit()
+    number = text.strip(b"\0").strip()
+    return not number or number.isdigit()
 
 
 def _wait_for_the_old(path: Path) -> None:

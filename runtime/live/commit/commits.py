@@ -125,8 +125,11 @@ class Commits:
 
     async def write_down(self, name: str) -> None:
         """Return when a part is in the journal as it is now, ahead of its commit: it outlives this
-        process. For what means the same whether or not the rest of the commit is recorded."""
-        if self.draft.whole or self._trying_again or self.closed:
+        process. For what means the same whether or not the rest of the commit is recorded.
+
+        Where power may be lost this is a commit: of two records that are not synced, a loss may
+        leave the second one alone, which reads as damage."""
+        if self.draft.whole or self._trying_again or self.closed or self._journal.power:
             await self.committed()
             return
         value = self.draft.value_of(name)

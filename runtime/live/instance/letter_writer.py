@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.commit.output_buffer import OutputBuffer
@@ -15,8 +15,9 @@ LETTERS = "letters"
 
 
 class DeadLetterWriter:
-    """`commits`: if each letter is to be in the file exactly once. `written`: called when some
-    have come there; `fail`: when they cannot."""
+    """`commits`: if each letter is to be in the file exactly once. `received`: returns when it is
+    recorded that their tuples have come in, which then do not come again; only if none may count
+    twice. `written`: called when some have come there; `fail`: when they cannot."""
 
     def __init__(
         self,
@@ -24,10 +25,12 @@ class DeadLetterWriter:
         commits: Commits | None,
         patience: Patience,
         *,
+        received: Callable[[], Awaitable[None]] | None = None,
         written: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:
         self._letters = letters
+        self._received = received
         self._tell_written = written
         self._fail = fail
         put = self._put_next if commits is None else letters.put
@@ -65,6 +68,8 @@ class DeadLetterWriter:
         await self._buffer.room()
 
     async def _put_next(self, _number: int, data: bytes) -> None:
+        if self._received is not None:
+            await self._received()
         self._letters.put_next(data)
 
     def go_on(self) -> None:

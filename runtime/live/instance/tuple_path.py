@@ -86,6 +86,7 @@ class TuplePath:
             _dead_letters(profile),
             commits if profile.exact else None,
             patience,
+            received=commits.committed if commits is not None and profile.duties.loses else None,
             written=lambda: self.ack_tracker.look(),
             fail=lifetime.fail,
         )

@@ -22,6 +22,7 @@ import msgspec
 from anabranch.protocol import events
 from anabranch.protocol.ids import InstanceId
 from anabranch.protocol.limits import Limits
+from anabranch.protocol.states import Idle
 from anabranch.runtime.live.instance.agent_client import AgentClient
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.journal.journal import JournalError
@@ -159,10 +160,11 @@ async def live(
         process.in_children(instance.neighbourhood.close_copies)
         address = await instance.neighbourhood.listen(_address(task, pipeline))
         instance.resume()
-        agent_client.begin()
-        agent_client.send(Ready(address=address))
-        if task.bootstrap is not None and is_new:
-            _found(instance, task)
+        begin = functools.partial(_begin, instance, agent_client, address, task)
+        if is_new and instance.profile.context.durable == "power":
+            instance.lifetime.spawn(_begin_when_kept(instance, begin), "begin")
+        else:
+            begin()
         await _until_over(instance, link, process)
     except LifeOver as error:
         agent_client.send(Failed(reason=str(error), again=error.cause))
@@ -184,6 +186,22 @@ async def live(
         code = 0
     await link.finish()
     return code
+
+
+def _begin(instance: Instance, agent_client: AgentClient, address: str, task: Assign) -> None:
+    """An earlier incarnation may have kept what it was, and died before it was told the rest."""
+    agent_client.begin()
+    agent_client.send(Ready(address=address))
+    if task.bootstrap is not None and isinstance(instance.membership.state, Idle):
+        _found(instance, task)
+
+
+async def _begin_when_kept(instance: Instance, begin: Callable[[], None]) -> None:
+    """An instance that has been ready is resumed from its journal. So that has to be there after a
+    loss of power, too, or it would count as lost."""
+    if instance.commits is not None:
+        await instance.commits.committed(at_once=True)
+    begin()
 
 
 def _may_pass(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.roster import Member
+from anabranch.runtime.live.agent.run_journal import SYNCED, AllRead, Claimed, Released
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.reporting.failure import Failure, RunFailed
@@ -54,6 +55,17 @@ def test_the_input_of_a_source_that_has_ended_by_itself_is_not_cut_short() -> No
     assert boards.claim(reader).ended
     boards.end_input("lines", CTRL_C)
     assert boards.cut_by == ""
+
+
+def test_releases_are_kept_before_a_source_hears_that_its_input_has_ended() -> None:
+    """It releases nothing again: without them, its part would be held for ever."""
+    records: list[Any] = []
+    boards = Boards(three_operators(Numbers(1)), lambda *_: None, records.append)
+    readers = [InstanceId(OperatorName("lines"), number, -1) for number in range(2)]
+    boards.release(readers[0], None, 1.0, boards.claim(readers[0]).number)
+    assert [boards.claim(reader).ended for reader in readers] == [True, True]
+    assert [type(record) for record in records] == [Claimed, Released, AllRead]
+    assert AllRead in SYNCED
 
 
 def test_a_run_that_is_resumed_still_knows_what_has_cut_its_input_short() -> None:

@@ -135,6 +135,13 @@ def test_a_version_that_wrote_less_is_told_as_another_version(tmp_path: Path) ->
         start(three_operators(Endless()), state=tmp_path, resume=True)
 
 
+def test_a_lock_of_which_a_loss_of_power_has_left_the_length_is_ours(tmp_path: Path) -> None:
+    (tmp_path / "lock").write_bytes(bytes(6))
+    state = open_state(three_operators(Endless()), Options(state=tmp_path))
+    assert state is not None
+    state.close()
+
+
 @pytest.mark.parametrize("wish", [{}, {"resume": True}, {"fresh": True}])
 def test_a_folder_that_cannot_be_used_is_named_with_what_to_do(
     tmp_path: Path, wish: dict[str, bool], monkeypatch: pytest.MonkeyPatch

@@ -86,9 +86,11 @@ async def kept(tmp_path: Path, request: Any) -> Any:
 async def test_a_part_is_written_ahead_of_its_commit_and_the_commit_has_the_last_word(
     kept: Kept,
 ) -> None:
+    """Where power may be lost, it is a commit: of two records that are not synced, the second one
+    alone would read as damage."""
     kept.value = 1
     await kept.commits.write_down("ahead")
-    assert kept.written == {"core": 0, "ahead": 1}
+    assert kept.written == {"core": int(kept.journal.power), "ahead": 1}
     kept.value = 2
     await kept.commits.committed()
     assert kept.written == {"core": 2, "ahead": 2}

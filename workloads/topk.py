@@ -17,7 +17,6 @@ import zlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from anabranch.runtime.keyed.aggregations import tally
@@ -160,11 +159,6 @@ def _best(words: Iterable[tuple[str, int]], k: int) -> tuple[tuple[str, int], ..
 
 def _order(word: tuple[str, int]) -> tuple[int, str]:
     return -word[1], word[0]
-
-
-def read_stop_words(path: Path) -> frozenset[str]:
-    """One word a line."""
-    return frozenset(path.read_text().split())
 
 
 def expected(

@@ -135,7 +135,6 @@ class Meter:
         self._held = 0.0
         self._demand: float | None = None
         self._own_operation = False
-        self._occupied = Level(now_s)
         self._blockage = Blockage(now_s)
         self._cpu_wait_total_s: float | None = None
         self._capacity = Capacity(self.given_capacity)
@@ -158,13 +157,6 @@ class Meter:
         self._slots.processed(tuples, busy_s)
         self._totals.processed += tuples
         self._totals.busy_s += busy_s
-
-    def occupied(self, share: float, now_s: float) -> None:
-        """For async operators, instead of busy seconds: calls in flight over calls allowed.
-
-        With 16 calls allowed one open call is a sixteenth of the instance, however long it waits.
-        """
-        self._occupied.set(share, now_s)
 
     def queue(self, tuples: int, held_upstream: float = 0) -> None:
         """What waits here, and what all predecessors together hold for this operator; of a paced
@@ -253,11 +245,7 @@ class Meter:
             return
         self._folded_s = now_s
         self._blockage.charge(new, now_s)
-        occupied_s = self._occupied.take(now_s)
-        if occupied_s:
-            self._slots.processed(0, occupied_s)
-            self._totals.busy_s += occupied_s
-        new.busy_s = min(new.span_s, new.busy_s + occupied_s)
+        new.busy_s = min(new.span_s, new.busy_s)
         new.blocked_s = self._blockage.level.take(now_s)
         self._totals.blocked_s += new.blocked_s
         self._capacity.learn(new)

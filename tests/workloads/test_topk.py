@@ -82,7 +82,7 @@ def test_stop_words_are_lower_case_and_may_be_read_from_a_file(tmp_path: Path) -
     assert all(word == word.lower() for word in topk.STOP_WORDS)
     path = tmp_path / "stop.txt"
     path.write_text("fish\ncat\n")
-    stop = topk.read_stop_words(path)
+    stop = frozenset(path.read_text().split())
     options: dict[str, Any] = {"size_s": 60.0, "stop_words": stop}
     outcome = testing.run(pipeline(**options), {"lines": POSTS})
     assert outcome["tops"] == topk.expected(POSTS, **options)
@@ -92,7 +92,7 @@ def test_stop_words_are_lower_case_and_may_be_read_from_a_file(tmp_path: Path) -
 @pytest.mark.parametrize("instances", [1, 3])
 def test_tweets_are_ranked_as_the_oracle_ranks_them(instances: int) -> None:
     lines = lines_of(TWEETS)
-    stop = topk.read_stop_words(SHARED / "text" / "stopwords_en.txt")
+    stop = frozenset((SHARED / "text" / "stopwords_en.txt").read_text().split())
     options: dict[str, Any] = {"k": 10, "size_s": 300.0, "every_s": 60.0, "stop_words": stop}
     outcome = testing.run(
         pipeline(**options),

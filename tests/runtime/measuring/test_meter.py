@@ -110,22 +110,6 @@ def test_rates_of_slow_operators_are_taken_over_several_tuples() -> None:
     assert subject.reading(50.5).received_per_s == pytest.approx(0.1, rel=0.4)
 
 
-def test_an_async_operator_is_as_busy_as_its_calls_in_flight() -> None:
-    subject = meter()
-    subject.occupied(4 / 16, 0.0)
-    subject.occupied(12 / 16, 0.5)
-    subject.processed(10)
-    seen = subject.reading(1.0)
-    assert seen.busy == pytest.approx(0.5)
-    assert seen.capacity == pytest.approx(20.0)
-
-
-def test_an_open_call_is_seen_before_it_ends() -> None:
-    subject = meter()
-    subject.occupied(1.0, 0.0)
-    assert subject.reading(3.0).busy == pytest.approx(1.0)
-
-
 def test_the_successor_that_blocked_longest_is_named() -> None:
     subject = meter()
     subject.blocked("count.0", 0.0)
@@ -182,7 +166,7 @@ def test_roles_and_operations_are_passed_on() -> None:
 
 steps = st.lists(
     st.tuples(
-        st.sampled_from(["received", "processed", "occupied", "blocked", "unblocked", "instances"]),
+        st.sampled_from(["received", "processed", "blocked", "unblocked", "instances"]),
         st.floats(0, 20),
         st.integers(0, 10_000),
         st.floats(0, 30),
@@ -203,8 +187,6 @@ def test_shares_of_the_time_are_shares_whatever_is_counted(
                 subject.received(n)
             case "processed":
                 subject.processed(n, seconds)
-            case "occupied":
-                subject.occupied(min(1.0, seconds), now)
             case "blocked":
                 subject.blocked(f"o.{n % 3}", now)
             case "unblocked":

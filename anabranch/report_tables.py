@@ -21,6 +21,7 @@ import msgspec
 
 from anabranch.runtime.columns.schemas import arrow_schema
 from anabranch.runtime.reporting.report import PERCENTILES, OperatorReport, Report, put_report
+from anabranch.spark_engine.report import LEFT_OUT
 
 LATE = ("bury", "emit", "drop")
 _LATENCY = {f"latency_{name}_ms": "double" for name in PERCENTILES}
@@ -116,6 +117,7 @@ TABLES: dict[str, dict[str, str]] = {
         "balanced": "boolean",
     },
     "dead_reasons": {"run": "string", "reason": "string", "tuples": "long"},
+    "left_out": {"run": "string", "operator": "string", "reason": "string", "tuples": "long"},
     "hosts": {
         "run": "string",
         "host": "int",
@@ -180,6 +182,12 @@ def read(path: Path) -> Tables:
 
 def _of_spark(plain: dict[str, Any]) -> dict[str, list[Row]]:
     """A job has no ledger and no instances."""
+    left_out = [
+        {"operator": name, "reason": reason.removeprefix(LEFT_OUT), "tuples": tuples}
+        for name, counts in plain["operators"].items()
+        for reason, tuples in counts.items()
+        if reason.startswith(LEFT_OUT)
+    ]
     operators = [
         {
             "operator": name,
@@ -197,7 +205,7 @@ def _of_spark(plain: dict[str, Any]) -> dict[str, list[Row]]:
         "ended": plain["ended"],
         "failure": plain["failure"] or None,
     }
-    return {"runs": [run], "operators": operators}
+    return {"runs": [run], "operators": operators, "left_out": left_out}
 
 
 def _of_processes(report: Report) -> dict[str, list[Row]]:
@@ -217,6 +225,11 @@ def _of_processes(report: Report) -> dict[str, list[Row]]:
         "balances": [{**_plain(one), "operator": one.name} for one in report.ledger.operators],
         "dead_reasons": [
             {"reason": reason, "tuples": tuples} for reason, tuples in report.dead_reasons.items()
+        ],
+        "left_out": [
+            {"operator": one.name, "reason": reason, "tuples": tuples}
+            for one in report.operators
+            for reason, tuples in one.left_out.items()
         ],
         "hosts": [{"host": number, **_plain(one)} for number, one in enumerate(report.hosts)],
     }

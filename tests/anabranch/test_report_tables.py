@@ -45,7 +45,7 @@ def written(path: Path, **changes: Any) -> Path:
     out = operator_report(
         "out", "sink", samples=samples, latency_ms={"p50": 1.5}, late={"bury": 2}, capacity=7.5
     )
-    lines = operator_report("lines", "source", sent_to={"out": 1000})
+    lines = operator_report("lines", "source", sent_to={"out": 1000}, left_out={"too old": 2})
     joined = Event(t=3.2, operator="out", kind=EventKind.JOINED, instances=2, instance="out.1")
     given = {
         "operators": [lines, out],
@@ -94,6 +94,8 @@ def test_what_a_report_has_is_in_the_tables(tmp_path: Path) -> None:
     assert (ledger["lost"], ledger["faults"]) == (1, ["lines.0 made 5 results"])
     assert [b["operator"] for b in rows(folder, "balances")] == ["out"]
     assert rows(folder, "dead_reasons") == [one | {"reason": "too odd", "tuples": 3}]
+    too_old = {"operator": "lines", "reason": "too old", "tuples": 2}
+    assert rows(folder, "left_out") == [one | too_old]
     assert rows(folder, "hosts")[0]["cpu_s"] is None
 
 
@@ -101,7 +103,9 @@ def test_runs_are_added_and_one_that_comes_again_is_there_once(tmp_path: Path) -
     first, second = written(tmp_path / "1.json"), written(tmp_path / "2.json", seed=2)
     spark = tmp_path / "spark.json"
     job = SparkReport("headlines", "batch", wall_s=1.5)
-    job.add({"out": {"received": 5, "delivered": 4, "dead": 1, "late_drop": 2}})
+    job.add(
+        {"out": {"received": 5, "delivered": 4, "dead": 1, "late_drop": 2, "left out: too old": 3}}
+    )
     spark.write_text(job.to_json())
     folder = tmp_path / "runs"
     assert called("--parquet", folder, first).exit_code == 0
@@ -113,6 +117,8 @@ def test_runs_are_added_and_one_that_comes_again_is_there_once(tmp_path: Path) -
     (out,) = [one for one in rows(folder, "operators") if one["run"] == of_spark["run"]]
     assert (out["tuples_in"], out["tuples_out"], out["dead"], out["late_drop"]) == (5, 4, 1, 2)
     assert len(rows(folder, "ledgers")) == 2
+    too_old = {"operator": "out", "reason": "too old", "tuples": 3}
+    assert {"run": of_spark["run"], **too_old} in rows(folder, "left_out")
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": "spark"}', '{"pipeline": 5}', "\xff"])

@@ -133,10 +133,9 @@ def drawn(seed: int, scene: str = "", *, deaths: bool = True) -> Trial:
 
 def ending(trial: Trial) -> Trial:
     """The same, but all processes end at once, one to three times; half of the trials lose their
-    power then, unless tuples may be lost with it: at most once promises nothing about power."""
+    power then."""
     rng = random.Random(f"{trial.seed} ends")
     power, count = rng.random() < 0.5, rng.choice((1, 2, 3))
-    power = power and trial.delivery != "at-most-once"
     times = sorted(rng.uniform(0.0, trial.span_s + 0.3) for _ in range(count))
     sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
     return replace(trial, ends=tuple(End(at_s, power) for at_s in times), sync_s=sync_s)

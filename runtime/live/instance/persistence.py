@@ -169,6 +169,7 @@ class Persistence:
         children = [id_to_wire(c) for c in self._orders.announced]
         leaving = self._orders.departure.resume()
         self._agent_client.send(Resumed(children=children, leaving=leaving))
+        self._pump.tell_again()
         self._tell_status()
         self._begin()
         path.check_drained()

@@ -144,6 +144,10 @@ class Pump(ABC):
         """In a new incarnation, once the successors are known: hold results that no sender can
         repeat."""
 
+    def tell_again(self) -> None:  # noqa: B027 - only sources have told something
+        """In a new incarnation, which may have nothing left to do: what an earlier one has told the
+        agent, and a loss of power may have taken from it."""
+
     def tell(self, commits: Commits) -> None:
         """What is told only now, at the end of a commit."""
         if self.stamper is not None and (changes := self.stamper.changes()):

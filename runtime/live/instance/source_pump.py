@@ -143,9 +143,11 @@ class SourcePump(Pump):
         self._untold = self._released is not None
         self._safe = self._claimed
 
-    async def work(self) -> None:
+    def tell_again(self) -> None:
         if self._released is not None:
             self._tell(self._released)
+
+    async def work(self) -> None:
         for ended in [*self._ended.values()]:
             await self._finish(ended)
         if self._stopped:

@@ -46,8 +46,15 @@ def losing_power(at_s: float) -> Trial:
     )
 
 
+def leaving() -> Trial:
+    """Power is lost when a source instance is about to leave, and the agent has not noted yet which
+    split it has read: nothing but the instance's journal knows it."""
+    return ending(replace(drawn(1124), delivery="at-most-once"))
+
+
 @pytest.mark.parametrize(
-    "trial", [next(with_poison()), losing_power(0.034), *map(ending, map(drawn, (2, 14)))]
+    "trial",
+    [next(with_poison()), losing_power(0.034), leaving(), *map(ending, map(drawn, (2, 14)))],
 )
 def test_a_run_goes_on_from_what_the_disk_has(trial: Trial) -> None:
     found = judged(trial)

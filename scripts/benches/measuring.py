@@ -103,8 +103,8 @@ def of_a_tick_s() -> float:
 class Neighbour:
     """What is asked of a channel."""
 
-    tuples_received = tuples_sent = 1
+    tuples = 1
 
     def __init__(self, name: str) -> None:
-        self.peer = self
+        self.peer = self.incoming = self.outgoing = self
         self.operator = name.partition(".")[0]

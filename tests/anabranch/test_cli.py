@@ -146,7 +146,7 @@ class Writer:
         (ab.generate(born, rate=50), "Generate(fn=born, rate=50)"),
         (ab.generate(born, count=5), "Generate(fn=born, count=5)"),
         (ab.files(Path("a.txt")), "Files(patterns=('a.txt',))"),
-        (ab.discard(), "Discard()"),
+        (ab.discard(), "DiscardSink()"),
         ({"a": str, "b": [int]}, "{'a': str, 'b': [int]}"),
         (Writer("rows"), "Writer"),
         (partial(born, 3), "functools.partial(<function born>, 3)"),

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from anabranch.cli import main
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.local.java import find_java
-from tests.anabranch.files import write
+from tests.anabranch.files import clean_imports, write
 
 COMMAND = [sys.executable, "-m", "anabranch.cli"]
 TIMEOUT_S = 200
@@ -95,9 +95,11 @@ def test_a_stream_through_spark_connect_is_refused_and_a_batch_is_not(tmp_path: 
     write(tmp_path, WORDS + ENDLESS)
     there = ["--on", "spark=sc://127.0.0.1:1"]
     file = str(tmp_path / "headlines.py")
-    done = CliRunner().invoke(main, ["validate", f"{file}:pipeline", *there])
+    with clean_imports():
+        done = CliRunner().invoke(main, ["validate", f"{file}:pipeline", *there])
     assert (done.exit_code, "on Spark as one batch" in done.output) == (0, True), done.output
-    done = CliRunner().invoke(main, ["validate", f"{file}:endless", *there])
+    with clean_imports():
+        done = CliRunner().invoke(main, ["validate", f"{file}:endless", *there])
     assert done.exit_code == 2
     assert "a session of Spark Connect (sc://…) has each batch done on its server" in done.output
     assert "use --as batch, or" in done.output

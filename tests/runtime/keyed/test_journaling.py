@@ -278,7 +278,7 @@ async def test_timers_of_the_clock_go_on_in_the_next_incarnation() -> None:
 async def test_groups_that_the_journal_does_not_tell_of_are_not_resumed() -> None:
     bench = Mortals(counting, groups=2)
     after = bench.restored(0)
-    with pytest.raises(ValueError, match=r"has nothing of \[5\], and those of \[1\] belong to n"):
+    with pytest.raises(ValueError, match=r"has nothing of \[5\], and those of \[1\] have no owner"):
         after.resume(frozenset({0, 5}), frozenset())
 
 

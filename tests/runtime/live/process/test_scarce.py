@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 import pyarrow.parquet
@@ -13,6 +12,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.live.process.instance_process import wait_for_files
+from anabranch.runtime.ports.disk import Disk
 from anabranch.runtime.reporting.failure import RunFailed
 from tests.runtime.agent_runs import TIMEOUT_S
 from tests.runtime.faulty import files_left
@@ -34,22 +34,21 @@ def rows(folder: Path) -> ab.Pipeline:
 def test_an_instance_that_can_make_no_thread_goes_on_in_its_next_incarnation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, incarnations: str
 ) -> None:
-    parquet = import_module("anabranch.runtime.sinks.parquet")
-    real = parquet.in_thread
+    real = Disk.in_thread
 
-    async def in_thread(work: Callable[[], object]) -> None:
+    async def in_thread(disk: Disk, work: Callable[[], object]) -> None:
         hit = tmp_path / "hit"
         if incarnations == "all" or not hit.exists():
             hit.touch()
             with pytest.MonkeyPatch.context() as scarce:
                 scarce.setattr(threading, STARTER, refuse)
                 threading.Thread(target=work).start()
-        await real(work)
+        await real(disk, work)
 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(parquet, "in_thread", in_thread)
+    monkeypatch.setattr(Disk, "in_thread", in_thread)
     run = ab.start(rows(tmp_path / "rows"))
     if incarnations == "all":
         with pytest.raises(RunFailed, match=r"got nothing done .*can't start new thread"):

@@ -14,6 +14,7 @@ import anabranch as ab
 from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.live.process.run_dir import RunDir
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
+from anabranch.runtime.ports.clock import SystemClock, using
 from tests.runtime.faulty import folder_of_all
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Kept, Network
@@ -21,26 +22,26 @@ from tests.runtime.network import Kept, Network
 DAY_S = 86_400.0
 
 
-class Clock:
+class Clock(SystemClock):
     """The clock of the host, which can be set, and stopped: a slow test must not move it."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.off_s = 0.0
-        self._real = time.time
         self._stopped_at_s: float | None = None
-        monkeypatch.setattr(time, "time", self._now_s)
 
-    def _now_s(self) -> float:
-        now_s = self._real() if self._stopped_at_s is None else self._stopped_at_s
+    def wall(self) -> float:
+        now_s = time.time() if self._stopped_at_s is None else self._stopped_at_s
         return now_s + self.off_s
 
     def stop(self) -> None:
-        self._stopped_at_s = self._real()
+        self._stopped_at_s = time.time()
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock() -> Iterator[Clock]:
+    clock = Clock()
+    with using(clock):
+        yield clock
 
 
 class Alarm:

@@ -9,7 +9,14 @@ import click
 from anabranch.commands.failing import WrongUsage
 from anabranch.commands.on_spark import SparkWish, carry_out, master_of
 from anabranch.commands.preparing import plan
-from anabranch.commands.run import DeadMax, report_output, run_here
+from anabranch.commands.run import refuse_closed_output, report_output, run_here
+from anabranch.commands.shared_options import (
+    dead_max_option,
+    inputs_option,
+    json_option,
+    report_option,
+    settings_option,
+)
 from anabranch.runtime.pipeline.spans import span_of
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.values.checks import PipelineError
@@ -47,32 +54,11 @@ Tuples from --from on that are before --to are taken. Exit codes are those of ru
 )
 @click.option("--resume", is_flag=True, help="Go on with the backfill in DIR that was killed.")
 @click.option("--fresh", is_flag=True, help="Give up the run in DIR and begin anew.")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SOURCE=PATH",
-    help="Let a source read these files instead of its own; may be repeated.",
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="OPERATOR.scale.SETTING=VALUE",
-    help="Change how an operator scales; may be repeated.",
-)
-@click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a report as JSON."
-)
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the report, as JSON, and nothing else."
-)
-@click.option(
-    "--dead-max",
-    type=DeadMax(),
-    metavar="N|SHARE",
-    help="Fail with more dead letters: a number, or a share as 0.01; instead of the pipeline's.",
-)
+@inputs_option
+@settings_option
+@report_option
+@json_option
+@dead_max_option
 @click.option(
     "--on",
     "engine",
@@ -97,6 +83,7 @@ def command(
 ) -> None:
     """Run the pipeline in FILE.py over the tuples of a span of event time."""
     span = _span(start, end)
+    refuse_closed_output(as_json)
     if engine is not None:
         if resume or fresh:
             raise WrongUsage("a backfill on Spark is one batch: begin it again without --resume")

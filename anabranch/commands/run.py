@@ -16,8 +16,14 @@ import click
 
 from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, OutputLost, WrongUsage
 from anabranch.commands.preparing import Plan, plan
+from anabranch.commands.shared_options import (
+    dead_max_option,
+    inputs_option,
+    json_option,
+    report_option,
+    settings_option,
+)
 from anabranch.commands.telling import say, telling
-from anabranch.runtime.pipeline.graph import check_dead_max
 from anabranch.runtime.reporting.standard_output import is_closed, kept_apart
 
 if TYPE_CHECKING:
@@ -48,45 +54,15 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
 """
 
 
-class DeadMax(click.ParamType[int | float]):
-    name = "number or share"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | float:
-        try:
-            limit: int | float = int(value) if str(value).isdecimal() else float(value)
-            check_dead_max("--dead-max", limit)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-        return limit
-
-
 @click.command(epilog=EXAMPLES)
 @click.argument("target", metavar="FILE.py[:NAME]")
-@click.option(
-    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Write a report as JSON."
-)
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="OPERATOR.scale.SETTING=VALUE",
-    help="Change how an operator scales; may be repeated.",
-)
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="SOURCE=PATH",
-    help="Let a source read these files instead of its own; may be repeated.",
-)
+@report_option
+@settings_option
+@inputs_option
 @click.option(
     "--duration", "duration_s", type=float, metavar="S", help="End the input after S seconds."
 )
-@click.option(
-    "--json", "as_json", is_flag=True, help="Print the report, as JSON, and nothing else."
-)
+@json_option
 @click.option(
     "--scale-script",
     metavar="FILE|TEXT",
@@ -136,12 +112,7 @@ class DeadMax(click.ParamType[int | float]):
     help="Begin from a savepoint, behind what its run has read: docs/savepoints.md.",
 )
 @click.option("--fresh", is_flag=True, help="Give up the run in --state DIR and begin anew.")
-@click.option(
-    "--dead-max",
-    type=DeadMax(),
-    metavar="N|SHARE",
-    help="Fail with more dead letters: a number, or a share as 0.01; instead of the pipeline's.",
-)
+@dead_max_option
 @click.option(
     "--on",
     "engine",
@@ -174,8 +145,7 @@ def command(
     """Run the pipeline in FILE.py until its input ends."""
     _check_state(wishes)
     _check_savepoints(wishes)
-    if as_json and is_closed():
-        raise WrongUsage("standard output is closed, to which --json writes")
+    refuse_closed_output(as_json)
     if engine is not None:
         from anabranch.commands import on_spark
 
@@ -196,6 +166,11 @@ def command(
         planned = plan(target, settings, scale_script, inputs=inputs)
         code = run_here(planned, wishes, stdout, as_json=as_json, dead_max=dead_max)
     context.exit(code)
+
+
+def refuse_closed_output(as_json: bool) -> None:
+    if as_json and is_closed():
+        raise WrongUsage("standard output is closed, to which --json writes")
 
 
 def report_output(as_json: bool) -> AbstractContextManager[TextIO]:

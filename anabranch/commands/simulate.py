@@ -11,6 +11,7 @@ import click
 
 from anabranch.commands.failing import Refusal, WrongUsage
 from anabranch.commands.preparing import plan
+from anabranch.commands.shared_options import settings_option
 from anabranch.commands.telling import say
 from anabranch.workloads.curve_text import EXAMPLES as CURVE_EXAMPLES
 
@@ -60,13 +61,7 @@ COSTS = {
     show_default=True,
     help="How many; together they are a band.",
 )
-@click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="OPERATOR.scale.SETTING=VALUE",
-    help="Change how an operator scales; may be repeated.",
-)
+@settings_option
 @click.option(
     "--compare",
     multiple=True,

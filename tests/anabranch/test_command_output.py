@@ -12,6 +12,7 @@ import pytest
 from tests.anabranch.files import GOOD, write
 
 ANABRANCH = [sys.executable, "-m", "anabranch.cli"]
+SPAN = ["--from", "2026-01-01", "--to", "2026-02-01"]
 FULL = Path("/dev/full")
 NOISE = """
     import os
@@ -103,6 +104,7 @@ def test_a_full_output_is_told_in_one_line(tmp_path: Path, arguments: list[str],
         (["--version"], 1),
         (["run", "--help"], 1),
         (["run", "headlines.py", "--json"], 2),  # before anything is done
+        (["backfill", "headlines.py", *SPAN, "--state", "history", "--json"], 2),
         (["run", "headlines.py"], 0),
     ],
 )

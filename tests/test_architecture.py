@@ -557,6 +557,14 @@ def test_pyproject_lists_every_package_and_module_and_no_other() -> None:
     assert SETUPTOOLS.get("py-modules", []) == sorted(path.stem for path in ROOT.glob("*.py"))
 
 
+def test_no_run_has_left_its_results_in_the_root() -> None:
+    """Such as the tables of a Spark that was started there."""
+    ours = {*filter(None, FOLDERS.values()), "docs", "scripts", "tests"}
+    left_by_tools = re.compile(r"^[._]|\.egg-info$|^(build|dist)$")
+    there = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    assert {name for name in there if not left_by_tools.search(name)} - ours == set()
+
+
 def test_what_is_installed_begins_without_what_is_not() -> None:
     assert found_by(against_what_is_not_installed, PACKAGE) == []
 

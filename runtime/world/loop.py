@@ -157,11 +157,10 @@ class VirtualLoop(_Loop):
         return handle
 
     def post(self, callback: Callable[..., object], *args: Any, at: float | None = None) -> None:
-        """From outside: another process, the network, the leader of the world."""
-        if at is None:
-            self.call_soon(callback, *args, context=self.context)
-        else:
-            self.call_at(at, callback, *args, context=self.context)
+        """From outside: another process, the network, the leader of the world. It may be ahead of
+        this one, which has its turn before that time then."""
+        when = self.timeline.now if at is None else at
+        self.call_at(when, callback, *args, context=self.context)
 
     def call_later(  # type: ignore[override]
         self,

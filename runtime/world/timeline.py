@@ -8,7 +8,9 @@ loop whose turn is due first comes first; between two turns time jumps. A turn t
 microseconds, drawn from the seed, times how slow the process is just now: so processes overtake
 each other as they do on a host, and one that only waits in a circle does not stop the time.
 
-During a turn time stands, unless something lets it `pass_by`. Nothing real is ever waited for.
+During a turn time stands, unless something lets it `pass_by`: then it passes for this loop alone.
+What it does from there on, it does later than the others, which may have turns in between. Nothing
+real is ever waited for.
 """
 
 from __future__ import annotations
@@ -74,13 +76,16 @@ class Timeline:
 
     def wake(self, loop: Turner, at: float) -> None:
         """Let it have a turn at that time, or as soon as it has rested."""
-        at = max(at, loop.free_at, self.now)
+        if at < loop.free_at:
+            at = loop.free_at
+        if at < self.now:
+            at = self.now
         if loop.due_at is None or at < loop.due_at:
             loop.due_at = at
             heapq.heappush(self._due, (at, next(self._order), loop))
 
     def pass_by(self, seconds: float) -> None:
-        """Time passes within a turn."""
+        """Time passes within a turn, for the loop whose turn it is."""
         self.now += seconds
 
     def run(
@@ -88,7 +93,7 @@ class Timeline:
     ) -> None:
         """Go on until `is_over`, which is asked after each turn. Raises `Deadlock`, and `TooLong`
         if that is not the case by `until_s`, or after so many turns."""
-        due, turn_s = self._due, self._rng.uniform
+        due, chance = self._due, self._rng.random
         while not is_over():
             if not due:
                 raise Deadlock(self._told("nothing is left that could happen"))
@@ -99,12 +104,15 @@ class Timeline:
                 raise TooLong(self._told(f"the world goes on after {until_s:g} s of its time"))
             if self.turns >= turns_max:
                 raise TooLong(self._told(f"the world goes on after {turns_max:,} turns"))
-            self.now = max(self.now, at)
+            if at > self.now:
+                self.now = at
             self.turns += 1
+            began = self.now
             loop.due_at = _IN_TURN
             loop.turn()
             loop.due_at = None
-            loop.free_at = self.now + turn_s(TURN_S, TURN_MAX_S) * loop.slowness
+            loop.free_at = self.now + (TURN_S + (TURN_MAX_S - TURN_S) * chance()) * loop.slowness
+            self.now = began
             if (next_at := loop.next_due()) is not None:
                 self.wake(loop, next_at)
 

@@ -184,3 +184,42 @@ def test_what_a_callback_raises_is_told() -> None:
 def test_no_socket_can_be_had() -> None:
     with pytest.raises(NotImplementedError):
         Loops().run(asyncio.open_connection("localhost", 80))
+
+
+def test_time_that_passes_in_a_turn_passes_for_its_process_alone() -> None:
+    """Two that work for ten seconds each do so side by side, and each does what follows later."""
+    loops, done = Loops(), list[tuple[str, float]]()
+    other = loops.loop("other")
+
+    def note(name: str) -> None:
+        done.append((name, loops.timeline.now))
+
+    async def work(name: str, seconds: float) -> None:
+        loops.timeline.pass_by(seconds)
+        note(name)
+        other.post(note, f"heard of {name}")
+        asyncio.get_running_loop().call_later(1.0, note, f"{name} later")
+
+    for name, seconds in (("short", 1.0), ("long", 10.0)):
+        loops.loop(name).create_task(work(name, seconds))
+    loops.run(asyncio.sleep(20.0))
+    assert dict(done) == pytest.approx(
+        {
+            "short": 1.0,
+            "heard of short": 1.0,
+            "short later": 2.0,
+            "long": 10.0,
+            "heard of long": 10.0,
+            "long later": 11.0,
+        },
+        abs=1e-3,
+    )
+
+
+def test_what_comes_while_a_process_works_waits_until_it_has_done() -> None:
+    loops, heard = Loops(), list[float]()
+    busy = loops.loop("busy")
+    busy.post(loops.timeline.pass_by, 5.0)
+    busy.call_later(1.0, lambda: heard.append(loops.timeline.now))
+    loops.run(asyncio.sleep(9.0))
+    assert heard == pytest.approx([5.0], abs=1e-3)

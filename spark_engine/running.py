@@ -15,6 +15,7 @@ from anabranch.runtime.plan.ends import Source
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import Savepoint
 from anabranch.runtime.savepoint.inputs import Position, positions_of
+from anabranch.runtime.storage.state_folder import StateError
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.sessions import is_connect
 from anabranch.spark_bridge.sink import SparkCollect
@@ -28,6 +29,7 @@ from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import Kind, Row
 from anabranch.spark_engine.savepoints import opened, state_rows
 from anabranch.spark_engine.shipping import shipped
+from anabranch.spark_engine.state import StateFolder
 from anabranch.spark_engine.streaming import stream
 from anabranch.spark_engine.targets import Targets
 
@@ -129,13 +131,19 @@ def _backfill(
     check_backfill(pipeline.operators, given)
     check(pipeline, given)
     path = savepoints.free_place(state)
-    done = _batch(pipeline, session, given, partitions_of(session, partitions), None, span)
-    assert done._job is not None
-    assert done._done is not None
-    kept = frames.of_kinds(done._done, Kind.KEPT).orderBy("to", "bucket", "lane", "number")
-    nothing_read = {name: Position() for name in sources_of(pipeline)}
-    rows, counts = frames.rows_in(kept), done.report.operators
-    savepoints.write(path, pipeline, done._job, rows, nothing_read, counts, span)
+    with StateFolder(path.parent).held() as folder:
+        if folder.begun:
+            raise StateError(
+                f"state folder {str(folder.path)!r} holds a run on Spark; name another folder for "
+                "the savepoint"
+            )
+        done = _batch(pipeline, session, given, partitions_of(session, partitions), None, span)
+        assert done._job is not None
+        assert done._done is not None
+        kept = frames.of_kinds(done._done, Kind.KEPT).orderBy("to", "bucket", "lane", "number")
+        nothing_read = {name: Position() for name in sources_of(pipeline)}
+        rows, counts = frames.rows_in(kept), done.report.operators
+        savepoints.write(path, pipeline, done._job, rows, nothing_read, counts, span)
     return done
 
 

@@ -1,14 +1,17 @@
 """The folder of a stream: what it has done, so that another driver can go on with it.
 
-    job.json          which pipeline it is, and how its work is divided
+    spark.json        which pipeline it is, and how its work is divided
+    spark.json.new    so until it has begun
     splits.pickle     what sources with an end had to read when it began
     begun.pickle      how far sources had read in the savepoint that it has begun from
     commits/N.json    batch N is done: positions of files, splits taken, counts
     kept/N/           what stations keep behind batch N, as Parquet; -1: of a savepoint
     checkpoint/       Spark's own
+    lock              held while a driver works
 
 A batch is done when its commit has its name. What a driver that dies has written of a later batch
-is taken back by the next one, which does that batch again.
+is taken back by the next one, which does that batch again. What is damaged or gone is refused: a
+driver that took it for a beginning would cut the files of sinks.
 """
 
 from __future__ import annotations
@@ -17,18 +20,32 @@ import json
 import os
 import pickle
 import shutil
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint.folder import SAVEPOINT
 from anabranch.runtime.savepoint.inputs import Position
+from anabranch.runtime.storage.state_folder import (
+    JOB,
+    LOCK,
+    RUN,
+    StateError,
+    check_inputs,
+    locked,
+)
 from anabranch.runtime.values.checks import PipelineError
 
-JOB, SPLITS, BEGUN = "job.json", "splits.pickle", "begun.pickle"
+BEGINNING, SPLITS, BEGUN = f"{JOB}.new", "splits.pickle", "begun.pickle"
+COMMITS, KEPT, CHECKPOINT = "commits", "kept", "checkpoint"
+_REST = (SPLITS, BEGUN, COMMITS, KEPT, CHECKPOINT)
 
 
 @dataclass(frozen=True)
@@ -45,6 +62,12 @@ class JobRecord:
     tag: str
     counted_to: float | None = None
     """Event time up to which a backfill has counted, from whose savepoint it has begun."""
+    inputs: dict[str, list[str]] = field(default_factory=dict)
+    """What sources read in the place of their own: the patterns of `--input`; none for frames."""
+    until_committed: bool = False
+    """Whether it ends with a savepoint."""
+    crcs: dict[str, int] = field(default_factory=dict)
+    """Of the pickles."""
 
     @property
     def span(self) -> Span | None:
@@ -54,7 +77,8 @@ class JobRecord:
 @dataclass(frozen=True)
 class Commit:
     """`batch`: -1 before the first. `taken`: splits of each source. `ended`: the stream has, or, if
-    it `saves`, it goes on from the savepoint that is to be written."""
+    it `saves`, it goes on from the savepoint that is to be written. `kept`: the files of what
+    stations keep, with their lengths."""
 
     batch: int = -1
     positions: dict[str, int] = field(default_factory=dict)
@@ -62,19 +86,56 @@ class Commit:
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     ended: bool = False
     saves: bool = False
+    kept: dict[str, int] = field(default_factory=dict)
 
 
 class StateFolder:
     def __init__(self, path: Path) -> None:
         self.path = path.absolute()
-        self._commits = self.path / "commits"
+        self._commits = self.path / COMMITS
+
+    @contextmanager
+    def held(self) -> Iterator[StateFolder]:
+        """Locked, and made if it is not there. Raises `StateError` if another run is there, or
+        what is no run."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = locked(self.path, ours=self.begun)
+        except OSError as error:
+            raise StateError(
+                f"state folder {str(self.path)!r} cannot be used: {error.strerror}; name another "
+                "folder"
+            ) from None
+        try:
+            self._refuse_foreign()
+            yield self
+        finally:
+            if not self.begun:
+                (self.path / LOCK).unlink(missing_ok=True)
+            lock.close()
+
+    def _refuse_foreign(self) -> None:
+        if (self.path / RUN).exists():
+            raise StateError(
+                f"state folder {str(self.path)!r} holds a run on processes; go on with it without "
+                "--on spark, or name another folder"
+            )
+        records = [name for name in (JOB, BEGINNING) if (self.path / name).exists()]
+        for name in records:
+            self._json(name)
+        foreign = next((name for name in _REST if (self.path / name).exists()), None)
+        if foreign is not None and not records:
+            raise StateError(
+                f"state folder {str(self.path)!r} holds {foreign!r}, which is not part of a run; "
+                "name another folder"
+            )
 
     @property
     def checkpoint(self) -> str:
-        return str(self.path / "checkpoint")
+        return str(self.path / CHECKPOINT)
 
     def kept(self, batch: int) -> str:
-        return str(self.path / "kept" / str(batch))
+        return str(self.path / KEPT / str(batch))
 
     @property
     def begun(self) -> bool:
@@ -93,6 +154,11 @@ class StateFolder:
         """Whether the last batch is done, and its savepoint may not be written."""
         return self.last().saves
 
+    def empty(self, job: JobRecord) -> None:
+        """Make room for a stream. What a driver has left that died while it began is gone."""
+        self.clear()
+        _write_json(self.path / BEGINNING, job)
+
     def begin(
         self,
         job: JobRecord,
@@ -101,31 +167,49 @@ class StateFolder:
         begun: Mapping[str, Position],
     ) -> None:
         """`positions`: how long files are before the first batch; `begun`: how far sources had
-        read. `job.json` comes last: without it nothing has begun."""
+        read. `spark.json` comes last: without it nothing has begun."""
         self._commits.mkdir(parents=True, exist_ok=True)
-        _write(self.path / SPLITS, pickle.dumps(dict(splits), 5))
-        _write(self.path / BEGUN, pickle.dumps(dict(begun), 5))
+        pickles = {SPLITS: pickle.dumps(dict(splits), 5), BEGUN: pickle.dumps(dict(begun), 5)}
+        for name, data in pickles.items():
+            _write(self.path / name, data)
         self._write_commit(Commit(positions=dict(positions)))
-        _write(self.path / JOB, json.dumps(asdict(job)).encode())
+        crcs = {name: zlib.crc32(data) for name, data in pickles.items()}
+        _write_json(self.path / JOB, replace(job, crcs=crcs))
+        (self.path / BEGINNING).unlink(missing_ok=True)
 
     def job(self) -> JobRecord:
-        return JobRecord(**self._json(self.path / JOB))
+        found: JobRecord = self._converted(JOB, JobRecord)
+        return found
 
     def splits(self) -> dict[str, list[Split]]:
-        found: dict[str, list[Split]] = pickle.loads((self.path / SPLITS).read_bytes())
+        found: dict[str, list[Split]] = self._pickled(SPLITS)
         return found
 
     def begun_at(self) -> dict[str, Position]:
-        found: dict[str, Position] = pickle.loads((self.path / BEGUN).read_bytes())
+        found: dict[str, Position] = self._pickled(BEGUN)
         return found
-
-    def has_kept(self, batch: int) -> bool:
-        return Path(self.kept(batch)).exists()
 
     def last(self) -> Commit:
         """The last batch that is done."""
-        done = [int(p.stem) for p in self._commits.glob("*.json")]
-        return Commit(**self._json(self._commits / f"{max(done)}.json")) if done else Commit()
+        try:
+            done = [int(p.stem) for p in self._commits.glob("*.json")]
+        except ValueError as error:
+            raise self._damaged(COMMITS, str(error)) from None
+        if not done:
+            raise self._damaged(COMMITS, "there is none")
+        last: Commit = self._converted(f"{COMMITS}/{max(done)}.json", Commit)
+        return last
+
+    def check_whole(self) -> None:
+        """Raise unless all is there with which a stream goes on behind its last batch."""
+        last = self.last()
+        for name in (SPLITS, BEGUN):
+            self._pickled(name)
+        if self._files_kept(last.batch) != last.kept:
+            raise self._damaged(f"{KEPT}/{last.batch}", "files are gone, or are of another length")
+        offsets = f"{CHECKPOINT}/offsets/{last.batch}"
+        if last.batch >= 0 and not (self.path / offsets).is_file():
+            raise self._damaged(offsets, "it is gone")
 
     def commit(self, commit: Commit) -> None:
         """From now on the batch is done. What is there of those before is not needed any more."""
@@ -136,27 +220,60 @@ class StateFolder:
                 old.unlink(missing_ok=True)
 
     def _write_commit(self, commit: Commit) -> None:
-        _write(self._commits / f"{commit.batch}.json", json.dumps(asdict(commit)).encode())
+        commit = replace(commit, kept=self._files_kept(commit.batch))
+        _write_json(self._commits / f"{commit.batch}.json", commit)
+
+    def _files_kept(self, batch: int) -> dict[str, int]:
+        return {p.name: p.stat().st_size for p in Path(self.kept(batch)).glob("*.parquet")}
 
     def clear(self) -> None:
-        """Give up what is there; nothing else of the folder's is touched."""
-        (self.path / JOB).unlink(missing_ok=True)
-        for name in ("commits", "kept", "checkpoint"):
-            shutil.rmtree(self.path / name, ignore_errors=True)
+        """Give up what is there; nothing else of the folder's is touched. What says that it was
+        ours goes last."""
+        if self.begun:
+            os.replace(self.path / JOB, self.path / BEGINNING)
+        for name in _REST:
+            path = self.path / name
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+        (self.path / BEGINNING).unlink(missing_ok=True)
 
-    def _json(self, path: Path) -> Any:
+    def _json(self, name: str) -> Any:
         try:
-            return json.loads(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise PipelineError(
-                f"the state in {str(self.path)!r} cannot be read: {path.name}: {error}; "
-                "begin anew with --fresh"
-            ) from error
+            said = json.loads((self.path / name).read_bytes())
+            what = said["what"]
+            if said["crc"] != _crc(what):
+                raise ValueError("its checksum differs")
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise self._damaged(name, str(error)) from None
+        return what
+
+    def _converted(self, name: str, kind: type) -> Any:
+        try:
+            return msgspec.convert(self._json(name), kind)
+        except msgspec.ValidationError as error:  # written by another version
+            raise self._damaged(name, str(error)) from None
+
+    def _pickled(self, name: str) -> Any:
+        try:
+            data = (self.path / name).read_bytes()
+        except OSError as error:
+            raise self._damaged(name, error.strerror or "") from None
+        if zlib.crc32(data) != self.job().crcs.get(name):
+            raise self._damaged(name, "its checksum differs")
+        return pickle.loads(data)
+
+    def _damaged(self, name: str, why: str) -> StateError:
+        return StateError(
+            f"state folder {str(self.path)!r}: {name} is damaged, or not that of a run: {why}; put "
+            "it back as it was, or name another folder"
+        )
 
 
 def check_same(there: JobRecord, now: JobRecord, folder: Path) -> None:
-    """Raise `PipelineError` if a stream was begun by another pipeline, or another Anabranch whose
-    state cannot be read."""
+    """Raise `PipelineError` if a stream was begun by another pipeline, with other input, or by
+    another Anabranch whose state cannot be read."""
     if there.format != now.format:
         raise PipelineError(
             f"{str(folder)!r} keeps a run of another version of Anabranch, whose state cannot be "
@@ -168,6 +285,16 @@ def check_same(there: JobRecord, now: JobRecord, folder: Path) -> None:
             f"{', '.join(there.stations)} and groups={there.groups}, and this one is another; run "
             "that, or begin anew with --fresh"
         )
+    check_inputs(there.inputs, now.inputs, folder)
+
+
+def _crc(what: Any) -> int:
+    return zlib.crc32(json.dumps(what, sort_keys=True).encode())
+
+
+def _write_json(path: Path, record: JobRecord | Commit) -> None:
+    what = asdict(record)
+    _write(path, json.dumps({"crc": _crc(what), "what": what}).encode())
 
 
 def _write(path: Path, data: bytes) -> None:

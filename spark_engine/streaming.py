@@ -25,6 +25,7 @@ from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.runtime.sources.generate import Generate
+from anabranch.runtime.storage.state_folder import inputs_in_words
 from anabranch.spark_engine import frames, savepoints
 from anabranch.spark_engine.delivering import deliver
 from anabranch.spark_engine.ends import SparkRows
@@ -61,13 +62,13 @@ def stream(
 ) -> SparkReport:
     """Run until the input has ended; see `running.run`."""
     temporary = Path(tempfile.mkdtemp(prefix="anabranch-stream-")) if state is None else None
-    folder = StateFolder(state or temporary or Path())
     wish = Wish(duration_s, until_committed)
     try:
         savepoint = savepoints.opened(pipeline, begin_from, inputs)
         if until_committed:
             savepoints.check_stop(pipeline, state, inputs)
-        return _prepared(pipeline, session, inputs, folder, partitions, savepoint, wish).run()
+        with StateFolder(state or temporary or Path()).held() as folder:
+            return _prepared(pipeline, session, inputs, folder, partitions, savepoint, wish).run()
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -103,10 +104,14 @@ def _prepared(
         started_s,
         tag,
         counted_to,
+        {**inputs_in_words(pipeline.inputs), **{name: [] for name in inputs}},
+        wish.until_committed,
     )
     data, targets = shipped(job), Targets(pipeline, tag)
     if folder.begun:
         check_same(folder.job(), record, folder.path)
+        folder.check_whole()
+        wish = replace(wish, until_committed=wish.until_committed or folder.job().until_committed)
         for sink in _sinks(pipeline):
             sink.prepare_to_resume()
     else:
@@ -138,7 +143,7 @@ def _begin(
         if source.bounded
     }
     targets.prepare(adds=savepoint is not None)
-    shutil.rmtree(folder.kept(-1), ignore_errors=True)  # a driver has died while it began
+    folder.empty(record)
     if savepoint is not None:
         rows = frames.frame_of_rows(session, savepoints.state_rows(job, savepoint))
         rows.write.mode("overwrite").parquet(folder.kept(-1))
@@ -281,7 +286,7 @@ class Batches:
             last.counts,
             self._folder.job().span,
         )
-        self._folder.commit(replace(last, saves=False))
+        self._folder.clear()
 
     def _is_over(self) -> bool:
         now = time.monotonic()
@@ -307,7 +312,7 @@ class Batches:
             order = self._order.index(name)
             rows += frames.split_rows(job.plan, name, order, theirs, job.partitions)
         together = frames.frame_of_rows(self._session, rows)
-        if self._folder.has_kept(last.batch):
+        if last.kept:
             kept = self._session.read.schema(COLUMNS).parquet(self._folder.kept(last.batch))
             state = kept.withColumn("kind", lit(int(Kind.STATE)))
             together = together.unionByName(state)

@@ -123,12 +123,14 @@ def _prepare_state(wish: SparkWish) -> None:
     """As for processes: a run that is there is gone on with, or given up, if that is asked for."""
     from anabranch.spark_engine.state import StateFolder
 
-    if wish.state is None or wish.backfill is not None:
+    if wish.state is None:
         return
-    folder = StateFolder(wish.state)
-    if wish.fresh:
-        folder.clear()
-    unfinished = folder.begun and not folder.ended
+    unfinished = False
+    if wish.state.exists() or not wish.resume:
+        with StateFolder(wish.state).held() as folder:
+            if wish.fresh:
+                folder.clear()
+            unfinished = folder.begun and not folder.ended
     if wish.resume and not unfinished:
         raise WrongUsage(
             f"{wish.state} keeps no run that could go on; leave out --resume to begin one"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,7 +180,6 @@ def test_a_folder_of_another_pipeline_is_refused(spark: SparkSession, tmp_path: 
     one = numbers("one")
     ab.spark.run(one, spark, state=state.path, duration_s=1.0)
     assert state.ended
-    last = max((state.path / "commits").iterdir())
-    last.write_text(last.read_text().replace('"ended": true', '"ended": false'))
+    state.commit(replace(state.last(), ended=False))
     with pytest.raises(ab.PipelineError, match=r"keeps a run of pipeline 'one'.*--fresh"):
         ab.spark.run(numbers("two"), spark, state=state.path)

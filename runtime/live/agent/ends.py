@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.runtime.live.agent.state_dir import StateDir, StateError
+from anabranch.runtime.live.agent.state_dir import StateDir
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.state_folder import StateError
 
 
 def prepare_ends(pipeline: Pipeline, *, resumed: bool, adds: bool) -> None:

@@ -24,6 +24,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
+from anabranch.runtime.storage.state_folder import inputs_in_words
 from anabranch.runtime.values.texts import carried, original
 
 
@@ -88,6 +89,7 @@ def run_file_of(
         begun_from=begun_from,
         earlier_s=clock.earlier_s,
         span=plain_span(orders.span),
+        inputs=inputs_in_words(pipeline.inputs),
     )
 
 

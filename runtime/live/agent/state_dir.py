@@ -44,17 +44,22 @@ from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.runtime.storage.extent import EXTENTS
 from anabranch.runtime.storage.record_log import LogDamaged
 from anabranch.runtime.storage.replaced import replace_file
+from anabranch.runtime.storage.state_folder import (
+    JOB,
+    LOCK,
+    RUN,
+    StateError,
+    check_inputs,
+    inputs_in_words,
+    locked,
+)
 
-RUN, JOURNAL, JOURNALS, ENDS, LOCK = "run.json", "agent.journal", "journals", "ends", "lock"
+JOURNAL, JOURNALS, ENDS = "agent.journal", "journals", "ends"
 OVER, HALF = f"{RUN}.over", f"{RUN}.new"
 _HALF_BEGINS = b'{"format":'
 _OURS = (RUN, JOURNAL, JOURNALS, ENDS, EXTENTS, f"{JOURNAL}.new", HALF, OVER)
 LEFT_TIMEOUT_S = 10.0
 """How long processes of a killed run may take to end."""
-
-
-class StateError(ValueError):
-    """The folder cannot be used in this way. The message says why, and what can be done."""
 
 
 class RunFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +92,8 @@ class RunFile(msgspec.Struct, frozen=True, kw_only=True):
     """How long the stream had run before that."""
     span: tuple[float | None, float | None] | None = None
     """Of the event times that are taken; None in it: without a limit there."""
+    inputs: dict[str, list[str]] = {}
+    """Files that sources read in the place of their own, by name."""
     crc: int = 0
     """CRC-32 of the file with 0 here."""
 
@@ -169,13 +176,18 @@ def open_state(pipeline: Pipeline, options: Options) -> StateDir | None:
         return None
     path = options.state.absolute()
     try:
+        if store().exists(path / JOB):
+            raise StateError(
+                f"state folder {str(path)!r} holds a run on Spark; go on with it by --on spark, or "
+                "name another folder"
+            )
         if options.resume and not store().exists(path / RUN):
             raise StateError(
                 f"state folder {str(path)!r} holds no run that could be resumed: none was begun "
                 "there, or it is complete; start without --resume to begin one"
             )
         store().make_folder(path, 0o700, parents=True)
-        state = StateDir(path, _locked(path))
+        state = StateDir(path, own(locked(path, ours=store().exists(path / RUN))))
     except OSError as error:
         raise StateError(
             f"state folder {str(path)!r} cannot be used: {error.strerror}; name another folder"
@@ -242,6 +254,7 @@ def _what_is_resumed(state: StateDir, pipeline: Pipeline, options: Options) -> R
         )
     run = _run_of(written, path)
     _check_same(run, pipeline, path)
+    check_inputs(run.inputs, inputs_in_words(pipeline.inputs), path)
     if options.backfill is not None and options.backfill != span_in(run):
         raise StateError(
             f"state folder {str(path)!r} holds a run that takes another span; resume it with the "
@@ -351,43 +364,6 @@ def _in_words(operator: Operator) -> str:
         kind = "a sink"
     by_key = " by key" if operator.edges else ""
     return f"{kind}{by_key}" + (f" after {', '.join(operator.upstream)}" * bool(operator.upstream))
-
-
-def _locked(path: Path) -> File:
-    """The lock of the folder, with the process that holds it written into."""
-    if not store().exists(path / RUN) and not _is_lock(path / LOCK):
-        raise StateError(
-            f"state folder {str(path)!r} holds {LOCK!r}, which is not part of a run; "
-            "name another folder"
-        )
-    while True:
-        lock = own(store().open(path / LOCK, os.O_CREAT | os.O_RDWR))
-        if not lock.lock(wait=False):
-            holder = lock.read(20, 0).decode("ascii", "replace").strip()
-            lock.close()
-            raise StateError(
-                f"state folder {str(path)!r} is in use by another run"
-                + (f" (process {holder})" if holder else "")
-                + "; wait until that has ended, or name another folder"
-            )
-        with suppress(FileNotFoundError):
-            if lock.status().st_ino == store().status(path / LOCK).st_ino:
-                break
-        lock.close()  # the run that held it has removed it in this moment
-    lock.truncate(0)
-    lock.write(f"{os.getpid()}\n".encode(), 0)
-    return lock
-
-
-def _is_lock(path: Path) -> bool:
-    """Whether a lock of ours is there, or none: it holds the number of a process, or zeros if power
-    was lost when it was new."""
-    try:
-        text = store().read(path)[:20]
-    except FileNotFoundError:
-        return True
-    number = text.strip(b"\0").strip()
-    return not number or number.isdigit()
 
 
 def _wait_for_the_old(path: Path) -> None:

@@ -16,9 +16,9 @@ from anabranch.runtime.live.agent.run_journal import (
     RunRecord,
     read_records,
 )
-from anabranch.runtime.live.agent.state_dir import StateError
 from anabranch.runtime.storage.extent import ExtentFile, extent_path
 from anabranch.runtime.storage.record_log import LogDamaged, framed
+from anabranch.runtime.storage.state_folder import StateError
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
 

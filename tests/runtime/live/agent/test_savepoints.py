@@ -28,7 +28,6 @@ from anabranch.runtime.live.agent import launch
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.savepoints import lay_bases
 from anabranch.runtime.live.agent.starter import Starter
-from anabranch.runtime.live.agent.state_dir import StateError
 from anabranch.runtime.live.commit.recovery import read_base, write_base
 from anabranch.runtime.live.instance.keyed_pump import KEYED
 from anabranch.runtime.live.instance.pumps import STAMPS
@@ -42,6 +41,7 @@ from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SavepointError, SavepointHead, read
 from anabranch.runtime.savepoint.kept import row_of_watermark, rows_of_devices
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
+from anabranch.runtime.storage.state_folder import StateError
 from anabranch.setting import apply_settings
 from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S

@@ -17,7 +17,7 @@ from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.journal_writer import CannotWrite, RunJournalWriter
 from anabranch.runtime.live.agent.run_journal import Passed, RunJournal, read_records
-from anabranch.runtime.live.agent.state_dir import StateError, open_state
+from anabranch.runtime.live.agent.state_dir import open_state
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -26,6 +26,7 @@ from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.storage.extent import ExtentFile
+from anabranch.runtime.storage.state_folder import StateError
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.kinds import EventKind
 from tests.runtime import fake_instance as fake

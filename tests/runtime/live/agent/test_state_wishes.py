@@ -17,7 +17,6 @@ from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.live.agent.run_files import plain_span
 from anabranch.runtime.live.agent.state_dir import (
     RunFile,
-    StateError,
     as_before,
     open_state,
     span_in,
@@ -28,6 +27,7 @@ from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.ports.disk import Disk
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
+from anabranch.runtime.storage.state_folder import StateError
 from tests.runtime import fake_instance as fake
 from tests.runtime.agent_runs import finish, start
 from tests.runtime.fake_instance import Endless, three_operators
@@ -91,6 +91,19 @@ def test_whoever_would_also_begin_is_refused_a_run_of_another_pipeline(tmp_path:
     with pytest.raises(StateError, match="it was 'fake' and is 'other'"):
         start(other, state=tmp_path, resume_or_begin=True)
     assert start(three_operators(Endless()), state=tmp_path, resume=True).stop().failure is None
+
+
+@RESUMED
+def test_a_run_goes_on_with_the_input_that_it_was_begun_with(tmp_path: Path, wish: str) -> None:
+    """Otherwise it would read other files, or say that its own have changed."""
+    pipeline = three_operators(Endless())
+    (lines,) = [o.name for o in pipeline.operators.values() if o.source is not None]
+    pipeline.inputs[lines] = ["old/*.txt", "older.txt"]
+    start(pipeline, state=tmp_path).stop()
+    said = f"begun with --input {lines}=old/*.txt --input {lines}=older.txt; go on with it in the"
+    with pytest.raises(StateError, match=re.escape(said)):
+        start(three_operators(Endless()), state=tmp_path, **{wish: True})
+    start(pipeline, state=tmp_path, **{wish: True}).stop()
 
 
 class Full(fake.Nowhere):

@@ -20,7 +20,8 @@ are encoded as in a run, so what cannot travel is found here too. Event time goe
 each tuple that moves it. A run with several instances per operator mixes streams otherwise: what
 holds there, and here, is the order of the tuples of one key from one sender.
 
-How operators scale is not part of that: `scaled` lets their policies decide under a load.
+Nothing goes wrong in that, and nothing scales: `storm` runs the same pipeline while processes die
+and instances join, leave and move keys. `scaled` lets its policies decide under a load.
 
 Processing time stands still but for `advance` and where a function waits (`asyncio.sleep`, the
 pauses of a `Retry`).
@@ -32,7 +33,7 @@ import asyncio
 import difflib
 from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -44,7 +45,7 @@ from anabranch.testing_flow import Flow, Node
 from anabranch.testing_scaling import scaled
 from anabranch.virtual_time import VirtualLoop
 
-__all__ = ["Harness", "Outcome", "by_key", "harness", "run", "scaled"]
+__all__ = ["Harness", "Outcome", "by_key", "harness", "run", "scaled", "storm"]
 
 T = TypeVar("T")
 
@@ -62,6 +63,8 @@ class Outcome:
     dead: Mapping[str, list[DeadLetter]]
     watermarks: Mapping[str, float]
     """How far event time had come at the end of the input, before the stream ended."""
+    happened: Mapping[str, int] = field(default_factory=dict)
+    """In a storm: how often what, such as `deaths` of processes, `joins`, `leaves`, `moves`."""
 
     def __getitem__(self, sink: str) -> list[Any]:
         return self.sinks[_known("sink", sink, self.sinks)]
@@ -99,6 +102,45 @@ def harness(
 ) -> Harness:
     """A pipeline that is run step by step; see `run` for the arguments."""
     return Harness(pipeline, instances, start)
+
+
+def storm(
+    pipeline: Pipeline,
+    inputs: Mapping[str, Iterable[Any]],
+    *,
+    seed: int,
+    instances: Mapping[str, int] | None = None,
+    start: float = 0.0,
+) -> Outcome:
+    """Run a pipeline on given tuples to its end while much goes wrong, drawn from `seed`.
+
+        @pytest.mark.parametrize("seed", range(50))
+        def test_words_are_counted_in_any_weather(seed):
+            outcome = ab.testing.storm(pipeline, {"lines": lines}, seed=seed)
+            assert Counter(outcome["out"]) == expected(lines)
+
+    The code of a real run is what runs, on virtual time: the agent, and instances that join, leave
+    and move key groups where their operators may scale, whose processes die and whose connections
+    break; the disk is full for a moment, all processes end at once, and with `durable="power"` the
+    power is lost with them. The result must be what `delivery` promises. All sources send at the
+    same time, each in its order; so results depend on the seed where their order depends on chance.
+    Watermarks are not told. The same seed gives the same storm (for the same `PYTHONHASHSEED`, if
+    functions depend on the order of sets).
+
+    `instances`: of operators, at the beginning. `start`: processing time at the beginning, in
+    seconds since 1970; a storm lasts a few seconds of it. Raises `PipelineError` for a pipeline
+    that cannot run and for unknown names, and `ab.RunFailed` where a run would fail.
+    """
+    from anabranch.testing_storm import stormy_run
+
+    pipeline.validate()
+    _refuse_running_loop()
+    sources = [str(name) for name, o in pipeline.operators.items() if o.source is not None]
+    given = {_known("source", name, sources): tuples for name, tuples in inputs.items()}
+    sent = {name: given.get(name, ()) for name in sources}
+    world, tested, happened = stormy_run(pipeline, sent, instances or {}, seed=seed, start=start)
+    late, dead = tested.late_and_dead(world.written)
+    return Outcome(tested.results(world.written), late, dead, {}, happened)
 
 
 def by_key(results: Iterable[Any]) -> dict[Any, list[Any]]:

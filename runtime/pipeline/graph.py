@@ -25,6 +25,7 @@ from anabranch.runtime.values.path_names import path_of
 
 if TYPE_CHECKING:
     from anabranch.runtime.pipeline.streams import KeyedStream
+    from anabranch.runtime.storage.dead_letters import DeadLetterFile
 
 GROUPS_DEFAULT = 256
 GROUPS_MAX = 32_768
@@ -148,6 +149,21 @@ class Pipeline:
         if self.dead_letters is None:
             return Path(f"{self.name}.dead.jsonl")
         return path_of(self.dead_letters, "dead_letters")
+
+    def letters_of(
+        self, operator: str, instance: str, lasting_dir: Path | None, *, durable: bool
+    ) -> DeadLetterFile:
+        """Where an instance buries tuples; see there."""
+        from anabranch.runtime.storage.dead_letters import DeadLetterFile  # building needs no files
+
+        return DeadLetterFile(
+            self.dead_letters_path,
+            pipeline=self.name,
+            operator=operator,
+            instance=instance,
+            lasting_dir=lasting_dir,
+            durable=durable,
+        )
 
     @property
     def topology(self) -> Topology:

@@ -247,6 +247,8 @@ class SharedFile:
         found = _found(self._file, entry, length)
         if known and found != "whole":
             raise self._missing(f"its bytes {entry.start:,} to {end:,} are not what was written")
+        if found == "whole" and not known and self._durable:
+            self._file.sync()  # its putter may have died before it did so
         return found
 
     def _length(self) -> int:

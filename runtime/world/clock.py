@@ -13,18 +13,21 @@ BEGAN_WALL_S = 1_700_000_000.0
 
 class VirtualClock:
     """Processor time is the time that passes: within a turn none does. `skew_s`: how much the wall
-    clock is ahead."""
+    clock is ahead. `began_s`: what it shows when the world begins."""
 
-    def __init__(self, timeline: Timeline, rng: random.Random) -> None:
+    def __init__(
+        self, timeline: Timeline, rng: random.Random, began_s: float = BEGAN_WALL_S
+    ) -> None:
         self.chance = rng
         self.skew_s = 0.0
+        self._began_s = began_s
         self._timeline = timeline
 
     def monotonic(self) -> float:
         return BEGAN_S + self._timeline.now
 
     def wall(self) -> float:
-        return BEGAN_WALL_S + self._timeline.now + self.skew_s
+        return self._began_s + self._timeline.now + self.skew_s
 
     def process_s(self) -> float:
         return self._timeline.now

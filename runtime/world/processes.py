@@ -162,6 +162,10 @@ class WorldProcesses:
             self.end(process, -signal.SIGKILL)
         await asyncio.gather(*(process.seen.closed() for process in self.all))
 
+    def of_store(self, name: str) -> WorldProcess:
+        """By the name that its store has for it."""
+        return next(process for process in self.all if process.store.process == name)
+
     # -- their lives -----------------------------------------------------------------------
 
     def _begin(self, process: WorldProcess) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from anabranch.runtime.reporting.status import id_from_wire
 from anabranch.runtime.world.network import Network
 from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
 
@@ -16,7 +18,9 @@ from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
 class Troubles:
     """How often each happens in a second, until `until_s`: `kills` of a process, `cuts` of a
     connection, `clogs` of one way of a connection, `stops` of a process that goes on later.
-    `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing."""
+    `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
+    `kills_each_max`: of one instance. One that is killed again and again fails the run in the end,
+    or takes what it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
@@ -26,10 +30,15 @@ class Troubles:
     clog_s: float = 0.2
     stops: float = 0.0
     stop_s: float = 0.5
+    kills_each_max: float = math.inf
 
     @property
     def rates(self) -> dict[str, float]:
-        return {f.name: getattr(self, f.name) for f in fields(self) if not f.name.endswith("_s")}
+        return {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if not f.name.endswith(("_s", "_max"))
+        }
 
 
 class TroubleMaker:
@@ -47,6 +56,8 @@ class TroubleMaker:
         self._processes = processes
         self._network = network
         self._rng = rng
+        self._killed: Counter[str] = Counter()
+        """By instance."""
 
     async def run(self) -> None:
         rates = self._troubles.rates
@@ -69,9 +80,17 @@ class TroubleMaker:
         return self._rng.choice(found) if found else None
 
     def _kill(self) -> bool:
-        if (process := self._process()) is not None:
-            self._processes.kill_now(process)
-        return process is not None
+        process = self._process()
+        if process is None or self.spares(process):
+            return False
+        self._processes.kill_now(process)
+        return True
+
+    def spares(self, process: WorldProcess) -> bool:
+        """Whether a process that is to be killed is not: its instance was, as often as may be."""
+        who = process.seen.name if process.task is None else str(id_from_wire(process.task.id))
+        self._killed[who] += 1
+        return self._killed[who] > self._troubles.kills_each_max
 
     def _stop(self) -> bool:
         """As SIGSTOP, and SIGCONT later: what comes in meanwhile waits."""

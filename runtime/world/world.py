@@ -29,7 +29,7 @@ from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store, using
 from anabranch.runtime.reporting.report import Report
-from anabranch.runtime.world.clock import VirtualClock
+from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
 from anabranch.runtime.world.disk import MemoryDisk
 from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults, SomeOf
 from anabranch.runtime.world.loop import VirtualLoop
@@ -91,7 +91,7 @@ NEVER = End(math.inf, power=False)
 
 class World:
     """`disk_faults`: of the disk as instances see it. `ends`: after each of them another agent
-    goes on with the run."""
+    goes on with the run. `began_s`: what the wall clock shows when the world begins."""
 
     def __init__(
         self,
@@ -103,6 +103,7 @@ class World:
         troubles: Troubles | None = None,
         disk_faults: DiskFaults = NO_FAULTS,
         ends: Sequence[End] = (),
+        began_s: float = BEGAN_WALL_S,
     ) -> None:
         self.pipeline = pipeline
         self.seed = seed
@@ -129,7 +130,7 @@ class World:
         self.troubles = TroubleMaker(troubles or Troubles(), self.processes, self.network, rng)
         self.disk_faults = disk_faults
         self.errors: list[str] = []
-        self._clock = VirtualClock(self.timeline, self._rng("chance"))
+        self._clock = VirtualClock(self.timeline, self._rng("chance"), began_s)
         self._store = self.disk.store_of(AGENT)
         self._raised: BaseException | None = None
         self._agent: Agent | None = None

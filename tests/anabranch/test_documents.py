@@ -50,8 +50,9 @@ def run(page: str, number: int = 0) -> dict[str, Any]:
 
 
 BY_KEY, FAILURES, DELIVERY = "docs/state-by-key.md", "docs/failures.md", "docs/delivery.md"
+TESTING = "docs/testing.md"
 HEADLINES = examples("README.md")[0]
-RUN_HERE = {"README.md": 1, "docs/scaling.md": 1, BY_KEY: 3, FAILURES: 1, DELIVERY: 1}
+RUN_HERE = {"README.md": 1, "docs/scaling.md": 1, BY_KEY: 2, TESTING: 1, FAILURES: 1, DELIVERY: 1}
 RUN_ELSEWHERE = {
     "docs/backfill.md": ("test_backfill_page.py", 1),
     "docs/policies.md": ("test_policies_page.py", 6),
@@ -132,9 +133,9 @@ def test_clicks_are_counted_by_user_quiet_time_and_minute() -> None:
 
 
 def test_the_examples_for_pytest_pass() -> None:
-    names = run(BY_KEY, 1)
+    names = run(TESTING)
     tests = [name for name in names if name.startswith("test_")]
-    assert len(tests) == 2
+    assert len(tests) == 3
     for name in tests:
         names[name]()
 
@@ -142,7 +143,7 @@ def test_the_examples_for_pytest_pass() -> None:
 def test_the_ready_pipelines_can_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("scipy", reason="the pipeline quotes fits with SciPy")
     monkeypatch.chdir(tmp_path)
-    names = run(BY_KEY, 2)
+    names = run(BY_KEY, 1)
     for name in ("words", "tops", "fits", "means"):
         names[name].validate()
 

@@ -229,11 +229,9 @@ def _meter(profile: Profile, siblings: Siblings, intake: Intake) -> Meter:
 
 def _dead_letters(profile: Profile) -> DeadLetterFile:
     context = profile.context
-    return DeadLetterFile(
-        profile.pipeline.dead_letters_path,
-        pipeline=profile.pipeline.name,
-        operator=profile.me.operator,
-        instance=str(profile.me),
-        lasting_dir=context.lasting_dir if profile.journaled else None,
+    return profile.pipeline.letters_of(
+        profile.me.operator,
+        str(profile.me),
+        context.lasting_dir if profile.journaled else None,
         durable=context.durable == "power",
     )

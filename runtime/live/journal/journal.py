@@ -107,11 +107,19 @@ class Journal:
         self._file: File | None = None
         try:
             self._extent = ExtentFile(path)
+            self._sync_last()
             self.begin_segment()
         except OSError:
             self._lock.close()
             raise
         not_for_children(self)
+
+    def _sync_last(self) -> None:
+        """The last record of the incarnation before may not be on the disk, if that died meanwhile;
+        what is written from now on builds on it, and must not outlive it."""
+        if self.power and self._old:
+            with contextlib.closing(self._store.open(self._old[-1][1], os.O_RDWR)) as file:
+                file.sync_data()
 
     def begin_segment(self) -> None:
         """From now on write to a new segment; the caller gives it a snapshot. Raises `OSError` if

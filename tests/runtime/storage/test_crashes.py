@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.disk import store, using
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.storage.sidecar import Entry, Sidecar
-from anabranch.runtime.world.disk import MemoryFile
+from anabranch.runtime.world.disk import Killed, MemoryDisk, MemoryFile
+from anabranch.runtime.world.disk_faults import Blow, DiskFaults
 from tests.runtime.crashes import NotOutlived, make_lasting, try_all
 
 RUN, TARGET = Path("/run"), Path("/results/out")
@@ -120,3 +121,30 @@ async def test_a_crash_finds_each_broken_variant(
     run = Putting(power, free=False)
     with pytest.raises(NotOutlived):
         await try_all(run.run, run.check, power=power)
+
+
+class DiesAtItsSync(DiskFaults):
+    """The first process dies when it is to sync the results."""
+
+    def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
+        return Blow() if (process, call, path) == ("first", "sync", TARGET) else None
+
+
+async def test_a_piece_that_was_not_synced_is_on_the_disk_before_it_counts() -> None:
+    """Its putter has died meanwhile. The next incarnation notes that it was put, and power is
+    lost."""
+    disk = MemoryDisk(DiesAtItsSync())
+    for process in ("first", "second"):
+        with using(disk.store_of(process)):
+            make_lasting(RUN)
+            make_lasting(TARGET.parent)
+            file = SharedFile(
+                TARGET, sidecar_path(RUN, TARGET), "a.0", kind="results", durable=True
+            )
+            if process == "first":
+                with pytest.raises(Killed):
+                    await file.put(1, b"a.0 1\n")
+            else:
+                assert file.last_put() == 1
+    disk.lose_power()
+    assert disk.store_of("third").read(TARGET) == b"a.0 1\n"

@@ -5,14 +5,19 @@ A death never shows the difference, a loss of power does.
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
 from anabranch.runtime.live.agent.run_journal import EndedEarly, Passed, RunJournal
+from anabranch.runtime.live.journal.journal import Journal, Record
+from anabranch.runtime.live.journal.journal import _records as read_segment
+from anabranch.runtime.ports.disk import using
 from anabranch.runtime.storage.extent import extent_path
 from anabranch.runtime.storage.replaced import replace_file as replace_run_file
+from anabranch.runtime.world.disk import MemoryDisk
 from anabranch.spark_bridge.durable import replace_file
 from tests.runtime.recorded_disk import RecordedDisk
 from tests.runtime.sinks.test_parquet import opened
@@ -81,3 +86,24 @@ def test_what_the_gateway_to_spark_notes(tmp_path: Path, monkeypatch: pytest.Mon
     replace_file(tmp_path / "note", b"1", sync=True)
     assert [what for what, _ in disk.asked] == ["sync", "name", "sync"]
     assert disk.asked[1:] == [("name", "note"), ("sync", tmp_path.name)]
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_the_end_of_an_incarnation_whose_last_record_was_not_synced(power: bool) -> None:
+    """The next one builds on that record, so it is on the disk before anything else is written."""
+    path, disk = Path("/journals/one.0"), MemoryDisk()
+    first = disk.store_of("first")
+    with using(first):
+        journal = Journal(path, power=power)
+        journal.append(Record([("snapshot",)], []))
+        asyncio.run(journal.synced())
+        journal.append(Record([("part", "counts", 1)], []))
+        first.sync_folder(path.parent)
+        first.sync_folder(path.parent.parent)
+    first.kill()
+    with using(disk.store_of("second")):
+        Journal(path, power=power)
+    disk.lose_power()
+    with using(disk.store_of("third")):
+        records = [*read_segment(path.with_name("one.0.1"), power)]
+    assert len(records) == (2 if power else 1)

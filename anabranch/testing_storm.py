@@ -1,0 +1,162 @@
+"""A run of a pipeline in which much goes wrong, drawn from a seed: the code of live runs, agent and
+instances, in one process and on virtual time (`runtime.world`)."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from anabranch.runtime.live.instance.poison_guard import DEATHS, TRIES
+from anabranch.runtime.pipeline.graph import Pipeline
+from anabranch.runtime.pipeline.options import Options
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.policies.script import Script, parse_script
+from anabranch.runtime.reporting.failure import Failure, RunFailed
+from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.values.kinds import EventKind
+from anabranch.runtime.world.disk_faults import Blow, ByChance
+from anabranch.runtime.world.stream import Conditions
+from anabranch.runtime.world.troubles import Troubles
+from anabranch.runtime.world.world import FOLDER, End, World
+from anabranch.testing_ends import Given, Tested, tested
+
+ENDS_SHARE = 0.3
+"""Of the storms: in these all processes end at once, one to three times."""
+BEHIND_S = 0.3
+"""So long after the last tuple has come in it is still stormy."""
+
+
+KILLS_EACH_MAX = DEATHS + TRIES - 1
+"""Of one instance: with one more, the tuple that is tried then might be buried."""
+
+
+class _Disk(ByChance):
+    """`spares`: whether a process that is to be killed in a call is not, by its name."""
+
+    spares: Callable[[str], bool]
+
+    def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
+        found = super().blow(process, call, path, size)
+        kills = found is not None and not found.error
+        return None if kills and self.spares(process) else found
+
+
+class Weather:
+    """What goes wrong in the storm of a seed. `span_s`: within which the tuples come in."""
+
+    def __init__(self, pipeline: Pipeline, seed: int) -> None:
+        rng = random.Random(f"{seed} storm")
+        self.span_s = rng.choice((0.1, 0.3, 0.8))
+        self.until_s = self.span_s + BEHIND_S
+        self.conditions = Conditions(
+            latency_s=rng.choice((20e-6, 200e-6, 0.005)),
+            jitter_s=rng.choice((50e-6, 0.001, 0.02)),
+            stalls=rng.choice((0.0, 0.0, 0.02)),
+            cuts=rng.choice((0.0, 0.3)),
+            wire_bytes=rng.choice((2_000, 128_000)),
+        )
+        self.troubles = Troubles(
+            until_s=self.until_s,
+            kills=rng.choice((0.0, 1.0, 4.0, 10.0)),
+            kills_each_max=KILLS_EACH_MAX,
+            cuts=rng.choice((0.0, 5.0, 20.0)),
+            half_open_s=rng.choice((0.0, 0.3)),
+            clogs=rng.choice((0.0, 5.0)),
+            stops=rng.choice((0.0, 3.0)),
+        )
+        self.script = _script(rng, pipeline, self.span_s)
+        self.ends = tuple(_ends(rng, pipeline, self.until_s))
+        self.disk = _Disk(
+            random.Random(f"{seed} disk"),
+            full=rng.choice((0.0, 0.0, 0.0, 0.01)),
+            killed=rng.choice((0.0, 0.002, 0.005)),
+            sync_s=rng.choice((0.0, 0.0005, 0.005)) if self.ends else 0.0,
+        )
+
+
+def _script(rng: random.Random, pipeline: Pipeline, span_s: float) -> Script | None:
+    """Decisions of operators that may have several instances."""
+    scaled = [o for o in pipeline.operators.values() if _may_scale(o)]
+    found = []
+    for _ in range(rng.choice((0, 3, 8, 16)) if scaled else 0):
+        operator, at_s, actions = rng.choice(scaled), rng.uniform(0.0, span_s), ["duplicate"]
+        if at_s > span_s / 3:  # before that there is hardly anything that could leave
+            actions += ["leave", "hand_over", *(["move", "move"] if operator.edges else [])]
+        found.append(f"{at_s:.4f} {operator.name} {rng.choice(actions)}")
+    return parse_script("; ".join(found)) if found else None
+
+
+def _may_scale(operator: Operator) -> bool:
+    return operator.can_scale and operator.scale is not None and operator.scale.max_instances > 1
+
+
+def _ends(rng: random.Random, pipeline: Pipeline, until_s: float) -> Iterator[End]:
+    """Power is lost only where all operators are to outlive that."""
+    if rng.random() < ENDS_SHARE:
+        power = all(pipeline.durable_of(name) == "power" for name in pipeline.operators)
+        for at_s in sorted(rng.uniform(0.0, until_s) for _ in range(rng.choice((1, 2, 3)))):
+            yield End(at_s, power)
+
+
+def stormy_run(
+    pipeline: Pipeline,
+    inputs: Mapping[str, Iterable[Any]],
+    instances: Mapping[str, int],
+    *,
+    seed: int,
+    start: float,
+) -> tuple[World, Tested, Counter[str]]:
+    """`inputs`: of all sources. The world is over; what is there is on its disk. Raises `RunFailed`
+    if the run does not come to its end, and what `World.run` raises."""
+    weather = Weather(pipeline, seed)
+    sources = {name: Given([*tuples], weather.span_s) for name, tuples in inputs.items()}
+    copy = tested(pipeline, sources, instances, FOLDER)
+    world = World(
+        copy.pipeline,
+        seed,
+        options=Options(script=weather.script, scaling=False, on_output=_unheard, warm=1),
+        conditions=weather.conditions,
+        troubles=weather.troubles,
+        disk_faults=weather.disk,
+        ends=weather.ends,
+        began_s=start,
+    )
+    weather.disk.spares = lambda name: world.troubles.spares(world.processes.of_store(name))
+    with _unlogged():
+        report = world.run()
+    if not report.ok:
+        why = report.failure or "; ".join(report.ledger.faults) or f"it ended as {report.ended}"
+        raise RunFailed(Failure(f"storm {seed}: the run has failed: {why}"), report)
+    return world, copy, _happened(world, weather, report)
+
+
+def _happened(world: World, weather: Weather, report: Report) -> Counter[str]:
+    found = Counter({word: world.troubles.done[word] for word in ("cuts", "clogs", "stops")})
+    for operator in report.operators:
+        found["joins"] += operator.joins
+        found["leaves"] += operator.leaves
+        found["deaths"] += operator.deaths
+    found["moves"] = sum(event.kind == EventKind.MOVED for event in report.events)
+    found["full disks"] = weather.disk.met.get("full", 0)
+    return +found
+
+
+@contextmanager
+def _unlogged() -> Iterator[None]:
+    """What instances log, such as that a disk is full, is no news in a storm."""
+    logger = logging.getLogger("anabranch")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _unheard(_name: str, _line: str) -> None:
+    """Whatever instances would tell a user."""

@@ -204,6 +204,17 @@ def test_costs_come_from_a_run_unless_they_are_given(good: Path, tmp_path: Path)
     assert (by_scale["split"].cost.capacity, by_scale["split"].origin) == (50.0, "its scale")
 
 
+def test_an_operator_of_which_each_instance_had_little_to_do_costs_what_all_of_it_took(
+    good: Path, tmp_path: Path
+) -> None:
+    path = report(tmp_path)
+    plain = json.loads(path.read_text())
+    plain["operators"][1] |= {"capacity": None, "processed": 300, "busy_s": 0.002}
+    path.write_text(json.dumps(plain))
+    costs = costs_of(loaded(good), report=path, capacities={}, selectivities={})
+    assert (costs["split"].cost.capacity, costs["split"].origin) == (150_000.0, "measured")
+
+
 def test_a_file_that_is_no_report_is_refused(good: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.json"
     other.write_text("{}")

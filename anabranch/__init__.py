@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         tumbling,
         window_time,
     )
-    from anabranch.runtime.pipeline.streams import KeyedStream
     from anabranch.runtime.reporting.failure import RunFailed
     from anabranch.runtime.sinks.discard import discard
     from anabranch.runtime.sinks.foreach import foreach
@@ -61,7 +60,7 @@ __version__ = "0.1.0"
 _LAZY = {
     "Aggregation": "anabranch.runtime.keyed.aggregations",
     "KeyTime": "anabranch.runtime.keyed.handler",
-    "KeyedStream": "anabranch.runtime.pipeline.streams",
+    "KeyedStream": "anabranch.runtime.pipeline.graph",
     "Late": "anabranch.runtime.keyed.late",
     "RunFailed": "anabranch.runtime.reporting.failure",
     "Timer": "anabranch.runtime.keyed.handler",

@@ -93,9 +93,9 @@ def _unknown_option(text: str) -> str | None:
     if found is None:
         return None
     owner, function, option = found.groups()
-    from anabranch.runtime.pipeline import window_streams  # only where something is wrong
+    from anabranch.runtime.pipeline import graph  # only where something is wrong
 
-    target = getattr(anabranch, owner or function, getattr(window_streams, owner or function, None))
+    target = getattr(anabranch, owner or function, getattr(graph, owner or function, None))
     if owner and function != "__init__":
         target = getattr(target, function, None)
     if not callable(target):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.pipeline.graph import check_name
+from anabranch.runtime.pipeline.definition import check_name
 from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
 from anabranch.runtime.processing.payload import PayloadError, decode
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of

@@ -49,7 +49,7 @@ ROOMS = (
     "world",
 )
 """The folders of runtime. Each imports only those before it, also for type checkers."""
-ROOMS_WITH_CIRCLES = ("pipeline", "simulation")
+ROOMS_WITH_CIRCLES = ("simulation",)
 """Those in which modules still import each other in circles, also for type checkers."""
 ABOVE_THE_DRIVERS = {"world", "broken_protocols"}
 """The folders of runtime that run the code of a driver, and so may import it."""

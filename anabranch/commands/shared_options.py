@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from anabranch.runtime.pipeline.graph import check_dead_max
+from anabranch.runtime.pipeline.definition import check_dead_max
 
 
 class DeadMax(click.ParamType[int | float]):

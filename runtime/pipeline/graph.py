@@ -6,52 +6,26 @@ operator's name before anything runs.
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from anabranch.protocol.ids import OperatorName, Topology
-from anabranch.runtime.pipeline import order
+from anabranch.protocol.ids import OperatorName
+from anabranch.runtime.pipeline.definition import Definition, check_name, check_timing
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.plan.operator import Operator, Retry, Step, StepKind, as_retry, step
-from anabranch.runtime.plan.spec import EventTime
+from anabranch.runtime.plan.spec import EventTime, Keyed, KeyedEdge, LateRule
 from anabranch.runtime.policies.policy import Scale
-from anabranch.runtime.values.checks import PipelineError, check_number
-from anabranch.runtime.values.path_names import path_of
+from anabranch.runtime.values.checks import PipelineError
 
 if TYPE_CHECKING:
-    from anabranch.runtime.pipeline.streams import KeyedStream
-    from anabranch.runtime.storage.dead_letters import DeadLetterFile
-
-GROUPS_DEFAULT = 256
-GROUPS_MAX = 32_768
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-
-
-def check_dead_max(what: str, value: object) -> None:
-    """Raise `PipelineError` unless it is a whole number or a share."""
-    check_number(what, value)
-    assert isinstance(value, int | float)
-    if value < 0 or (isinstance(value, float) and value > 1):
-        raise PipelineError(
-            f"{what} must be a whole number of dead letters, or a share of the tuples from 0.0 to "
-            f"1.0, got {value!r}"
-        )
-
-
-Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
-DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
-Durable = Literal["process", "power"]
-DURABLES = ("process", "power")
+    from anabranch.runtime.keyed.aggregations import Aggregation
+    from anabranch.runtime.keyed.windows import AnyWindow, Sliding
+    from anabranch.runtime.pipeline.keyed_operators import TimeOf, Windowing
 
 
 @dataclass
-class Pipeline:
+class Pipeline(Definition):
     """A graph of named operators, built by methods of its streams.
 
     `dead_letters`: JSON lines file for tuples that failed for good
@@ -70,42 +44,6 @@ class Pipeline:
     `requires`: modules that the functions import when they are called, and what to do where one is
     missing: a run says so before it starts.
     """
-
-    name: str
-    dead_letters: str | Path | None = None
-    operators: dict[OperatorName, Operator] = field(default_factory=dict)
-    groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
-    delivery: Delivery = field(default="effectively-once", kw_only=True)
-    durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
-    dead_max: int | float | None = field(default=None, kw_only=True)
-    requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
-    inputs: dict[OperatorName, list[str]] = field(default_factory=dict, init=False)
-    """The files that sources read instead of what they were written with."""
-
-    def __post_init__(self) -> None:
-        check_name("pipeline", self.name)
-        if self.dead_letters is not None:
-            path_of(self.dead_letters, f"pipeline {self.name!r}: dead_letters")
-        check_requires(self.name, self.requires)
-        if self.dead_max is not None:
-            check_dead_max(f"pipeline {self.name!r}: dead_max", self.dead_max)
-        check_number(f"pipeline {self.name!r}: groups", self.groups, whole=True)
-        if not 1 <= self.groups <= GROUPS_MAX:
-            raise PipelineError(
-                f"pipeline {self.name!r}: groups must be 1 to {GROUPS_MAX:,}, got {self.groups}"
-            )
-        if self.delivery not in DELIVERIES:
-            raise PipelineError(
-                f"pipeline {self.name!r}: delivery must be one of {', '.join(DELIVERIES)}, "
-                f"got {self.delivery!r}"
-            )
-        kinds = [self.durable] if isinstance(self.durable, str) else self.durable.values()
-        for kind in kinds:
-            if kind not in DURABLES:
-                raise PipelineError(
-                    f"pipeline {self.name!r}: durable must be one of {', '.join(DURABLES)}, "
-                    f"got {kind!r}"
-                )
 
     def source(self, name: str, source: Source, *, scale: Scale | None = None) -> Stream:
         """Where tuples come from. Raises `PipelineError` if `source` cannot be split to scale."""
@@ -138,103 +76,13 @@ class Pipeline:
                 )
         return Stream(self, tuple(names))
 
-    def durable_of(self, operator: str) -> Durable:
-        """What the instances of an operator outlive."""
-        if isinstance(self.durable, str):
-            return self.durable
-        return self.durable.get(operator, "process")
-
-    @property
-    def dead_letters_path(self) -> Path:
-        if self.dead_letters is None:
-            return Path(f"{self.name}.dead.jsonl")
-        return path_of(self.dead_letters, "dead_letters")
-
-    def letters_of(
-        self, operator: str, instance: str, lasting_dir: Path | None, *, durable: bool
-    ) -> DeadLetterFile:
-        """Where an instance buries tuples; see there."""
-        from anabranch.runtime.storage.dead_letters import DeadLetterFile  # building needs no files
-
-        return DeadLetterFile(
-            self.dead_letters_path,
-            pipeline=self.name,
-            operator=operator,
-            instance=instance,
-            lasting_dir=lasting_dir,
-            durable=durable,
-        )
-
-    @property
-    def topology(self) -> Topology:
-        return Topology(frozenset((u, o.name) for o in self.operators.values() for u in o.upstream))
-
-    def validate(self) -> None:
-        """Raise `PipelineError` unless every stream starts at a source and ends at a sink, and no
-        order is lost on which results depend."""
-        if not self.operators:
-            raise PipelineError(f"pipeline {self.name!r} has no operators: begin with .source(...)")
-        for name in () if isinstance(self.durable, str) else self.durable:
-            self._known(name)
-        for module, advice in self.requires.items():
-            if not _is_installed(module):
-                raise PipelineError(
-                    f"pipeline {self.name!r} needs the module {module!r}, which is not installed: "
-                    f"{advice}"
-                )
-        used = {u for o in self.operators.values() for u in o.upstream}
-        for operator in self.operators.values():
-            if operator.sink is None and operator.name not in used:
-                raise PipelineError(
-                    f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
-                    "its results would be lost; end it with .sink(name, ...)"
-                )
-            _ = operator.instances_at_start  # raises what its policy raises
-        if refused := order.refusal(self.operators):
-            raise PipelineError(f"pipeline {self.name!r}: {refused}")
-
-    def with_scale(self, operator: str, setting: str, value: object) -> None:
-        """Change one scale setting of one operator (`--set OPERATOR.scale.SETTING=VALUE`)."""
-        name = self._known(operator)
-        old = self.operators[name]
-        scale = (old.scale or Scale(max_instances=1)).with_setting(setting, value)
-        self.operators[name] = self._checked(replace(old, scale=scale))
-
-    def with_input(self, source: str, patterns: Sequence[str]) -> None:
-        """Let a source read these files (`--input SOURCE=PATH`). Raises `PipelineError`."""
-        from anabranch.runtime.sources.elsewhere import read_from  # building needs no ends
-
-        name = self._known(source)
-        old = self.operators[name]
-        if old.source is None:
-            sources = ", ".join(o.name for o in self.operators.values() if o.source is not None)
-            raise PipelineError(f"{source!r} is no source; sources: {sources}")
-        self.operators[name] = replace(old, source=read_from(old.source, patterns))
-        self.inputs[name] = list(patterns)
-
-    def _known(self, operator: str) -> OperatorName:
-        if operator in self.operators:
-            return OperatorName(operator)
-        near = difflib.get_close_matches(operator, list(self.operators), 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.operators)}"
-        raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {hint}")
-
     def add(self, operator: Operator) -> Stream:
         """Take in a new operator; what comes out of it. Users call the methods of streams."""
         check_name("operator", operator.name)
         if operator.name in self.operators:
             raise PipelineError(f"operator {operator.name!r} is defined twice; names are unique")
-        self.operators[operator.name] = self._checked(operator)
+        self.operators[operator.name] = self.checked(operator)
         return Stream(self, (operator.name,))
-
-    def _checked(self, operator: Operator) -> Operator:
-        _check(operator)
-        if operator.keyed and operator.scale and operator.scale.max_instances > self.groups:
-            raise PipelineError(
-                f"operator {operator.name!r}: {operator.scale.max_instances} instances cannot "
-                f"share the keys of groups={self.groups}; lower max_instances, or raise groups"
-            )
-        return operator
 
 
 @dataclass(frozen=True)
@@ -305,8 +153,6 @@ class Stream:
         `reduce`, `process`, those of windows but for `aggregate`, `enrich`), and `anabranch
         validate` and `run` warn of what mixes the order before them.
         """
-        from anabranch.runtime.pipeline.streams import KeyedStream
-
         return KeyedStream(self, fn, ordered)
 
     def event_time(
@@ -326,7 +172,7 @@ class Stream:
         `ahead_s`: times further ahead of this host's clock do not count.
         """
         timing = EventTime(fn, disorder_s, device, idle_s, ahead_s)
-        _check_timing(timing)
+        check_timing(timing)
         operators = self.pipeline.operators
         for name in self.operators:
             if operators[name].timing is not None:
@@ -350,58 +196,306 @@ class Stream:
         return self.fuse(name, one, scale=scale, retry=retry, in_flight=in_flight)
 
 
-def check_name(what: str, name: str) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise PipelineError(
-            f"{what} name {name!r}: expected a letter, then up to 62 letters, digits, '_' or '-'"
+@dataclass(frozen=True)
+class KeyedStream:
+    """The tuples of a stream, each with the key that `key` gives it.
+
+    Tuples of one key are processed in the order in which they come, by one instance at a time.
+    Operators keep what they know of a key; when they scale, it moves with the key.
+    """
+
+    stream: Stream
+    key: Callable[[Any], Any]
+    ordered: bool | None = None
+    """Whether results depend on the order of each key's tuples: no operator before may have several
+    instances then, unless it works by the same key. None: if they may, several are warned of."""
+
+    def __post_init__(self) -> None:
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed_operators.check_function("key_by", self.key)
+
+    def fold(
+        self,
+        name: str,
+        initial: Any,
+        fn: Callable[[Any, Any], Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """`state = fn(state, tuple)` for each key; (key, state) goes on with every tuple.
+
+        `initial`: the state of a new key, of which each gets a copy, or a function without
+        arguments that makes one, such as `list`. If `fn` raises, the state is what it was before.
+        """
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed = keyed_operators.folding(name, initial, fn)
+        return self.operator(name, keyed, scale=scale, retry=retry)
+
+    def reduce(
+        self,
+        name: str,
+        fn: Callable[[Any, Any], Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """`value = fn(value, tuple)` for each key, whose first tuple is its first value;
+        (key, value) goes on with every tuple."""
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed = keyed_operators.reducing(name, fn)
+        return self.operator(name, keyed, scale=scale, retry=retry)
+
+    def process(
+        self,
+        name: str,
+        fn: Any,
+        *,
+        state: Callable[[], Any] | Mapping[str, Callable[[], Any]],
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """`fn(key, state, tuple)`, or with a fourth argument for the time, gives any number of
+        results (None: none). Or a class: of its objects `on_tuple` is called so, and
+        `on_timer(key, state, timer, time)` when a timer is due that was set by
+        `time.set_timer(at, name)`; one object is made per instance.
+
+        `state` makes the state of a new key: a function without arguments, such as a dataclass,
+        or several by name: `{"seen": set, "total": int}` are `state.seen` and `state.total`.
+        If `fn` raises, its results do not count and the state is what it was before; one of more
+        than 4 KiB only with `retry`.
+        """
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed = keyed_operators.processing(name, fn, state)
+        return self.operator(name, keyed, scale=scale, retry=retry)
+
+    def sink(self, name: str, sink: Sink, *, scale: Scale | None = None) -> None:
+        """Where tuples go, those of one key to one instance and in their order."""
+        if not isinstance(sink, Sink):
+            raise PipelineError(
+                f"sink {name!r}: expected a sink such as ab.jsonl('out.jsonl'), got {sink!r}"
+            )
+        from anabranch.runtime.pipeline import keyed_operators
+
+        self.operator(name, keyed_operators.passing(), sink=sink, scale=scale)
+
+    def window(self, window: Any, **options: Any) -> WindowedStream:
+        """The tuples of each key by windows: `ab.tumbling(60.0)`, `ab.sliding(60.0, every=10.0)`,
+        `ab.session(gap=30.0)`, `ab.count(2000, every=10)`.
+
+        Options: `time` (a tuple's event time), `lateness_s`, `late` ("bury", "emit", "drop").
+        """
+        return WindowedStream(self, window, **options)
+
+    def join(self, right: KeyedStream, window: Any, **options: Any) -> JoinedStream:
+        """Pairs of tuples of the same key and window, one of each stream."""
+        return JoinedStream(self, right, window, **options)
+
+    def enrich(self, side: KeyedStream, **options: Any) -> EnrichedStream:
+        """Each tuple with the latest one that `side` has had of its key."""
+        return EnrichedStream(self, side, **options)
+
+    def operator(
+        self,
+        name: str,
+        keyed: Keyed,
+        *,
+        right: KeyedStream | None = None,
+        sink: Sink | None = None,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """Add a keyed operator behind this stream; the tuples of `right` come on side 1."""
+        if self.ordered:
+            keyed = replace(keyed, ordered=True, needs_order=True)
+        elif self.ordered is False:
+            keyed = replace(keyed, may_need_order=False)
+        operator = Operator(
+            OperatorName(name),
+            (*self.stream.operators, *(right.stream.operators if right else ())),
+            sink=sink,
+            scale=scale,
+            retry=as_retry(retry),
+            keyed=keyed,
+            edges=self._edges(name, right),
+        )
+        return self.stream.pipeline.add(operator)
+
+    def _edges(self, name: str, right: KeyedStream | None) -> dict[OperatorName, KeyedEdge]:
+        edges = {upstream: KeyedEdge(self.key) for upstream in self.stream.operators}
+        if right is None:
+            return edges
+        if right.stream.pipeline is not self.stream.pipeline:
+            raise PipelineError(f"{name!r}: both streams must belong to the same pipeline")
+        for upstream in right.stream.operators:
+            if upstream in edges:
+                raise PipelineError(
+                    f"{name!r}: operator {upstream!r} is on both sides; "
+                    "put an operator of its own, such as a map, before one of them"
+                )
+            edges[upstream] = KeyedEdge(right.key, 1)
+        return edges
+
+
+@dataclass(frozen=True)
+class WindowedStream:
+    """The tuples of each key, by windows. `time`: a tuple's event time in seconds (default: that of
+    the stream's `event_time`, or of `WindowResult`s). `lateness_s`: how long a window is kept after
+    its end for late tuples. `late`: what becomes of tuples that are later still: dead letters
+    ("bury"), `ab.Late` among the results ("emit"), or nothing but a count ("drop").
+    """
+
+    keyed: KeyedStream
+    windows: AnyWindow
+    time: TimeOf | None = None
+    lateness_s: float = 0.0
+    late: LateRule = "bury"
+
+    def __post_init__(self) -> None:
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed_operators.check_windows(self.windows, self.time, self.lateness_s, self.late)
+
+    def aggregate(
+        self,
+        name: str,
+        aggregation: Aggregation,
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """One `ab.WindowResult` per key and window, such as of `ab.mean(value)`."""
+        attempts = as_retry(retry).attempts
+        keyed = self._windowing.aggregating(name, aggregation, attempts)
+        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+
+    def apply(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """`fn(key, window, tuples)` gives the results of a window, any number of them (None: none).
+        All tuples of the window are kept until it ends, in the order in which they came."""
+        keyed = self._windowing.applying(name, fn, as_retry(retry).attempts)
+        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+
+    def fold(
+        self,
+        name: str,
+        initial: Any,
+        fn: Callable[[Any, Any], Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """`value = fn(value, tuple)` over the tuples of each window; an `ab.WindowResult` each.
+
+        Only the value is kept until the window ends; of sessions, which may grow together, all
+        tuples are.
+        """
+        keyed = self._windowing.folding(name, initial, fn, as_retry(retry).attempts)
+        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+
+    def reduce(
+        self,
+        name: str,
+        fn: Callable[[Any, Any], Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """As `fold`, beginning with the first tuple of the window."""
+        keyed = self._windowing.reducing(name, fn, as_retry(retry).attempts)
+        return self.keyed.operator(name, keyed, scale=scale, retry=retry)
+
+    @property
+    def _windowing(self) -> Windowing:
+        from anabranch.runtime.pipeline import keyed_operators
+
+        stream = self.keyed.stream
+        return keyed_operators.Windowing(
+            self.windows,
+            self.time,
+            self.lateness_s,
+            self.late,
+            stream.pipeline.operators,
+            stream.operators,
         )
 
 
-def _check(operator: Operator) -> None:
-    if operator.scale is not None and not isinstance(operator.scale, Scale):
-        raise PipelineError(
-            f"operator {operator.name!r}: scale must be ab.Scale(...), got {operator.scale!r}"
+@dataclass(frozen=True)
+class JoinedStream:
+    """Pairs of tuples of two streams with the same key, in the same window. `time`: event time of
+    the tuples of both, or (left, right)."""
+
+    left: KeyedStream
+    right: KeyedStream
+    windows: Sliding
+    time: TimeOf | tuple[TimeOf, TimeOf] | None = None
+    lateness_s: float = 0.0
+    late: LateRule = "bury"
+
+    def __post_init__(self) -> None:
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed_operators.check_join(self.windows, self.time, self.lateness_s, self.late)
+        _check_keyed("join", self.right)
+
+    def apply(
+        self,
+        name: str,
+        fn: Callable[[Any, Any, Any], Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """One result `fn(key, left, right)` for each pair, when their window ends."""
+        from anabranch.runtime.pipeline import keyed_operators
+
+        given = self.time if isinstance(self.time, tuple) else (self.time, self.time)
+        operators = self.left.stream.pipeline.operators
+        left, right = (
+            time or keyed_operators.time_of(name, operators, side.stream.operators)
+            for time, side in zip(given, (self.left, self.right), strict=True)
         )
-    check_number(f"operator {operator.name!r}: in_flight", operator.in_flight, whole=True)
-    if operator.in_flight < 1:
-        raise PipelineError(f"operator {operator.name!r}: in_flight must be 1 or more")
-    if operator.scale and operator.scale.max_instances > 1 and not operator.can_scale:
-        raise PipelineError(
-            f"operator {operator.name!r} cannot have several instances: "
-            f"{operator.source or operator.sink!r} cannot be shared; leave out its scale"
+        keyed = keyed_operators.joining(
+            name, fn, self.windows, (left, right), float(self.lateness_s), self.late
         )
+        return self.left.operator(name, keyed, right=self.right, scale=scale, retry=retry)
 
 
-def _check_timing(timing: EventTime) -> None:
-    for what, fn in (("a function of a tuple", timing.fn), ("device: a function", timing.device)):
-        if not callable(fn) and (fn is not None or fn is timing.fn):
-            raise PipelineError(f"event_time: expected {what}, got {fn!r}")
-    for what in ("disorder_s", "idle_s", "ahead_s"):
-        seconds = getattr(timing, what)
-        if seconds is None and what != "disorder_s":
-            continue
-        check_number(f"event_time: {what}", seconds)
-        if seconds < 0 or (what == "idle_s" and seconds == 0):
-            least = "above 0" if what == "idle_s" else "0 or more"
-            raise PipelineError(f"event_time: {what} must be {least}, got {seconds}")
+@dataclass(frozen=True)
+class EnrichedStream:
+    """Each tuple with the latest one of a slowly changing stream of the same key."""
+
+    left: KeyedStream
+    side: KeyedStream
+
+    def __post_init__(self) -> None:
+        _check_keyed("enrich", self.side)
+
+    def apply(
+        self,
+        name: str,
+        fn: Callable[[Any, Any, Any], Any],
+        *,
+        scale: Scale | None = None,
+        retry: Retry | int = 0,
+    ) -> Stream:
+        """One result `fn(key, tuple, latest)` for each tuple; `latest` is None before the first."""
+        from anabranch.runtime.pipeline import keyed_operators
+
+        keyed = keyed_operators.enriching(name, fn)
+        return self.left.operator(name, keyed, right=self.side, scale=scale, retry=retry)
 
 
-def check_requires(pipeline: str, requires: object) -> None:
-    if not isinstance(requires, Mapping) or not all(
-        isinstance(text, str) and text for pair in requires.items() for text in pair
-    ):
-        raise PipelineError(
-            f"pipeline {pipeline!r}: requires must be a dict of modules and what to do where one "
-            f"is missing, such as {{'scipy': 'pip install scipy'}}, got {requires!r}"
-        )
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except (ImportError, ValueError):  # of a package that is missing, or cannot be imported
-        return False
-
-
-def edges(operators: Iterable[Operator]) -> list[tuple[str, str]]:
-    return [(u, o.name) for o in operators for u in o.upstream]
+def _check_keyed(what: str, other: Any) -> None:
+    if not isinstance(other, KeyedStream):
+        raise PipelineError(f"{what}: expected a stream with keys, .key_by(fn), got {other!r}")

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from anabranch.protocol.ids import Topology
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.keyed.groups import group_of
-from anabranch.runtime.pipeline.graph import Pipeline, edges
+from anabranch.runtime.pipeline.definition import edges
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.processing.flow import FIRST_WINDOW_TUPLES
 from anabranch.runtime.simulation.board import Board
 from anabranch.runtime.simulation.host import Host

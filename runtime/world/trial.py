@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, get_args
 
-from anabranch.runtime.pipeline.graph import Delivery, Pipeline
+from anabranch.runtime.pipeline.definition import Delivery
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.ports import clock

@@ -9,7 +9,7 @@ import json
 import sys
 
 import anabranch as ab
-from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.sources.files import SPLIT_BYTES
 from benches.chain_functions import long_enough, upper, with_length
 from benches.chain_ours import cpu_s

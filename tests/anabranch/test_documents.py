@@ -22,7 +22,7 @@ from anabranch.commands.run import command
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.live.agent import deaths, starter, watchdog
 from anabranch.runtime.live.instance import poison_guard
-from anabranch.runtime.pipeline.graph import DELIVERIES
+from anabranch.runtime.pipeline.definition import DELIVERIES
 from anabranch.runtime.reporting.report import Report
 from tests.anabranch.fakes import operator_report, report
 from tests.runtime.agent_runs import until

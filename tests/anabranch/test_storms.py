@@ -14,7 +14,7 @@ import anabranch as ab
 from anabranch import testing
 from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.live.instance.counts import Counts
-from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.values.checks import PipelineError
 from tests.anabranch.tested_pipelines import Anything, counting
 

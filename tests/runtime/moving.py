@@ -9,7 +9,7 @@ import anabranch as ab
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
-from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Writer
 
 RATE_PER_S = 5_000

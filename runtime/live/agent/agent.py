@@ -72,7 +72,8 @@ from anabranch.runtime.live.agent.warm_pool import WarmPool
 from anabranch.runtime.live.agent.watchdog import Watchdog
 from anabranch.runtime.live.process.processes import ForkError, MakeProcesses
 from anabranch.runtime.live.process.run_dir import RunDir, RunFolder
-from anabranch.runtime.pipeline.graph import Pipeline, edges
+from anabranch.runtime.pipeline.definition import edges
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
 from anabranch.runtime.policies.script import Script

@@ -13,7 +13,8 @@ from anabranch.runtime.live.agent.recorder import Recorder, sent_to
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.measuring.cpu import PROCESSORS, HostUse
 from anabranch.runtime.measuring.latency import merged, percentile
-from anabranch.runtime.pipeline.graph import Pipeline, edges
+from anabranch.runtime.pipeline.definition import edges
+from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.ledger import settle

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.runtime.pipeline.graph import Delivery, Pipeline
+from anabranch.runtime.pipeline.definition import Delivery
+from anabranch.runtime.pipeline.graph import Pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,7 @@ from typing import Any
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.keyed.groups import group_of
 from anabranch.runtime.keyed.processor import KeyedProcessor
-from anabranch.runtime.pipeline.graph import Pipeline
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream, Pipeline
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.processing.steps import Part
 from anabranch.runtime.sources import items

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.keyed.handler import KeyTime, Timer
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from tests.runtime.keyed.bench import Bench
 
 N = 40

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.windows import tumbling
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from tests.runtime.keyed.journaled import MANY, Mortals, contents, install, moving
 from tests.runtime.keyed.test_processor import clocked
 from tests.runtime.keyed.test_processor_moves import counting

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from anabranch.runtime.plan.operator import Retry
 from anabranch.runtime.plan.spec import Keyed
 from tests.runtime.keyed.bench import Bench, Build

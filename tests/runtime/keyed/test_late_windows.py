@@ -18,7 +18,7 @@ from anabranch.runtime.keyed.windows import (
     sliding,
     tumbling,
 )
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from tests.runtime.keyed.bench import Bench
 
 Event = tuple[str, float, Any]

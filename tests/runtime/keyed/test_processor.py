@@ -13,7 +13,7 @@ import pytest
 from anabranch.runtime.keyed.functions import TIMERS_AT_END_MAX
 from anabranch.runtime.keyed.handler import Handler, KeyTime, Timer
 from anabranch.runtime.keyed.late import Late
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from anabranch.runtime.plan.operator import Retry
 from anabranch.runtime.plan.spec import Keyed, LateRule
 from anabranch.runtime.processing.steps import StepError

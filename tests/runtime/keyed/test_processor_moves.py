@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.runtime.keyed.handler import KeyTime, Timer
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from anabranch.runtime.processing.undo import SAVED_BYTES_MAX
 from tests.runtime.keyed.bench import Bench, Moves
 

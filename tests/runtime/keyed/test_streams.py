@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.runtime.pipeline.graph import Pipeline, Stream
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream, Pipeline, Stream
 from anabranch.runtime.plan.spec import EventTime, KeyedEdge
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.sinks.discard import discard

@@ -9,7 +9,7 @@ from typing import Any
 from anabranch.runtime.keyed.aggregations import tally
 from anabranch.runtime.keyed.journaling import KEYS_AT_ONCE
 from anabranch.runtime.keyed.windows import tumbling
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from tests.runtime.keyed.journaled import Mortals
 from tests.runtime.keyed.test_processor_moves import counting
 

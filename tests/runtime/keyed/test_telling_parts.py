@@ -10,7 +10,7 @@ import pytest
 from anabranch.runtime.keyed.aggregations import tally
 from anabranch.runtime.keyed.handler import KeyTime
 from anabranch.runtime.keyed.windows import count, session, sliding, tumbling
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from tests.runtime.keyed.bench import Build
 from tests.runtime.keyed.journaled import Mortals
 

@@ -17,7 +17,7 @@ from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.keyed.watermarks import Stamper
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from anabranch.runtime.plan.spec import EventTime
 from tests.runtime.keyed.bench import Bench
 

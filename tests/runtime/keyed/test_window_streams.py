@@ -11,7 +11,7 @@ import pytest
 import anabranch as ab
 from anabranch import testing
 from anabranch.runtime.keyed.windows import Window
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from anabranch.runtime.values.checks import PipelineError
 
 Event = tuple[str, float, int]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from anabranch.runtime.keyed import aggregations
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.windows import WindowResult, count, session, sliding, tumbling
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream
 from tests.runtime.keyed.bench import Bench, Build, Moves
 
 KEYS = "ab"

@@ -10,8 +10,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.pipeline import order
-from anabranch.runtime.pipeline.graph import Stream
-from anabranch.runtime.pipeline.streams import KeyedStream
+from anabranch.runtime.pipeline.graph import KeyedStream, Stream
 from anabranch.runtime.values.checks import PipelineError
 
 MANY = ab.Scale(max_instances=4)

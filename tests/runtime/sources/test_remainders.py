@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import anabranch as ab
-from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Network
 

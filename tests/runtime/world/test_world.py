@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 
-from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.ports import clock
 from anabranch.runtime.world.lapses import LAPSES, Lapse, neglected
 from anabranch.runtime.world.scenes import SCENES

@@ -18,7 +18,7 @@ from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from anabranch.runtime.live.instance.key_groups import KeyGroups
-from anabranch.runtime.pipeline.graph import Delivery
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Writer
 from anabranch.runtime.reporting.ledger import settle
 from tests.runtime.live.channel.test_channel_incarnations import Kept, Worker

@@ -1,0 +1,235 @@
+"""What a pipeline is when it is built: its operators and settings, and what is checked of them.
+
+A mistake is reported with the operator's name before anything runs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from anabranch.protocol.ids import OperatorName, Topology
+from anabranch.runtime.pipeline import order
+from anabranch.runtime.plan.operator import Operator
+from anabranch.runtime.plan.spec import EventTime
+from anabranch.runtime.policies.policy import Scale
+from anabranch.runtime.values.checks import PipelineError, check_number
+from anabranch.runtime.values.path_names import path_of
+
+if TYPE_CHECKING:
+    from anabranch.runtime.storage.dead_letters import DeadLetterFile
+
+GROUPS_DEFAULT = 256
+GROUPS_MAX = 32_768
+
+Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
+DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
+Durable = Literal["process", "power"]
+DURABLES = ("process", "power")
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
+
+
+@dataclass
+class Definition:
+    """Settings and operators of a `Pipeline`, without the streams that a user builds it with."""
+
+    name: str
+    dead_letters: str | Path | None = None
+    operators: dict[OperatorName, Operator] = field(default_factory=dict)
+    groups: int = field(default=GROUPS_DEFAULT, kw_only=True)
+    delivery: Delivery = field(default="effectively-once", kw_only=True)
+    durable: Durable | Mapping[str, Durable] = field(default="process", kw_only=True)
+    dead_max: int | float | None = field(default=None, kw_only=True)
+    requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    inputs: dict[OperatorName, list[str]] = field(default_factory=dict, init=False)
+    """The files that sources read instead of what they were written with."""
+
+    def __post_init__(self) -> None:
+        check_name("pipeline", self.name)
+        if self.dead_letters is not None:
+            path_of(self.dead_letters, f"pipeline {self.name!r}: dead_letters")
+        check_requires(self.name, self.requires)
+        if self.dead_max is not None:
+            check_dead_max(f"pipeline {self.name!r}: dead_max", self.dead_max)
+        check_number(f"pipeline {self.name!r}: groups", self.groups, whole=True)
+        if not 1 <= self.groups <= GROUPS_MAX:
+            raise PipelineError(
+                f"pipeline {self.name!r}: groups must be 1 to {GROUPS_MAX:,}, got {self.groups}"
+            )
+        if self.delivery not in DELIVERIES:
+            raise PipelineError(
+                f"pipeline {self.name!r}: delivery must be one of {', '.join(DELIVERIES)}, "
+                f"got {self.delivery!r}"
+            )
+        kinds = [self.durable] if isinstance(self.durable, str) else self.durable.values()
+        for kind in kinds:
+            if kind not in DURABLES:
+                raise PipelineError(
+                    f"pipeline {self.name!r}: durable must be one of {', '.join(DURABLES)}, "
+                    f"got {kind!r}"
+                )
+
+    def durable_of(self, operator: str) -> Durable:
+        """What the instances of an operator outlive."""
+        if isinstance(self.durable, str):
+            return self.durable
+        return self.durable.get(operator, "process")
+
+    @property
+    def dead_letters_path(self) -> Path:
+        if self.dead_letters is None:
+            return Path(f"{self.name}.dead.jsonl")
+        return path_of(self.dead_letters, "dead_letters")
+
+    def letters_of(
+        self, operator: str, instance: str, lasting_dir: Path | None, *, durable: bool
+    ) -> DeadLetterFile:
+        """Where an instance buries tuples; see there."""
+        from anabranch.runtime.storage.dead_letters import DeadLetterFile  # building needs no files
+
+        return DeadLetterFile(
+            self.dead_letters_path,
+            pipeline=self.name,
+            operator=operator,
+            instance=instance,
+            lasting_dir=lasting_dir,
+            durable=durable,
+        )
+
+    @property
+    def topology(self) -> Topology:
+        return Topology(frozenset((u, o.name) for o in self.operators.values() for u in o.upstream))
+
+    def validate(self) -> None:
+        """Raise `PipelineError` unless every stream starts at a source and ends at a sink, and no
+        order is lost on which results depend."""
+        if not self.operators:
+            raise PipelineError(f"pipeline {self.name!r} has no operators: begin with .source(...)")
+        for name in () if isinstance(self.durable, str) else self.durable:
+            self._known(name)
+        for module, advice in self.requires.items():
+            if not _is_installed(module):
+                raise PipelineError(
+                    f"pipeline {self.name!r} needs the module {module!r}, which is not installed: "
+                    f"{advice}"
+                )
+        used = {u for o in self.operators.values() for u in o.upstream}
+        for operator in self.operators.values():
+            if operator.sink is None and operator.name not in used:
+                raise PipelineError(
+                    f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
+                    "its results would be lost; end it with .sink(name, ...)"
+                )
+            _ = operator.instances_at_start  # raises what its policy raises
+        if refused := order.refusal(self.operators):
+            raise PipelineError(f"pipeline {self.name!r}: {refused}")
+
+    def with_scale(self, operator: str, setting: str, value: object) -> None:
+        """Change one scale setting of one operator (`--set OPERATOR.scale.SETTING=VALUE`)."""
+        name = self._known(operator)
+        old = self.operators[name]
+        scale = (old.scale or Scale(max_instances=1)).with_setting(setting, value)
+        self.operators[name] = self.checked(replace(old, scale=scale))
+
+    def with_input(self, source: str, patterns: Sequence[str]) -> None:
+        """Let a source read these files (`--input SOURCE=PATH`). Raises `PipelineError`."""
+        from anabranch.runtime.sources.elsewhere import read_from  # building needs no ends
+
+        name = self._known(source)
+        old = self.operators[name]
+        if old.source is None:
+            sources = ", ".join(o.name for o in self.operators.values() if o.source is not None)
+            raise PipelineError(f"{source!r} is no source; sources: {sources}")
+        self.operators[name] = replace(old, source=read_from(old.source, patterns))
+        self.inputs[name] = list(patterns)
+
+    def _known(self, operator: str) -> OperatorName:
+        if operator in self.operators:
+            return OperatorName(operator)
+        near = difflib.get_close_matches(operator, list(self.operators), 1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(self.operators)}"
+        raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {hint}")
+
+    def checked(self, operator: Operator) -> Operator:
+        """The operator, if all is right that can be said of it alone. Raises `PipelineError`."""
+        check_operator(operator)
+        if operator.keyed and operator.scale and operator.scale.max_instances > self.groups:
+            raise PipelineError(
+                f"operator {operator.name!r}: {operator.scale.max_instances} instances cannot "
+                f"share the keys of groups={self.groups}; lower max_instances, or raise groups"
+            )
+        return operator
+
+
+def check_dead_max(what: str, value: object) -> None:
+    """Raise `PipelineError` unless it is a whole number or a share."""
+    check_number(what, value)
+    assert isinstance(value, int | float)
+    if value < 0 or (isinstance(value, float) and value > 1):
+        raise PipelineError(
+            f"{what} must be a whole number of dead letters, or a share of the tuples from 0.0 to "
+            f"1.0, got {value!r}"
+        )
+
+
+def check_name(what: str, name: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise PipelineError(
+            f"{what} name {name!r}: expected a letter, then up to 62 letters, digits, '_' or '-'"
+        )
+
+
+def check_operator(operator: Operator) -> None:
+    if operator.scale is not None and not isinstance(operator.scale, Scale):
+        raise PipelineError(
+            f"operator {operator.name!r}: scale must be ab.Scale(...), got {operator.scale!r}"
+        )
+    check_number(f"operator {operator.name!r}: in_flight", operator.in_flight, whole=True)
+    if operator.in_flight < 1:
+        raise PipelineError(f"operator {operator.name!r}: in_flight must be 1 or more")
+    if operator.scale and operator.scale.max_instances > 1 and not operator.can_scale:
+        raise PipelineError(
+            f"operator {operator.name!r} cannot have several instances: "
+            f"{operator.source or operator.sink!r} cannot be shared; leave out its scale"
+        )
+
+
+def check_timing(timing: EventTime) -> None:
+    for what, fn in (("a function of a tuple", timing.fn), ("device: a function", timing.device)):
+        if not callable(fn) and (fn is not None or fn is timing.fn):
+            raise PipelineError(f"event_time: expected {what}, got {fn!r}")
+    for what in ("disorder_s", "idle_s", "ahead_s"):
+        seconds = getattr(timing, what)
+        if seconds is None and what != "disorder_s":
+            continue
+        check_number(f"event_time: {what}", seconds)
+        if seconds < 0 or (what == "idle_s" and seconds == 0):
+            least = "above 0" if what == "idle_s" else "0 or more"
+            raise PipelineError(f"event_time: {what} must be {least}, got {seconds}")
+
+
+def check_requires(pipeline: str, requires: object) -> None:
+    if not isinstance(requires, Mapping) or not all(
+        isinstance(text, str) and text for pair in requires.items() for text in pair
+    ):
+        raise PipelineError(
+            f"pipeline {pipeline!r}: requires must be a dict of modules and what to do where one "
+            f"is missing, such as {{'scipy': 'pip install scipy'}}, got {requires!r}"
+        )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # of a package that is missing, or cannot be imported
+        return False
+
+
+def edges(operators: Iterable[Operator]) -> list[tuple[str, str]]:
+    return [(u, o.name) for o in operators for u in o.upstream]

@@ -53,4 +53,5 @@ def runs_of_failed_tests() -> Iterator[None]:
     yield
     if threading.active_count() > 1:
         for run in [one for one in gc.get_objects() if type(one) is Run]:
-            run.stop()
+            if not run._ended.is_set():  # one that has failed would tell it again
+                run.stop()

@@ -83,7 +83,8 @@ def test_a_run_that_was_copied_elsewhere_is_told_where_it_can_go_on(tmp_path: Pa
     (tmp_path / "first").mkdir()
     path = killed_in(tmp_path / "first")
     shutil.copytree(path.parent, tmp_path / "copy")
-    done = resumed(tmp_path / "copy" / path.name)
+    # It is met with the next results, which may take a while to come.
+    done = resumed(tmp_path / "copy" / path.name, "--duration", "60")
     assert done.returncode in (1, 2)
     assert "resume the run in the folder where it was begun" in done.stdout + done.stderr
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -35,6 +34,7 @@ from anabranch.runtime.live.link.messages import (
 )
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Split, Writer
+from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.ledger import settle
 from anabranch.runtime.reporting.status import FinalCount, id_from_wire
 
@@ -193,7 +193,7 @@ class Network:
             operator=me.operator,
             instance=str(me),
             run_dir=self.folder,
-            started_s=time.monotonic(),
+            started_s=clock.monotonic(),
             limits=self.limits,
             token=TOKEN,
             incarnation=incarnation,

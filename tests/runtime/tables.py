@@ -26,6 +26,8 @@ def sizes(root: Any) -> Counter[str]:
         if isinstance(one, Mapping | list | set | frozenset | tuple | deque):
             found[way] += 0 if hasattr(one, "_fields") else len(one)  # a record is no table
             waiting += [(f"{way}[]", each) for each in _elements(one)]
+        elif type(one).__module__.startswith("anabranch.runtime.world."):
+            continue  # its network leads to all other instances
         elif type(one).__module__.startswith("anabranch."):
             owner = type(one).__name__
             waiting += [(f"{owner}.{name}", value) for name, value in _attributes(one)]

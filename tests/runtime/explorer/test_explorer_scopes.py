@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import NamedTuple
+
 import pytest
 
 from anabranch.runtime.explorer.bulk import Bulk
-from anabranch.runtime.explorer.coverage import CONDITIONS, Coverage
+from anabranch.runtime.explorer.coverage import CONDITIONS, Cell, Coverage
 from anabranch.runtime.explorer.impossible import possible_cells, why_never
 from anabranch.runtime.explorer.machine import Shipped
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.scopes import DEEP, DEEPEST, SETS, SMALL
-from anabranch.runtime.explorer.search import explore
+from anabranch.runtime.explorer.search import Verdict, explore
 
 COUNTED = {
     "1,2 joins=1 leaves=2": (267, 573),
@@ -24,9 +27,25 @@ COUNTED = {
 """States and transitions: a change of these is a change of the protocol, or of the search."""
 
 
+class Searched(NamedTuple):
+    verdict: Verdict
+    deaths: int
+    met: frozenset[Cell]
+
+
+@cache
+def searched(name: str) -> Searched:
+    """Once for all tests: together, these searches take half a minute."""
+    coverage = Coverage()
+    verdict = explore(Shipped(), SMALL[name], coverage=coverage)
+    assert verdict.sites is not None
+    deaths, verdict.sites = verdict.sites.options.deaths, None  # all that was met: large
+    return Searched(verdict, deaths, frozenset(coverage.cells))
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_nothing_is_found_in_a_small_scope(name: str) -> None:
-    found = explore(Shipped(), SMALL[name])
+    found = searched(name).verdict
     assert found.fault == ""
     assert found.complete
     assert found.quiescent, "a search that never came to rest proves nothing"
@@ -34,9 +53,7 @@ def test_nothing_is_found_in_a_small_scope(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, scope in SMALL.items() if scope.crashes])
 def test_deaths_are_tried_by_the_dozen(name: str) -> None:
-    found = explore(Shipped(), SMALL[name])
-    assert found.sites is not None
-    assert found.sites.options.deaths > 50
+    assert searched(name).deaths > 50
 
 
 @pytest.mark.parametrize(
@@ -133,13 +150,11 @@ def test_a_search_that_is_cut_short_says_so() -> None:
 @pytest.mark.slow
 def test_the_small_scopes_meet_every_cell_that_can_be_met() -> None:
     """What is met beside which other operation is printed by `anabranch verify --coverage`."""
-    coverage = Coverage()
-    for scope in SMALL.values():
-        explore(Shipped(), scope, coverage=coverage)
-    missing = set(possible_cells()) - coverage.cells.keys()
+    met = {cell for name in SMALL for cell in searched(name).met}
+    missing = set(possible_cells()) - met
     assert {cell for cell in missing if not why_never(*cell)} == set()
-    assert {cell for cell in coverage.cells if why_never(*cell)} == set()
-    assert {where for _, where in coverage.cells} == set(CONDITIONS)
+    assert {cell for cell in met if why_never(*cell)} == set()
+    assert {where for _, where in met} == set(CONDITIONS)
 
 
 @pytest.mark.parametrize(

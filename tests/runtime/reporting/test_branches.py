@@ -14,6 +14,7 @@ import pytest
 import anabranch as ab
 from anabranch.runtime.reporting.ledger import settle
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # An instance that is killed in the middle leaves sockets behind that are never closed.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -44,6 +45,7 @@ def pipeline_of() -> tuple[ab.Pipeline, dict[str, Kept]]:
     return pipeline, kept
 
 
+@in_virtual_time
 async def test_what_dies_on_its_way_to_one_or_two_of_three_operators_is_counted_once_for_each(
     tmp_path: Path,
 ) -> None:
@@ -60,6 +62,7 @@ async def test_what_dies_on_its_way_to_one_or_two_of_three_operators_is_counted_
     assert ledger.dead_letters == len(BAD) + len(ODD_BAD)
 
 
+@in_virtual_time
 async def test_what_died_on_its_way_is_still_counted_once_when_its_instance_dies(
     tmp_path: Path,
 ) -> None:
@@ -79,6 +82,7 @@ async def test_what_died_on_its_way_is_still_counted_once_when_its_instance_dies
     assert ledger.dead_letters == len(BAD) + len(ODD_BAD)
 
 
+@in_virtual_time
 async def test_what_cannot_be_sent_at_all_dies_once_for_each_operator(tmp_path: Path) -> None:
     pipeline, kept = ab.Pipeline("locks"), [Kept(), Kept()]
     numbers = pipeline.source("numbers", ab.items(range(100)))

@@ -66,7 +66,7 @@ NEGLECTS: list[tuple[type, str, Callable[..., object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("where", "name", "broken"), NEGLECTS, ids=lambda n: str(n))
+@pytest.mark.parametrize(("where", "name", "broken"), NEGLECTS)
 def test_a_gate_that_forgets_something_is_found_out(
     where: type, name: str, broken: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:

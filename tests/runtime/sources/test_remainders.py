@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -47,6 +48,7 @@ class NumbersReader(Reader):
 
 
 @pytest.mark.parametrize("delivery", ["effectively-once", "at-least-once"])
+@in_virtual_time
 async def test_a_reader_may_give_the_same_value_again_and_change_it(
     tmp_path: Path, delivery: Delivery
 ) -> None:

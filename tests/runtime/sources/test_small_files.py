@@ -24,6 +24,7 @@ from anabranch.runtime.live.instance.source_pump import SourcePump
 from anabranch.runtime.live.link.messages import SplitAnswer
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -56,6 +57,7 @@ def network_over(folder: Path, delivery: str = "effectively-once") -> tuple[Netw
 
 
 @pytest.mark.parametrize("seed", range(2))
+@in_virtual_time
 async def test_every_line_comes_once_through_joins_leaves_and_deaths(
     tmp_path: Path, seed: int
 ) -> None:
@@ -72,6 +74,7 @@ async def test_every_line_comes_once_through_joins_leaves_and_deaths(
     assert Counter(sink.tuples) == EXPECTED
 
 
+@in_virtual_time
 async def test_the_journal_has_the_files_of_a_group_once_and_not_when_they_are_read(
     tmp_path: Path,
 ) -> None:
@@ -95,6 +98,7 @@ def test_a_split_of_an_earlier_incarnation_is_kept_for_the_incarnations_after_th
     assert kept == {(claims.SPLITS, 7): past.lasting[claims.SPLITS][7]}
 
 
+@in_virtual_time
 async def test_at_least_once_what_is_not_safe_of_groups_is_read_again(tmp_path: Path) -> None:
     network, sink = network_over(tmp_path, "at-least-once")
     await network.start()

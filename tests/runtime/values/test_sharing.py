@@ -193,7 +193,6 @@ def test_within_a_tuple_what_is_the_same_stays_the_same() -> None:
 @pytest.mark.parametrize(
     "value",
     [None, 1, "text", (), (1, ("a",)), Colour.RED, datetime.date(2026, 1, 1), dict, json.dumps],
-    ids=repr,
 )
 def test_what_cannot_change_may_be_shared(value: Any) -> None:
     assert not share([(n, value) for n in range(3)])

@@ -100,7 +100,7 @@ def test_a_session_is_silent_leaves_nothing_and_can_be_started_again(tmp_path: P
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     assert [p.name for p in tmp_path.iterdir()] == ["tmp"]

@@ -35,6 +35,7 @@ from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Network
 from tests.runtime.processes import LINUX
 from tests.runtime.reading import context
+from tests.runtime.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.skipif(not LINUX, reason="what a file is called is read from /proc")
 
@@ -111,6 +112,7 @@ PLACES = {
 
 
 @pytest.mark.parametrize("place", PLACES)
+@in_virtual_time
 async def test_a_full_disk_stops_the_stream_up_to_the_source_until_there_is_room(
     tmp_path: Path, refusing: Refusing, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,6 +142,7 @@ def letter(line: str) -> int:
 
 @pytest.mark.parametrize("place", ["results", "letters"])
 @pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+@in_virtual_time
 async def test_whatever_is_promised_a_full_disk_is_waited_out(
     tmp_path: Path, refusing: Refusing, place: str, delivery: str
 ) -> None:
@@ -153,6 +156,7 @@ async def test_whatever_is_promised_a_full_disk_is_waited_out(
     assert sorted(map(letter, run.dead.read_text().splitlines())) == [*range(1, N, 2)]
 
 
+@in_virtual_time
 async def test_an_instance_that_dies_while_its_disk_is_full_goes_on_where_it_was(
     tmp_path: Path, refusing: Refusing
 ) -> None:
@@ -177,6 +181,7 @@ async def test_an_instance_that_dies_while_its_disk_is_full_goes_on_where_it_was
         (errno.EIO, "look at the disk (dmesg)"),
     ],
 )
+@in_virtual_time
 async def test_other_troubles_that_pass_are_waited_out_with_their_remedy(
     tmp_path: Path, refusing: Refusing, error: int, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -190,6 +195,7 @@ async def test_other_troubles_that_pass_are_waited_out_with_their_remedy(
     assert [m.endswith(f"goes on by itself: {told}") for m in caplog.messages[:1]] == [True]
 
 
+@in_virtual_time
 async def test_a_disk_that_is_full_again_and_again_is_told_now_and_then(
     tmp_path: Path, refusing: Refusing, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -208,6 +214,7 @@ async def test_a_disk_that_is_full_again_and_again_is_told_now_and_then(
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "dead.jsonl", ".journal"])
+@in_virtual_time
 async def test_what_somebody_meant_is_not_waited_out_but_fails_with_the_name_of_the_file(
     tmp_path: Path, refusing: Refusing, name: str
 ) -> None:
@@ -243,6 +250,7 @@ def test_an_agent_that_cannot_write_says_nothing_that_is_not_written_until_it_ca
     assert finish(run).ok
 
 
+@in_virtual_time
 async def test_an_input_that_ends_while_the_end_of_a_part_waits_for_room_is_ended_all_the_same(
     tmp_path: Path, refusing: Refusing
 ) -> None:
@@ -305,6 +313,7 @@ def segments_of(folder: Path, me: InstanceId) -> list[tuple[int, Path]]:
     return journal.segments(folder / f"{me}.journal")
 
 
+@in_virtual_time
 async def test_a_disk_that_cannot_sync_ends_the_incarnation_before_anything_unsafe_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +355,7 @@ async def settled(out: Path) -> Counter[int]:
     return found(out)
 
 
+@in_virtual_time
 async def test_standard_output_that_goes_to_a_full_disk_waits_and_says_so(
     tmp_path: Path, refusing: Refusing, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -381,6 +391,7 @@ def test_a_run_that_finds_no_room_for_its_state_does_not_start_and_leaves_nothin
     assert list(tmp_path.iterdir()) == []
 
 
+@in_virtual_time
 async def test_an_instance_that_cannot_leave_its_mark_waits_with_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,7 @@ from tests.runtime.faulty import as_nobody, files_left, folder_of_all, may_mount
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Network
 from tests.runtime.reading import Reading
+from tests.runtime.virtual_time import in_virtual_time
 
 TIMEOUT_S = 60
 GOES_ON = "the stream waits and goes on by itself: make room there"
@@ -167,6 +168,7 @@ def test_a_journal_that_is_gone_when_its_instance_dies_fails_the_run(tmp_path: P
 
 
 @pytest.mark.parametrize("packed", [False, True])
+@in_virtual_time
 async def test_a_file_for_which_no_descriptor_is_left_is_waited_for_and_not_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool
 ) -> None:
@@ -235,6 +237,7 @@ def refuse(n: int) -> int:
     raise ValueError("no")
 
 
+@in_virtual_time
 async def test_results_that_may_not_be_opened_any_more_are_named_by_a_next_incarnation() -> None:
     """Who has the file open goes on with it."""
     with folder_of_all() as folder, as_nobody():

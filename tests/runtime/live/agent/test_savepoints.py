@@ -422,7 +422,9 @@ def test_a_run_stops_in_the_middle_of_a_split_and_instances_die_in_both_runs(
     split = next(read(tmp_path / "one", state_format=STATE_FORMAT).each("splits"))
     assert "'next': " in split["split_text"]
     begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
-    second = _stopped(_endless(tmp_path, add, groups=9), file, 12_000, **begun)
+    second = _stopped(
+        _endless(tmp_path, add, groups=9), file, first.ledger.tuples_in + 5000, **begun
+    )
     assert {path.name for path in tmp_path.glob("died-at-*")} >= {"died-at-900", "died-at-8000"}
     total = first.ledger.tuples_in + second.ledger.tuples_in
     assert min(first.ledger.tuples_in, second.ledger.tuples_in) > 3000

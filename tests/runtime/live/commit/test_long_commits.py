@@ -10,11 +10,13 @@ import pytest
 from anabranch.runtime.pipeline.graph import Pipeline
 from tests.runtime.live.instance.test_keyed_watermarks import Spoken
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 CREDIT = 64
 TUPLES = 40 * CREDIT
 
 
+@in_virtual_time
 async def test_who_has_used_up_the_credit_of_others_does_not_wait_for_the_end_of_a_commit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

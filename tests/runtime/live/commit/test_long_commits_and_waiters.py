@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,12 @@ from anabranch.runtime.live.instance import key_groups
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.policy import Scale
+from anabranch.runtime.ports.clock import pause
 from tests.runtime.live.commit.test_commits import Kept as KeptTurns
 from tests.runtime.live.instance.test_keyed_watermarks import Spoken
 from tests.runtime.network import Kept, Network
 from tests.runtime.processes import eventually
+from tests.runtime.virtual_time import in_virtual_time
 
 CREDIT = 64
 ENDLESS_S = 3600.0
@@ -58,6 +59,7 @@ def counting(source: Spoken, kept: Kept) -> Pipeline:
 
 
 @pytest.mark.parametrize("action", OUTCOMES)
+@in_virtual_time
 async def test_an_operation_on_the_graph_waits_for_no_long_commit(
     action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,6 +81,7 @@ async def test_an_operation_on_the_graph_waits_for_no_long_commit(
     assert sorted(kept.tuples) == sorted((n % 50, 1 + n // 50) for n in range(200))
 
 
+@in_virtual_time
 async def test_who_is_stopped_by_results_that_nobody_takes_yet_sends_what_there_is_credit_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +103,7 @@ async def test_who_is_stopped_by_results_that_nobody_takes_yet_sends_what_there_
 
 
 @pytest.mark.parametrize("power", [False, True])
+@in_virtual_time
 async def test_a_commit_that_begins_while_the_last_one_is_made_safe_can_be_ended_too(
     tmp_path: Path, power: bool
 ) -> None:
@@ -118,6 +122,7 @@ async def test_a_commit_that_begins_while_the_last_one_is_made_safe_can_be_ended
     kept.commits.abandon()
 
 
+@in_virtual_time
 async def test_who_can_do_nothing_else_has_the_commit_ended(tmp_path: Path) -> None:
     kept = KeptTurns(tmp_path / "a.journal")
     await kept.begin()
@@ -130,6 +135,7 @@ async def test_who_can_do_nothing_else_has_the_commit_ended(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("telling_s", "in_a_turn"), [(0.0, 1), (1.0, 4)])
+@in_virtual_time
 async def test_a_snapshot_is_drawn_for_as_long_as_it_took_to_tell_what_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, telling_s: float, in_a_turn: int
 ) -> None:
@@ -158,6 +164,7 @@ async def test_a_snapshot_is_drawn_for_as_long_as_it_took_to_tell_what_has_chang
     kept.commits.abandon()
 
 
+@in_virtual_time
 async def test_what_telling_takes_is_part_of_the_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,9 +173,9 @@ async def test_what_telling_takes_is_part_of_the_work(
     (count,) = network.of("count")
     pump: Any = count.pump
     busy: list[float] = []
-    monkeypatch.setattr(pump.processor, "tell", lambda: time.sleep(0.02))
+    monkeypatch.setattr(pump.processor, "tell", lambda: pause(0.02))
     monkeypatch.setattr(count.path.meter, "processed", lambda _, busy_s: busy.append(busy_s))
     pump.tell(count.commits)
-    assert busy[-1] >= 0.02
+    assert busy[-1] == pytest.approx(0.02)
     monkeypatch.undo()
     await network.abandon()

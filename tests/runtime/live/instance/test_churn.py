@@ -22,8 +22,9 @@ from tests.runtime.agent_runs import finish, start, until
 from tests.runtime.fake_instance import Endless, Fake, three_operators
 from tests.runtime.network import Kept, Network
 from tests.runtime.tables import grown, sizes
+from tests.runtime.virtual_time import in_virtual_time
 
-FIRST, LAST = 40, 120
+FIRST, LAST = 20, 70
 """So many instances have gone when tables are compared."""
 KEYS = 7
 
@@ -74,6 +75,7 @@ def those_that_stay(network: Network) -> dict[str, Counter[str]]:
 
 @pytest.mark.parametrize("build", [plain, keyed])
 @pytest.mark.usefixtures("few_kept")
+@in_virtual_time
 async def test_an_instance_that_stays_keeps_nothing_of_neighbours_that_have_gone(
     tmp_path: Path, build: Callable[[ab.Pipeline], None]
 ) -> None:
@@ -96,6 +98,7 @@ async def test_an_instance_that_stays_keeps_nothing_of_neighbours_that_have_gone
 
 
 @pytest.mark.usefixtures("few_kept")
+@in_virtual_time
 async def test_an_incarnation_that_goes_on_knows_the_sums_of_the_one_before(tmp_path: Path) -> None:
     pipeline = ab.Pipeline("churn")
     plain(pipeline)

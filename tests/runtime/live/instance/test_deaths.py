@@ -12,6 +12,7 @@ import anabranch as ab
 from anabranch.runtime.plan.ends import DeadLetter
 from tests.runtime.network import Kept, KeptWriter, Network
 from tests.runtime.storms import STORIES, storm
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -27,6 +28,7 @@ def chain(out: Path) -> ab.Pipeline:
     return pipeline
 
 
+@in_virtual_time
 async def test_a_chain_of_instances_that_die_one_by_one_loses_and_doubles_nothing(
     tmp_path: Path,
 ) -> None:
@@ -48,6 +50,7 @@ async def test_a_chain_of_instances_that_die_one_by_one_loses_and_doubles_nothin
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_how_far_all_had_come_when_a_message_came_outlives_a_death(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +88,7 @@ async def test_how_far_all_had_come_when_a_message_came_outlives_a_death(
 
 
 @pytest.mark.parametrize("kind", STORIES)
+@in_virtual_time
 async def test_a_storm_of_deaths_joins_leaves_and_moves_changes_no_result(
     tmp_path: Path, kind: str
 ) -> None:
@@ -97,11 +101,13 @@ async def test_a_storm_of_deaths_joins_leaves_and_moves_changes_no_result(
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(100, 120))
 @pytest.mark.parametrize("kind", STORIES)
+@in_virtual_time
 async def test_no_storm_changes_a_result(tmp_path: Path, kind: str, seed: int) -> None:
     await storm(kind, seed, tmp_path)
 
 
 @pytest.mark.parametrize(("idempotent", "told"), [(False, 1), (True, 0)])
+@in_virtual_time
 async def test_a_sink_that_may_repeat_results_says_so_after_a_death(
     tmp_path: Path, idempotent: bool, told: int
 ) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import anabranch as ab
+from anabranch.runtime.ports import clock
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -27,7 +28,7 @@ def key(n: int) -> int:
 
 
 def counted(count: int, _n: int) -> int:
-    time.sleep(0.001)
+    clock.pause(0.001)
     return count + 1
 
 
@@ -35,6 +36,7 @@ def counts(out: Path) -> list[Any]:
     return sorted([r[0], r[3]] for r in map(json.loads, out.read_text().splitlines()))
 
 
+@in_virtual_time
 async def test_windows_wait_for_what_comes_again_behind_the_end_of_the_stream(
     tmp_path: Path,
 ) -> None:

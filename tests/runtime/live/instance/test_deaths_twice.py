@@ -17,11 +17,13 @@ from anabranch.runtime.live.instance.pumps import OperatorPump
 from anabranch.runtime.live.instance.source_pump import SourcePump
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@in_virtual_time
 async def test_a_source_that_leaves_and_dies_sends_what_it_held(tmp_path: Path) -> None:
     sink = Kept(delay_s=0.002)
     pipeline = ab.Pipeline("leaving")
@@ -44,6 +46,7 @@ async def test_a_source_that_leaves_and_dies_sends_what_it_held(tmp_path: Path) 
     assert found.keys() == set(range(20_000))
 
 
+@in_virtual_time
 async def test_a_newcomer_that_dies_and_hears_of_the_end_before_it_begins_ends(
     tmp_path: Path,
 ) -> None:
@@ -66,6 +69,7 @@ async def test_a_newcomer_that_dies_and_hears_of_the_end_before_it_begins_ends(
     assert network.instances[child].profile.context.incarnation == 2
 
 
+@in_virtual_time
 async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbours(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,6 +109,7 @@ async def test_who_has_parted_and_dies_twice_does_not_come_back_to_its_neighbour
     listener.close()  # as the end of the process would
 
 
+@in_virtual_time
 async def test_what_a_dead_letter_was_made_of_comes_again_if_the_letter_was_not_written(
     tmp_path: Path,
 ) -> None:
@@ -169,6 +174,7 @@ class DeletingReader(Reader):
 
 
 @pytest.mark.parametrize("recorded", [True, False])
+@in_virtual_time
 async def test_a_source_that_has_tidied_up_and_dies_does_not_open_its_input_again(
     tmp_path: Path, recorded: bool
 ) -> None:
@@ -192,6 +198,7 @@ async def test_a_source_that_has_tidied_up_and_dies_does_not_open_its_input_agai
     assert set(sink.tuples) == set(range(500))
 
 
+@in_virtual_time
 async def test_a_watermark_that_came_behind_an_open_call_stays_behind_it_after_a_death(
     tmp_path: Path,
 ) -> None:
@@ -230,6 +237,7 @@ async def die_with_open_calls(network: Network, sink: Kept) -> None:
     await network.revive(instance.me)
 
 
+@in_virtual_time
 async def test_what_a_keyed_sink_had_not_written_is_written_by_its_next_incarnation(
     tmp_path: Path,
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -56,6 +57,7 @@ EXPECTED = Counter(2 * n for n in range(N) if 2 * n % 3 != 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
+@in_virtual_time
 async def test_at_least_once_loses_nothing(tmp_path: Path, seed: int) -> None:
     out = tmp_path / "out.jsonl"
     network = Network(chain(out, "at-least-once"), tmp_path, journals=True)
@@ -78,6 +80,7 @@ WHOLE_WINDOWS = Counter((n % 7, float(n // 100 * 100)) for n in range(20_000))
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("how_many", ["one", "all"])
+@in_virtual_time
 async def test_at_least_once_leaves_nothing_out_of_windows(
     tmp_path: Path, seed: int, how_many: str
 ) -> None:
@@ -111,6 +114,7 @@ async def test_at_least_once_leaves_nothing_out_of_windows(
 
 
 @pytest.mark.parametrize("seed", range(3))
+@in_virtual_time
 async def test_at_most_once_doubles_nothing(tmp_path: Path, seed: int) -> None:
     out = tmp_path / "out.jsonl"
     network = Network(chain(out, "at-most-once"), tmp_path, journals=True)
@@ -121,6 +125,7 @@ async def test_at_most_once_doubles_nothing(tmp_path: Path, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@in_virtual_time
 async def test_effectively_once_does_neither(tmp_path: Path, seed: int) -> None:
     out = tmp_path / "out.jsonl"
     network = Network(chain(out, "effectively-once"), tmp_path, journals=True)
@@ -131,6 +136,7 @@ async def test_effectively_once_does_neither(tmp_path: Path, seed: int) -> None:
     assert network.deaths
 
 
+@in_virtual_time
 async def test_what_dies_with_a_process_is_lost_or_done_twice_where_that_is_allowed(
     tmp_path: Path,
 ) -> None:

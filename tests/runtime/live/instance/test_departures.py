@@ -21,11 +21,13 @@ from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.fake_instance import three_operators
 from tests.runtime.moving import Barred
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@in_virtual_time
 async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_path: Path) -> None:
     sink = Barred()
     pipeline = ab.Pipeline("leaving")
@@ -85,6 +87,7 @@ def grants(roster: Roster, member: Member) -> bool:
     return roster.may_leave(same).granted
 
 
+@in_virtual_time
 async def test_who_was_let_go_is_counted_out_by_the_agent_of_a_resumed_run_too() -> None:
     log: list[RunRecord] = []
     pipeline = three_operators(min_instances=2)

@@ -12,6 +12,7 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -34,6 +35,7 @@ def failing_once(
     return hold
 
 
+@in_virtual_time
 async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next_incarnation(
     tmp_path: Path,
 ) -> None:
@@ -57,6 +59,7 @@ async def test_an_error_in_the_middle_of_a_step_leaves_nothing_of_it_to_the_next
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_a_source_that_has_failed_does_not_wait_for_what_will_not_be_recorded(
     tmp_path: Path,
 ) -> None:

@@ -17,6 +17,7 @@ from anabranch.runtime.reporting.status import id_from_wire
 from tests.runtime.live.instance.test_keyed_watermarks import Spoken
 from tests.runtime.network import Kept, Network
 from tests.runtime.processes import eventually
+from tests.runtime.virtual_time import in_virtual_time
 
 
 async def begun(tmp_path: Path, source: Spoken) -> Network:
@@ -43,6 +44,7 @@ def suspects(network: Network, instance: Instance, seconds: list[float]) -> list
     return told
 
 
+@in_virtual_time
 async def test_a_neighbour_that_says_nothing_for_long_is_suspected_once(tmp_path: Path) -> None:
     source = Spoken()
     network = await begun(tmp_path, source)
@@ -55,6 +57,7 @@ async def test_a_neighbour_that_says_nothing_for_long_is_suspected_once(tmp_path
     await network.finish()
 
 
+@in_virtual_time
 async def test_a_word_in_between_ends_the_doubt(tmp_path: Path) -> None:
     source = Spoken()
     network = await begun(tmp_path, source)
@@ -72,6 +75,7 @@ async def test_a_word_in_between_ends_the_doubt(tmp_path: Path) -> None:
     await network.finish()
 
 
+@in_virtual_time
 async def test_who_was_kept_from_listening_blames_nobody_for_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

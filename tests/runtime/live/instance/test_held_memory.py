@@ -11,6 +11,7 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -29,6 +30,7 @@ def made_of(n: int) -> Any:
     return Unreadable() if n % 10 == 0 else n
 
 
+@in_virtual_time
 async def test_held_results_that_cannot_be_read_again_are_dead_letters_and_no_more(
     tmp_path: Path,
 ) -> None:
@@ -51,6 +53,7 @@ async def test_held_results_that_cannot_be_read_again_are_dead_letters_and_no_mo
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_held_results_that_have_no_key_any_more_are_dead_letters(tmp_path: Path) -> None:
     """Functions may be others in the next incarnation of a run that was resumed."""
     sink, letters = Kept(0.001), tmp_path / "dead.jsonl"

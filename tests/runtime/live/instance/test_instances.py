@@ -17,6 +17,7 @@ from anabranch.protocol.states import preds_of, succs_of
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 
 class Numbers(Source):
@@ -60,6 +61,7 @@ def chain(n: int, **sink: Any) -> tuple[Pipeline, Kept]:
     return pipeline, kept
 
 
+@in_virtual_time
 async def test_a_bounded_stream_ends_with_every_tuple_delivered(tmp_path: Path) -> None:
     pipeline, kept = chain(5000)
     network = Network(pipeline, tmp_path)
@@ -69,6 +71,7 @@ async def test_a_bounded_stream_ends_with_every_tuple_delivered(tmp_path: Path) 
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_an_empty_input_ends_at_once(tmp_path: Path) -> None:
     pipeline, kept = chain(0)
     network = Network(pipeline, tmp_path)
@@ -77,6 +80,7 @@ async def test_an_empty_input_ends_at_once(tmp_path: Path) -> None:
     assert kept.tuples == []
 
 
+@in_virtual_time
 async def test_several_instances_share_the_work_from_the_start(tmp_path: Path) -> None:
     pipeline, kept = chain(20000)
     network = Network(pipeline, tmp_path)
@@ -88,6 +92,7 @@ async def test_several_instances_share_the_work_from_the_start(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seed", range(4))
+@in_virtual_time
 async def test_a_storm_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> None:
     pipeline, kept = chain(100_000)
     network = Network(pipeline, tmp_path)
@@ -102,6 +107,7 @@ async def test_a_storm_loses_and_doubles_nothing(tmp_path: Path, seed: int) -> N
     assert network.notes["left"] > 20
 
 
+@in_virtual_time
 async def test_when_a_storm_is_over_all_views_agree(tmp_path: Path) -> None:
     pipeline, kept = chain(10**9)
     network = Network(pipeline, tmp_path)
@@ -136,6 +142,7 @@ async def _storm(network: Network) -> None:
                 network.decide(operator, action)
 
 
+@in_virtual_time
 async def test_branches_get_every_tuple_and_meet_again(tmp_path: Path) -> None:
     pipeline, kept = Pipeline("diamond"), Kept()
     numbers = pipeline.source("numbers", Numbers(4000))
@@ -151,6 +158,7 @@ async def test_branches_get_every_tuple_and_meet_again(tmp_path: Path) -> None:
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_a_slow_sink_stops_the_source_and_nothing_grows(tmp_path: Path) -> None:
     pipeline, kept = chain(3000, delay_s=0.0002)
     network = Network(pipeline, tmp_path, outbox_tuples_max=200, credit_tuples=400)
@@ -165,6 +173,7 @@ async def test_a_slow_sink_stops_the_source_and_nothing_grows(tmp_path: Path) ->
     assert highest < 1000
 
 
+@in_virtual_time
 async def test_a_failing_operator_sends_its_tuple_to_the_dead_letters(tmp_path: Path) -> None:
     pipeline, kept = Pipeline("failing", dead_letters=tmp_path / "dead.jsonl"), Kept()
     pipeline.source("numbers", Numbers(100)).map("inverse", lambda x: 1 / x).sink("kept", kept)
@@ -190,6 +199,7 @@ def _refuse(_: int) -> None:
     raise ValueError("no")
 
 
+@in_virtual_time
 async def test_a_tuple_that_cannot_be_unpacked_dies_alone(tmp_path: Path) -> None:
     pipeline, kept = Pipeline("unreadable", dead_letters=tmp_path / "dead.jsonl"), Kept()
     odd = pipeline.source("numbers", Numbers(100)).map("odd", lambda x: x if x else Unreadable())
@@ -202,6 +212,7 @@ async def test_a_tuple_that_cannot_be_unpacked_dies_alone(tmp_path: Path) -> Non
     assert sum(f.dead for f in network.final) == 1
 
 
+@in_virtual_time
 async def test_an_instance_with_open_calls_does_not_leave_before_they_have_ended(
     tmp_path: Path,
 ) -> None:
@@ -231,6 +242,7 @@ async def test_an_instance_with_open_calls_does_not_leave_before_they_have_ended
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_siblings_learn_how_many_they_are_without_any_tuple(tmp_path: Path) -> None:
     pipeline, _ = chain(10**9)
     pipeline.operators[OperatorName("numbers")] = replace(

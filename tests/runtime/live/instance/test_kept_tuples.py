@@ -12,6 +12,7 @@ from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.live.instance.keyed_pump import KeyedPump
 from tests.runtime.moving import Barred, delayed_transfer, latest_by_key, pump_of
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -33,6 +34,7 @@ def worked_off(pump: KeyedPump) -> list[int]:
     return done
 
 
+@in_virtual_time
 async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results_are_safe(
     tmp_path: Path,
 ) -> None:
@@ -63,6 +65,7 @@ async def test_kept_tuples_that_are_worked_off_are_not_lost_before_their_results
     assert {n for _, n in sink.tuples} == set(range(N))
 
 
+@in_virtual_time
 async def test_results_on_their_way_when_their_key_groups_move_are_not_lost(
     tmp_path: Path,
 ) -> None:

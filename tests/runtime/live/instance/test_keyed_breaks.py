@@ -12,6 +12,7 @@ from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.pipeline.graph import Pipeline
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 
 def first(pair: tuple[Any, Any]) -> Any:
@@ -69,6 +70,7 @@ class Alarm:
         return [(key, state["n"])]
 
 
+@in_virtual_time
 async def test_timers_of_the_clock_fire_while_tuples_keep_coming(tmp_path: Path) -> None:
     """An instance that is never at rest has no less a clock."""
     n = 30_000
@@ -82,6 +84,7 @@ async def test_timers_of_the_clock_fire_while_tuples_keep_coming(tmp_path: Path)
     assert max(seen for _, seen in kept.tuples) < n / 3 / 10
 
 
+@in_virtual_time
 async def test_a_keyed_sink_is_as_busy_as_its_writing(tmp_path: Path) -> None:
     """Or a slow one would never ask for more instances."""
     pipeline, kept = Pipeline("slow"), Kept(delay_s=0.001)

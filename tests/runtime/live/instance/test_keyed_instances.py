@@ -20,6 +20,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time, run_in_virtual_time
 
 KEYS = 37
 
@@ -44,6 +45,7 @@ def expected_counts(n: int) -> Counter[tuple[int, int]]:
     return Counter(results)
 
 
+@in_virtual_time
 async def test_a_fold_counts_every_tuple_of_a_key(tmp_path: Path) -> None:
     pipeline, kept = counting(5000)
     network = Network(pipeline, tmp_path)
@@ -53,6 +55,7 @@ async def test_a_fold_counts_every_tuple_of_a_key(tmp_path: Path) -> None:
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_instances_share_the_keys_from_the_start(tmp_path: Path) -> None:
     pipeline, kept = counting(5000)
     network = Network(pipeline, tmp_path)
@@ -65,6 +68,7 @@ async def test_instances_share_the_keys_from_the_start(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@in_virtual_time
 async def test_a_storm_on_keyed_operators_loses_doubles_and_reorders_nothing(
     tmp_path: Path, seed: int
 ) -> None:
@@ -107,9 +111,9 @@ def in_sequence(key: int, state: list[int], pair: tuple[int, int]) -> list[tuple
 KEYED = ("same", "count", "check", "kept")
 
 
-async def rage(network: Network, operators: Sequence[str] = KEYED) -> None:
+async def rage(network: Network, operators: Sequence[str] = KEYED, pause_s: float = 0.02) -> None:
     while True:
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(pause_s)
         for operator in operators:
             many = len(network.of(operator))
             action = network.rng.choice(["duplicate", "leave", "move", "hand_over"])
@@ -175,22 +179,26 @@ def calling(source: Source, sink: Sink) -> Pipeline:
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_timers_meet_the_same_in_a_storm_as_in_a_test_of_one_instance(
+def test_timers_meet_the_same_in_a_storm_as_in_a_test_of_one_instance(
     tmp_path: Path, seed: int
 ) -> None:
-    n, kept = 40_000, Kept()
+    n, kept = 10_000, Kept()
     pipeline = calling(Numbers(n, size=n), kept)
-    expected = await asyncio.to_thread(testing.run, pipeline, {"numbers": range(n)})
-    network = Network(pipeline, tmp_path, batch_tuples_max=64, credit_tuples=256)
+    expected = testing.run(pipeline, {"numbers": range(n)})
+    run_in_virtual_time(called(pipeline, kept, 0.8 * n, tmp_path, seed))
+    assert sorted(kept.tuples) == sorted(expected["kept"])
+
+
+async def called(pipeline: Pipeline, kept: Kept, enough: float, folder: Path, seed: int) -> None:
+    network = Network(pipeline, folder, batch_tuples_max=64, credit_tuples=256)
     network.rng.seed(seed)
     await network.start()
-    storm = asyncio.create_task(rage(network, ("calls",)))
+    storm = asyncio.create_task(rage(network, ("calls",), 0.004))
     try:
-        await network.until(lambda: len(kept.tuples) >= 0.8 * n, timeout_s=60)
+        await network.until(lambda: len(kept.tuples) >= enough, timeout_s=60)
     finally:
         storm.cancel()
     await network.finish(60)
-    assert sorted(kept.tuples) == sorted(expected["kept"])
     assert network.unbalanced() == []
     assert network.notes["moved"] + network.notes["joined"] > 1
 
@@ -207,6 +215,7 @@ class InOrder:
 
 
 @pytest.mark.parametrize("seed", range(6))
+@in_virtual_time
 async def test_nothing_is_late_while_predecessors_and_owners_change(
     tmp_path: Path, seed: int
 ) -> None:
@@ -242,6 +251,7 @@ def small(number: int) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@in_virtual_time
 async def test_joined_streams_meet_every_pair_once_in_a_storm(tmp_path: Path, seed: int) -> None:
     """A keyed operator with several upstream operators; all of them change all the time."""
     n = 10_000
@@ -277,6 +287,7 @@ async def test_joined_streams_meet_every_pair_once_in_a_storm(tmp_path: Path, se
     assert network.notes["joined"] > 3
 
 
+@in_virtual_time
 async def test_tuples_kept_for_several_newcomers_are_counted_once(tmp_path: Path) -> None:
     """Their state goes out at the same time, and tuples of all of it are waiting."""
     n = 60_000

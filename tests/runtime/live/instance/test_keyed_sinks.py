@@ -10,6 +10,7 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -32,6 +33,7 @@ class Array:
     __hash__ = None  # type: ignore[assignment]
 
 
+@in_virtual_time
 async def test_tuples_that_wait_need_not_be_comparable(tmp_path: Path) -> None:
     got: list[int] = []
 

@@ -27,6 +27,7 @@ from anabranch.runtime.plan.ends import (
     Split,
 )
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 IDLE_S = 0.3
 Event = tuple[str, float]
@@ -131,6 +132,7 @@ class Talking:
         await network.until(is_so)
 
 
+@in_virtual_time
 async def test_windows_close_while_one_of_two_sources_is_silent(tmp_path: Path) -> None:
     left, right, kept = Talking(Spoken()), Talking(Spoken()), Kept()
     network = Network(counting(left.source, right.source, kept), tmp_path)
@@ -150,6 +152,7 @@ async def test_windows_close_while_one_of_two_sources_is_silent(tmp_path: Path) 
     assert network.unbalanced() == []
 
 
+@in_virtual_time
 async def test_newcomers_do_not_wait_for_a_source_that_was_never_heard(tmp_path: Path) -> None:
     left, right, kept = Talking(Spoken()), Spoken(), Kept()
     network = Network(counting(left.source, right, kept), tmp_path)
@@ -208,6 +211,7 @@ def said(instance: Instance) -> tuple[float, bool]:
     return instance.path.watermarks._wanted
 
 
+@in_virtual_time
 async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
     pipeline = counting(Spoken(), Spoken(), Kept())
     async with alone(pipeline, "left", tmp_path) as left:
@@ -226,6 +230,7 @@ async def test_a_source_that_has_no_room_is_not_silent(tmp_path: Path) -> None:
         assert said(left) == (2.0, False)
 
 
+@in_virtual_time
 async def test_silence_counts_while_others_are_heard_or_nothing_is_to_be_done(
     tmp_path: Path,
 ) -> None:
@@ -249,6 +254,7 @@ async def test_silence_counts_while_others_are_heard_or_nothing_is_to_be_done(
         assert said(read) == (70.0, True)
 
 
+@in_virtual_time
 async def test_nothing_is_said_while_state_is_on_its_way(tmp_path: Path) -> None:
     async with alone(counting(Spoken(), Spoken(), Kept()), "left", tmp_path) as left:
         left.pump.hold([("a", 1.0)], 0.0)
@@ -271,6 +277,7 @@ class Heard:
         self.watermarks.append(watermark)
 
 
+@in_virtual_time
 async def test_a_new_owner_that_has_said_nothing_yet_is_as_far_as_successors_count_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

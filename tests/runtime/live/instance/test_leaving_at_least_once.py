@@ -10,6 +10,7 @@ import pytest
 import anabranch as ab
 from tests.runtime.moving import Barred
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 N = 4_000
 
 
+@in_virtual_time
 async def test_results_on_their_way_when_their_maker_leaves_outlive_it_and_its_successors(
     tmp_path: Path,
 ) -> None:

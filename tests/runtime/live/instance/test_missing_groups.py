@@ -9,6 +9,7 @@ import pytest
 import anabranch as ab
 from tests.runtime.moving import pump_of
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -24,6 +25,7 @@ def slow(out: Path) -> ab.Pipeline:
     return pipeline
 
 
+@in_virtual_time
 async def test_groups_are_opened_when_their_state_has_come_again_and_not_before(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from anabranch.protocol.states import Active, Transferring
 from tests.runtime.moving import delayed_transfer, latest_by_key, pump_of
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 N = 3_000
 
 
+@in_virtual_time
 async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_its_next_incarnation(
     tmp_path: Path,
 ) -> None:
@@ -51,6 +53,7 @@ async def test_an_owner_that_dies_while_it_gives_key_groups_away_gives_them_in_i
     assert len(found) == len(set(found))
 
 
+@in_virtual_time
 async def test_key_groups_that_were_given_away_are_not_there_in_the_next_incarnation(
     tmp_path: Path,
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from anabranch.runtime.live.instance import key_groups
 from tests.runtime.moving import latest_by_key, pump_of
 from tests.runtime.network import Kept, Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -18,6 +19,7 @@ N = 3_000
 
 
 @pytest.mark.parametrize("put_in", [0, 1, 4, 9])
+@in_virtual_time
 async def test_a_new_owner_that_dies_when_a_part_of_the_state_has_come_begins_without_it(
     put_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

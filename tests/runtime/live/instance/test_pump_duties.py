@@ -24,10 +24,12 @@ from anabranch.runtime.reporting.ledger import settle
 from tests.runtime.live.channel.test_channel_incarnations import Kept, Worker
 from tests.runtime.network import Kept as Sink
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 UP, NEW_OWNER = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("last"), 1)
 
 
+@in_virtual_time
 async def test_lines_that_a_source_cannot_read_are_counted_with_their_reasons(
     tmp_path: Path,
 ) -> None:
@@ -67,6 +69,7 @@ class RefusingWriter(Writer):
 
 @pytest.mark.parametrize("by_key", [False, True])
 @pytest.mark.parametrize("delivery", ["at-most-once", "effectively-once"])
+@in_virtual_time
 async def test_what_a_sink_refuses_is_dead_there_and_not_among_its_results(
     tmp_path: Path, by_key: bool, delivery: Delivery
 ) -> None:
@@ -84,6 +87,7 @@ async def test_what_a_sink_refuses_is_dead_there_and_not_among_its_results(
     assert (ledger.dead_letters, ledger.lost, ledger.duplicated) == (5, 0, 0)
 
 
+@in_virtual_time
 async def test_an_exact_sink_counts_what_it_refuses_in_the_turn_that_has_the_results(
     tmp_path: Path,
 ) -> None:
@@ -121,6 +125,7 @@ class BufferingWriter(Writer):
 
 
 @pytest.mark.parametrize("by_key", [False, True])
+@in_virtual_time
 async def test_a_sink_is_flushed_before_its_instance_ends(tmp_path: Path, by_key: bool) -> None:
     pipeline, sink = ab.Pipeline("flushed"), Buffering()
     numbers = pipeline.source("numbers", ab.items(range(11)))
@@ -131,6 +136,7 @@ async def test_a_sink_is_flushed_before_its_instance_ends(tmp_path: Path, by_key
     assert sorted(sink.tuples) == [*range(11)]
 
 
+@in_virtual_time
 async def test_what_a_sink_has_gathered_is_written_before_the_stream_ends(tmp_path: Path) -> None:
     pipeline, folder = ab.Pipeline("rows"), tmp_path / "rows"
     folder.mkdir()
@@ -144,6 +150,7 @@ async def test_what_a_sink_has_gathered_is_written_before_the_stream_ends(tmp_pa
     assert sorted(found) == [*range(100)]
 
 
+@in_virtual_time
 async def test_state_is_handed_over_only_after_what_the_intake_holds_has_been_looked_into() -> None:
     """Duty 10: tuples of batches that were accepted before are among those that go along."""
     channel = Channel(UP, dialing=False, user=Worker(), limits=Limits(), keeper=Kept())

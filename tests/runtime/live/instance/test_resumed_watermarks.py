@@ -9,11 +9,13 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
+@in_virtual_time
 async def test_what_event_time_had_been_held_back_for_is_over_in_the_next_incarnation(
     tmp_path: Path,
 ) -> None:

@@ -30,6 +30,7 @@ from anabranch.runtime.plan.ends import (
 )
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -160,6 +161,7 @@ class World:
         return [self.network.instances[me] for me in self.network.mortals()]
 
 
+@in_virtual_time
 async def test_the_next_splits_are_read_while_those_before_are_not_safe(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.network.start()
@@ -173,6 +175,7 @@ async def test_the_next_splits_are_read_while_those_before_are_not_safe(tmp_path
 
 
 @pytest.mark.parametrize("deaths", [1, 3])
+@in_virtual_time
 async def test_a_source_that_dies_reads_again_what_was_not_safe_of_many_splits(
     tmp_path: Path, deaths: int
 ) -> None:
@@ -187,6 +190,7 @@ async def test_a_source_that_dies_reads_again_what_was_not_safe_of_many_splits(
     assert world.heap.left == 0
 
 
+@in_virtual_time
 async def test_when_everybody_dies_at_once_nothing_of_many_splits_is_lost(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.network.start()
@@ -198,6 +202,7 @@ async def test_when_everybody_dies_at_once_nothing_of_many_splits_is_lost(tmp_pa
     assert set(world.sink.tuples) == EXPECTED
 
 
+@in_virtual_time
 async def test_when_everybody_dies_after_the_last_claim_nothing_is_lost(tmp_path: Path) -> None:
     """The board has ended by then: all that is left is in the journal of the source."""
     world = World(tmp_path)
@@ -212,6 +217,7 @@ async def test_when_everybody_dies_after_the_last_claim_nothing_is_lost(tmp_path
 
 
 @pytest.mark.parametrize("dies", [False, True])
+@in_virtual_time
 async def test_a_source_that_leaves_stays_until_all_that_it_has_read_is_safe(
     tmp_path: Path, dies: bool
 ) -> None:
@@ -231,6 +237,7 @@ async def test_a_source_that_leaves_stays_until_all_that_it_has_read_is_safe(
     assert world.heap.left == 0
 
 
+@in_virtual_time
 async def test_a_split_is_put_back_only_when_what_was_read_of_it_is_safe(tmp_path: Path) -> None:
     """Others read on behind it, so who dies then could read it again only together with theirs."""
     world = World(tmp_path, splits=2, each=2000, credit_tuples=64, outbox_tuples_max=1000)
@@ -246,6 +253,7 @@ async def test_a_split_is_put_back_only_when_what_was_read_of_it_is_safe(tmp_pat
     assert world.heap.left == 0
 
 
+@in_virtual_time
 async def test_an_input_that_is_ended_early_lacks_nothing_of_what_was_read(tmp_path: Path) -> None:
     world = World(tmp_path)
     await world.network.start()
@@ -259,6 +267,7 @@ async def test_an_input_that_is_ended_early_lacks_nothing_of_what_was_read(tmp_p
     assert set(world.sink.tuples) >= whole
 
 
+@in_virtual_time
 async def test_only_so_many_splits_wait_to_be_safe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,6 +284,7 @@ async def test_only_so_many_splits_wait_to_be_safe(
 
 
 @pytest.mark.parametrize("delivery", ["at-most-once", "effectively-once"])
+@in_virtual_time
 async def test_where_a_position_counts_at_once_the_source_tidies_up_at_once(
     tmp_path: Path, delivery: str
 ) -> None:
@@ -288,6 +298,7 @@ async def test_where_a_position_counts_at_once_the_source_tidies_up_at_once(
 
 
 @pytest.mark.parametrize("seed", range(4))
+@in_virtual_time
 async def test_a_heap_of_small_splits_outlives_many_deaths(tmp_path: Path, seed: int) -> None:
     world = World(tmp_path, splits=200)
     network = world.network

@@ -27,6 +27,7 @@ from anabranch.runtime.live.journal.journal import (
 from anabranch.runtime.storage.extent import Extent, ExtentFile, extent_path, read_extent
 from tests.runtime.faulty import as_nobody, folder_of_all
 from tests.runtime.network import Network
+from tests.runtime.virtual_time import in_virtual_time
 
 RECORDS = [
     Record([("part", "core", n), ("frame", 0, n, 0, 2)], [b"head%d" % n, bytes([n]) * (40 * n)])
@@ -114,6 +115,7 @@ async def incarnations(path: Path, count: int, *, power: bool) -> list[int]:
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("lost", range(1, 6))
 @pytest.mark.parametrize("later", [1, 2])
+@in_virtual_time
 async def test_a_segment_before_the_last_one_without_its_last_records_is_refused(
     tmp_path: Path, later: int, lost: int, power: bool
 ) -> None:
@@ -125,6 +127,7 @@ async def test_a_segment_before_the_last_one_without_its_last_records_is_refused
         read(path, power=power)
 
 
+@in_virtual_time
 async def test_what_power_may_have_taken_of_a_segment_is_not_missed(tmp_path: Path) -> None:
     """The name of the next one may be on the disk before the last records of this one."""
     path = tmp_path / "a.journal"
@@ -159,6 +162,7 @@ def test_a_journal_without_its_extent_is_refused(tmp_path: Path, loss: str) -> N
         read(path)
 
 
+@in_virtual_time
 async def test_an_extent_never_runs_ahead_of_what_is_on_the_disk(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "a.journal", power=True)
     journal.append(RECORDS[0])
@@ -423,6 +427,7 @@ def test_a_journal_that_was_removed_is_not_written_into_the_void(tmp_path: Path)
     journal.close()
 
 
+@in_virtual_time
 async def test_the_names_of_an_extent_and_a_new_segment_are_on_the_disk_before_they_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +455,7 @@ async def test_the_names_of_an_extent_and_a_new_segment_are_on_the_disk_before_t
     assert synced == [first, *names, first, second, *names]
 
 
+@in_virtual_time
 async def test_a_disk_that_cannot_sync_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,6 +489,7 @@ async def killed(tmp_path: Path) -> AsyncIterator[tuple[Network, InstanceId]]:
     await network.abandon()
 
 
+@in_virtual_time
 async def test_an_incarnation_whose_journal_is_gone_does_not_begin_from_nothing(
     killed: tuple[Network, InstanceId], tmp_path: Path
 ) -> None:
@@ -493,6 +500,7 @@ async def test_an_incarnation_whose_journal_is_gone_does_not_begin_from_nothing(
         await network.revive(double)
 
 
+@in_virtual_time
 async def test_a_journal_of_somebody_else_is_not_taken(
     killed: tuple[Network, InstanceId], tmp_path: Path
 ) -> None:
@@ -507,6 +515,7 @@ async def test_a_journal_of_somebody_else_is_not_taken(
 
 
 @pytest.mark.parametrize("keyed", [False, True])
+@in_virtual_time
 async def test_a_journal_older_than_the_results_at_the_target_is_refused(
     tmp_path: Path, keyed: bool
 ) -> None:
@@ -559,6 +568,7 @@ def test_a_journal_is_written_by_one_incarnation_at_a_time(
     Journal(path).close()
 
 
+@in_virtual_time
 async def test_a_journal_that_is_removed_while_it_is_written_fails_its_instance(
     tmp_path: Path,
 ) -> None:

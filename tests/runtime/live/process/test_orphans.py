@@ -142,9 +142,9 @@ def test_nothing_stays_when_the_template_process_is_killed_and_its_standby(tmp_p
 
 
 def test_a_parent_that_hangs_does_not_keep_the_run_from_ending(tmp_path: Path) -> None:
-    with program(tmp_path, endless(then="run.stop()")) as (popen, pids):
+    with program(tmp_path, endless(then="input(); run.stop()")) as (popen, pids):
         os.kill(pids[0], signal.SIGSTOP)
-        popen.communicate(timeout=PATIENCE_S)
+        popen.communicate("\n", timeout=PATIENCE_S)
         assert still_alive_after(pids) == []
 
 

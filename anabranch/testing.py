@@ -35,7 +35,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from anabranch.runtime.keyed.groups import plain_key
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -45,7 +45,7 @@ from anabranch.testing_flow import Flow, Node
 from anabranch.testing_scaling import scaled
 from anabranch.virtual_time import VirtualLoop
 
-__all__ = ["Harness", "Outcome", "by_key", "harness", "run", "scaled", "storm"]
+__all__ = ["Harness", "Outcome", "by_key", "crash", "harness", "run", "scaled", "storm"]
 
 T = TypeVar("T")
 
@@ -108,7 +108,7 @@ def storm(
     pipeline: Pipeline,
     inputs: Mapping[str, Iterable[Any]],
     *,
-    seed: int,
+    seed: int | None,
     instances: Mapping[str, int] | None = None,
     start: float = 0.0,
 ) -> Outcome:
@@ -125,7 +125,8 @@ def storm(
     power is lost with them. The result must be what `delivery` promises. All sources send at the
     same time, each in its order; so results depend on the seed where their order depends on chance.
     Watermarks are not told. The same seed gives the same storm (for the same `PYTHONHASHSEED`, if
-    functions depend on the order of sets).
+    functions depend on the order of sets). With `seed=None` nothing goes wrong but what functions
+    do: see `crash`.
 
     `instances`: of operators, at the beginning. `start`: processing time at the beginning, in
     seconds since 1970; a storm lasts a few seconds of it. Raises `PipelineError` for a pipeline
@@ -141,6 +142,29 @@ def storm(
     world, tested, happened = stormy_run(pipeline, sent, instances or {}, seed=seed, start=start)
     late, dead = tested.late_and_dead(world.written)
     return Outcome(tested.results(world.written), late, dead, {}, happened)
+
+
+def crash() -> NoReturn:
+    """End the process of the instance whose function calls this, as a library does that crashes.
+
+        def pay(order):
+            if order == "b" and not died:  # a list of the test's: it outlives the process
+                died.append(order)
+                ab.testing.crash()
+            return book(order)
+
+    So an instance dies at a tuple of the test's choice. Only in a `storm`, also one with
+    `seed=None`; raises `RuntimeError` elsewhere.
+    """
+    from anabranch.runtime.world import processes
+
+    try:
+        processes.crash()
+    except LookupError:
+        raise RuntimeError(
+            "ab.testing.crash() was called outside of ab.testing.storm: there is no process that "
+            "could end"
+        ) from None
 
 
 def by_key(results: Iterable[Any]) -> dict[Any, list[Any]]:

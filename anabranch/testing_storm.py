@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,37 +47,49 @@ class _Disk(ByChance):
         return None if kills and self.spares(process) else found
 
 
+@dataclass(frozen=True)
 class Weather:
-    """What goes wrong in the storm of a seed. `span_s`: within which the tuples come in."""
+    """What goes wrong: nothing, unless it is said. `span_s`: within which the tuples come in."""
 
-    def __init__(self, pipeline: Pipeline, seed: int) -> None:
-        rng = random.Random(f"{seed} storm")
-        self.span_s = rng.choice((0.1, 0.3, 0.8))
-        self.until_s = self.span_s + BEHIND_S
-        self.conditions = Conditions(
+    span_s: float = 0.1
+    conditions: Conditions = field(default_factory=Conditions)
+    troubles: Troubles = field(default_factory=Troubles)
+    script: Script | None = None
+    ends: tuple[End, ...] = ()
+    disk: _Disk = field(default_factory=lambda: _Disk(random.Random(0)))
+
+
+def drawn(pipeline: Pipeline, seed: int) -> Weather:
+    rng = random.Random(f"{seed} storm")
+    span_s = rng.choice((0.1, 0.3, 0.8))
+    ends = tuple(_ends(rng, pipeline, span_s + BEHIND_S))
+    return Weather(
+        span_s,
+        Conditions(
             latency_s=rng.choice((20e-6, 200e-6, 0.005)),
             jitter_s=rng.choice((50e-6, 0.001, 0.02)),
             stalls=rng.choice((0.0, 0.0, 0.02)),
             cuts=rng.choice((0.0, 0.3)),
             wire_bytes=rng.choice((2_000, 128_000)),
-        )
-        self.troubles = Troubles(
-            until_s=self.until_s,
+        ),
+        Troubles(
+            until_s=span_s + BEHIND_S,
             kills=rng.choice((0.0, 1.0, 4.0, 10.0)),
             kills_each_max=KILLS_EACH_MAX,
             cuts=rng.choice((0.0, 5.0, 20.0)),
             half_open_s=rng.choice((0.0, 0.3)),
             clogs=rng.choice((0.0, 5.0)),
             stops=rng.choice((0.0, 3.0)),
-        )
-        self.script = _script(rng, pipeline, self.span_s)
-        self.ends = tuple(_ends(rng, pipeline, self.until_s))
-        self.disk = _Disk(
+        ),
+        _script(rng, pipeline, span_s),
+        ends,
+        _Disk(
             random.Random(f"{seed} disk"),
             full=rng.choice((0.0, 0.0, 0.0, 0.01)),
             killed=rng.choice((0.0, 0.002, 0.005)),
-            sync_s=rng.choice((0.0, 0.0005, 0.005)) if self.ends else 0.0,
-        )
+            sync_s=rng.choice((0.0, 0.0005, 0.005)) if ends else 0.0,
+        ),
+    )
 
 
 def _script(rng: random.Random, pipeline: Pipeline, span_s: float) -> Script | None:
@@ -108,17 +121,18 @@ def stormy_run(
     inputs: Mapping[str, Iterable[Any]],
     instances: Mapping[str, int],
     *,
-    seed: int,
+    seed: int | None,
     start: float,
 ) -> tuple[World, Tested, Counter[str]]:
-    """`inputs`: of all sources. The world is over; what is there is on its disk. Raises `RunFailed`
-    if the run does not come to its end, and what `World.run` raises."""
-    weather = Weather(pipeline, seed)
+    """`inputs`: of all sources. Without a `seed` nothing goes wrong. The world is over; what is
+    there is on its disk. Raises `RunFailed` if the run does not come to its end, and what
+    `World.run` raises."""
+    weather = Weather() if seed is None else drawn(pipeline, seed)
     sources = {name: Given([*tuples], weather.span_s) for name, tuples in inputs.items()}
     copy = tested(pipeline, sources, instances, FOLDER)
     world = World(
         copy.pipeline,
-        seed,
+        seed or 0,
         options=Options(script=weather.script, scaling=False, on_output=_unheard, warm=1),
         conditions=weather.conditions,
         troubles=weather.troubles,
@@ -131,7 +145,8 @@ def stormy_run(
         report = world.run()
     if not report.ok:
         why = report.failure or "; ".join(report.ledger.faults) or f"it ended as {report.ended}"
-        raise RunFailed(Failure(f"storm {seed}: the run has failed: {why}"), report)
+        storm = "without a storm" if seed is None else f"storm {seed}"
+        raise RunFailed(Failure(f"{storm}: the run has failed: {why}"), report)
     return world, copy, _happened(world, weather, report)
 
 

@@ -229,6 +229,78 @@ def test_a_lapse_of_the_runtime_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         some()
 
 
+# -- deaths at chosen tuples ---------------------------------------------------------------------
+
+
+class DiesAt:
+    """A function whose process ends at one tuple, so many times."""
+
+    def __init__(self, tuple_: Any, times: int = 1) -> None:
+        self.calls: list[Any] = []
+        self._tuple, self._left = tuple_, times
+
+    def __call__(self, one: Any) -> Any:
+        self.calls.append(one)
+        if one == self._tuple and self._left:
+            self._left -= 1
+            testing.crash()
+        return one
+
+
+def dying(fn: Callable[[Any], Any]) -> ab.Pipeline:
+    pipeline = ab.Pipeline("dying")
+    words = pipeline.source("words", Anything.source).map("same", lambda w: fn(w))
+    counted = words.key_by(str).fold("count", 0, lambda n, _: n + 1)
+    counted.sink("out", Anything.sink)
+    return pipeline
+
+
+def test_an_instance_dies_at_a_chosen_tuple_and_the_tuple_counts_once() -> None:
+    fn = DiesAt("b")
+    outcome = testing.storm(dying(fn), {"words": ["a", "b", "a"]}, seed=None)
+    assert sorted(outcome["out"]) == [("a", 1), ("a", 2), ("b", 1)]
+    assert outcome.happened == {"deaths": 1}
+    assert fn.calls.count("b") == 2
+
+
+def test_a_tuple_that_always_ends_its_process_is_a_dead_letter() -> None:
+    outcome = testing.storm(dying(DiesAt("b", 100)), {"words": ["a", "b", "a"]}, seed=None)
+    assert outcome["out"] == [("a", 1), ("a", 2)]
+    (letter,) = outcome.dead["same"]
+    assert letter.tuple == "b"
+    assert letter.reason.startswith("ended its process")
+
+
+@pytest.mark.parametrize("operator", ["keyed", "async", "key"])
+def test_all_functions_can_end_their_process(operator: str) -> None:
+    left = [1]
+
+    def once(word: str) -> str:
+        if word == "b" and left:
+            left.pop()
+            testing.crash()
+        return word
+
+    async def slowly(word: str) -> str:
+        return once(word)
+
+    pipeline = ab.Pipeline("dying")
+    words = pipeline.source("words", Anything.source)
+    if operator == "async":
+        words = words.map("slowly", slowly)
+    keyed = words.key_by(once if operator == "key" else str)
+    counting = (lambda n, w: n + bool(once(w))) if operator == "keyed" else (lambda n, _: n + 1)
+    keyed.fold("count", 0, counting).sink("out", Anything.sink)
+    outcome = testing.storm(pipeline, {"words": ["a", "b", "a"]}, seed=None)
+    assert sorted(outcome["out"]) == [("a", 1), ("a", 2), ("b", 1)]
+    assert outcome.happened == {"deaths": 1}
+
+
+def test_elsewhere_nothing_can_crash() -> None:
+    with pytest.raises(RuntimeError, match=r"outside of ab\.testing\.storm"):
+        testing.crash()
+
+
 # -- the same again, and mistakes ----------------------------------------------------------------
 
 

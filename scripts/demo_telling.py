@@ -83,7 +83,7 @@ def is_there(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        return False  # somebody else's by now
+        return False  # another user's by now
     return True
 
 

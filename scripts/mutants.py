@@ -1,4 +1,5 @@
-"""Break the source of protocol/ in many small ways, one at a time, in a copy; who survives?
+"""Break the source of protocol/ in many small ways, one at a time, in a copy; which
+mutants survive?
 
     python scripts/mutants.py [--files rules/leave.py ...] [--limit N] [--jobs 2]
 

@@ -161,7 +161,7 @@ class Book:
     def check_living(self, query: str, run: str) -> None:
         """Raise `Refused` unless this run has staged here and was not shut out.
 
-        Only staging takes over a query: who commits without it is no newer run, but lost.
+        Only staging takes over a query: a run that commits without it is no newer one, but lost.
         """
         if self.run_record(query, run) is not None:
             raise Refused("missing", f"run {run} of query {query} has staged nothing here")
@@ -202,7 +202,7 @@ class Book:
         return sum(p.bytes for k, p in self.staged.items() if (k.query, k.epoch) == (query, epoch))
 
     def worthless(self, staged_before_s: float) -> list[StagedPart]:
-        """Staged parts that no commit can name any more, or that nobody named in time."""
+        """Staged parts that no commit can name any more, or that no commit named in time."""
         return [
             part
             for key, part in self.staged.items()

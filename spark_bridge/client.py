@@ -194,9 +194,9 @@ def _connect(place: Place, timeout_s: float) -> socket.socket:
             continue
         if link.getsockname() != link.getpeername():
             return link
-        # While nobody listens on this host, the system may join a socket to itself. Closed in the
+        # While no gateway listens here, the system may join a socket to itself. Closed in the
         # usual way, it would keep the gateway from its port for a minute.
         link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         link.close()
-        problems.append(f"{address}: nobody listens")
+        problems.append(f"{address}: no process listens")
     raise GatewayLost(f"no gateway answers at {'; '.join(problems)}. Is the pipeline running?")

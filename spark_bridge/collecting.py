@@ -55,7 +55,7 @@ class _CollectedStream:
         self._save_acks()
 
     def uncollected(self) -> int:
-        """Rows that nobody has fetched or acknowledged."""
+        """Rows that no query has fetched or acknowledged."""
         self.log.refresh()
         taken = [self.served, *self.acks.values()]
         return sum(

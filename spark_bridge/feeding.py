@@ -3,8 +3,8 @@
 A part is received beside the others, made durable and noted as staged. The commit is one record
 in the journal; from then on its files are splits of the stream, and they are published until
 publishing has succeeded, also by a gateway that was restarted in between. Splits are numbered in
-the order of their commits, and published in that order: whoever keeps the board passes over a
-number that it has seen.
+the order of their commits, and published in that order: the board passes over a number that it has
+seen.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Feed:
         return self._too_much(stream, len(state.unread))
 
     async def sweep(self) -> None:
-        """From time to time: forget what was read, drop what nobody wants any more."""
+        """From time to time: forget what was read, drop what no commit can name any more."""
         async with self._lock:
             self._forget_read()
             await self._drop_worthless()

@@ -8,8 +8,8 @@ any time; the streams of Spark and the instances go on where they were.
 What the gateway needs from the rest of a run are two callbacks:
 
 - `publish(stream, splits)`: put these on the board, in this order. It may be called again with
-  splits that were published before, after an error or a restart: whoever keeps the board passes
-  over a split whose `number` it has seen.
+  splits that were published before, after an error or a restart: the board passes over a
+  split whose `number` it has seen.
 - `ended(stream)`: no more splits will come for the stream. May be called more than once.
 """
 
@@ -139,7 +139,7 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def collected(self, timeout_s: float) -> bool:
-        """Wait until all results were fetched and nobody is connected any more, so that no query
+        """Wait until all results were fetched and no client is connected any more, so that no query
         can want them once again, or until Spark's side said that it wants no more
         (`ab.spark.release`). False if that did not happen in time."""
         try:

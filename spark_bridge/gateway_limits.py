@@ -18,7 +18,7 @@ class GatewayLimits:
     """Committed but not read by source instances; beyond, Spark's tasks wait."""
     unread_files_max: int = 4096
     stage_ttl_s: float = 3600.0
-    """A staged part that nobody committed or aborted for so long is dropped."""
+    """A staged part that was neither committed nor aborted for so long is dropped."""
     sweep_period_s: float = 5.0
     journal_bytes_max: int = 8 * 2**20
     """A longer journal is written anew with only what still counts."""

@@ -1,6 +1,6 @@
 """The log of results between the sink instances and the gateway, as both see it on disk.
 
-    STREAM/stream.json             schema and generation, made by whoever comes first
+    STREAM/stream.json             schema and generation, made by the process that comes first
     STREAM/acks.json               what subscribers acknowledged, written by the gateway only
     STREAM/PART/FIRSTROW.seg       frames of rows; the name is the number of the first row
     STREAM/PART/closed             its writer is gone: nothing will be added

@@ -18,7 +18,7 @@ KNOWN = {
     "patience": "seconds to wait for a gateway that does not answer (30)",
     "rows": "write: auto (bare value of one column, else dict by name) or list",
     "final": "batch write: true if the stream's input ends with it",
-    "writeId": "batch write: a name; the same name is written once, whoever repeats it",
+    "writeId": "batch write: a name; the same name is written once, however often it comes",
     "schema": "read: DDL; asked from the gateway if not given",
     "subscriber": "stream read: name under which rows are acknowledged (default)",
     "startingOffsets": "stream read: earliest (default) or latest",

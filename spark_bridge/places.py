@@ -110,7 +110,7 @@ def write_place(folder: Path, address: str, token: str) -> Path:
 
 
 def keep_place(folder: Path, address: str, token: str) -> bool:
-    """Tell it again if a cleaner of temporary files, or somebody, has removed it; whether so."""
+    """Write the file again if it is gone, as by a cleaner of temporary files; whether it was."""
     if (folder / GATEWAY_FILE).exists():
         return False
     write_place(folder, address, token)
@@ -118,7 +118,7 @@ def keep_place(folder: Path, address: str, token: str) -> bool:
 
 
 def write_ended(folder: Path, *, complete: bool) -> None:
-    """Tell instead that the gateway has closed, for whoever comes later with a wish."""
+    """Say there instead that the gateway has closed, for requests that come later."""
     _write(folder, {"ended": complete})
 
 

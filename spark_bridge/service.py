@@ -60,7 +60,7 @@ class GatewayService(Service):
 async def _where_it_was(
     start: Callable[[int], Awaitable[str]], wanted: int, former_address: str
 ) -> str:
-    """Start it at the port where Spark's side knows it; if somebody else has that one now, at any,
+    """Start it at the port where Spark's side knows it; if another program has that now, at any,
     unless the user has named it. Spark's side then finds it through the run's folder."""
     port = wanted
     if former_address:

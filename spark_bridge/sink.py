@@ -70,7 +70,7 @@ class SparkCollect(CollectEnd, Sink):
             forget_ended(Path(self.state))
 
     def prepare_to_resume(self) -> None:
-        """Results that Spark had not collected would be missing, and nobody would tell."""
+        """Results that Spark had not collected would be missing, and no message would say so."""
         self.prepare()
         if self.state is None:  # not `resumable`
             raise PipelineError(
@@ -141,7 +141,7 @@ class LogWriter(ExactWriter):
         if self._unseen_bytes < _LOOK_EVERY_BYTES and now - self._looked_s < _LOOK_EVERY_S:
             return
         while log_bytes(self._folder) >= self._sink.log_bytes_max:
-            # What was acknowledged can only be deleted once nobody appends to it.
+            # What was acknowledged can only be deleted when no instance appends to it.
             self._part.roll()
             await asyncio.sleep(_FULL_POLL_S)
         self._unseen_bytes = 0

@@ -2,7 +2,7 @@
 
 Splits are not known beforehand: the gateway publishes them as Spark commits its batches. Each
 names a spool file of encoded payloads; a reader hands them out, and deletes the file once it is
-recorded that nobody has to read it again.
+recorded that no instance has to read it again.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class SpoolReader(Reader):
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 error.errno,
-                f"split {self._split['id']} has been read to its end before, or somebody has "
-                f"deleted its file; {self._left:,} rows are missing",
+                f"split {self._split['id']} has been read to its end before, or its file was "
+                f"deleted; {self._left:,} rows are missing",
                 self._path,
             ) from None
         self._size = os.fstat(self._handle).st_size

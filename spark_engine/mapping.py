@@ -106,7 +106,7 @@ def _drafts(operators: Mapping[OperatorName, Operator]) -> dict[str, Station]:
         drafts[name] = Station(name, len(drafts), name, before + keyed, inputs, together=keyed)
         exits[name] = name
         if operator.timing is not None:
-            # Where nobody asks for marks, times are only looked at for tuples that have none.
+            # Where no station asks for marks, times are only looked at for tuples that have none.
             alone = name in asked_for
             drafts[name + TIME] = Station(
                 name + TIME,

@@ -97,7 +97,7 @@ class RowsPen(Pen):
 
 
 class WriterPen(Pen):
-    """A writer that needs nobody else. Nothing is handed over but the number of tuples."""
+    """A writer whose results no other task needs: only the number of tuples is handed over."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""Counting the words of a stream of texts: inside the pipeline, or by whoever collects them.
+"""Counting the words of a stream of texts: inside the pipeline, or behind it.
 
     lines -> split -> count -> counts        `pipeline`
     texts -> split -> clean -> words         `wordcount`
@@ -6,7 +6,7 @@
 `pipeline` keeps the counts itself, by key: for each word that comes it gives (word, how often so
 far). Its oracle is `expected`.
 
-`wordcount` keeps no state: it makes the words, and whoever collects them counts, Spark with
+`wordcount` keeps no state: it makes the words, and a program that collects them counts, Spark with
 `groupBy("word").count()` or plainly `count`. `split` cuts at blanks, `clean` makes what was cut
 into words in lower case: none of `---`, two of `and/or`. Its oracle is `oracle`.
 """

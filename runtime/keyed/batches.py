@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from anabranch.runtime.keyed.attempts import FailedTuple
-from anabranch.runtime.keyed.care import Care
 from anabranch.runtime.keyed.emitter import Emitter
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.holdings import Holdings
@@ -19,6 +18,7 @@ from anabranch.runtime.keyed.lot import Lot
 from anabranch.runtime.keyed.marking import Marking
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.slices import Slices
+from anabranch.runtime.keyed.suspected_tuples import Care
 from anabranch.runtime.keyed.work import Marks, Worker
 from anabranch.runtime.processing import own
 from anabranch.runtime.processing.own import Came, Saver

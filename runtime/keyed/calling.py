@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from anabranch.runtime.keyed.current_time import IsLate, Present, SetTimer
 from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandler
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.notes import Notes
-from anabranch.runtime.keyed.present import IsLate, Present, SetTimer
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.window_ends import WindowEnds
 from anabranch.runtime.plan.ends import DeadLetter

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from anabranch.runtime.keyed.care import Care
 from anabranch.runtime.keyed.emitter import Emitter
-from anabranch.runtime.keyed.giving import copied, taken
+from anabranch.runtime.keyed.group_chunks import copied, taken
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Giver, Head, Kept
 from anabranch.runtime.keyed.slices import Slices
+from anabranch.runtime.keyed.suspected_tuples import Care
 from anabranch.runtime.keyed.timer_calls import TimerCalls
 from anabranch.runtime.keyed.work import Worker
 from anabranch.runtime.processing.plain_calls import NoLoop

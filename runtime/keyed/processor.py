@@ -28,14 +28,14 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from anabranch.runtime.keyed.batches import Batches
-from anabranch.runtime.keyed.care import Before, Care
 from anabranch.runtime.keyed.emitter import Emitter
 from anabranch.runtime.keyed.group_moves import GroupMoves
 from anabranch.runtime.keyed.heat import Heat
-from anabranch.runtime.keyed.keeping import Keeping
+from anabranch.runtime.keyed.journal_view import Keeping
 from anabranch.runtime.keyed.lot import Lot
 from anabranch.runtime.keyed.marking import Marking
 from anabranch.runtime.keyed.slices import Slices
+from anabranch.runtime.keyed.suspected_tuples import Before, Care
 from anabranch.runtime.keyed.timer_calls import TimerCalls
 from anabranch.runtime.keyed.work import Worker
 from anabranch.runtime.plan.operator import Operator

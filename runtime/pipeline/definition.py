@@ -139,7 +139,7 @@ class Definition:
 
     def with_input(self, source: str, patterns: Sequence[str]) -> None:
         """Let a source read these files (`--input SOURCE=PATH`). Raises `PipelineError`."""
-        from anabranch.runtime.sources.elsewhere import read_from  # building needs no ends
+        from anabranch.runtime.sources.other_files import read_from  # building needs no ends
 
         name = self._known(source)
         old = self.operators[name]

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from anabranch.runtime.plan.ends import DeadLetter
-from anabranch.runtime.sources.wide import refuse_wide_text
+from anabranch.runtime.sources.utf16_text import refuse_wide_text
 
 Cut = tuple[list[Any], list[DeadLetter]]
 HEAD_BYTES = 120

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.sources.patterns import find_files
 from anabranch.runtime.sources.raw import is_gzip, look_at
-from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
+from anabranch.runtime.sources.utf16_text import LOOK_BYTES, refuse_wide_text
 
 
 class FoundFile(NamedTuple):

@@ -20,7 +20,7 @@ from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.sources.lines import Format, LineCutter, checked_encoding, checked_format
 from anabranch.runtime.sources.open_stdin import Input, identity, open_input
 from anabranch.runtime.sources.records import RecordCutter
-from anabranch.runtime.sources.wide import LOOK_BYTES, refuse_wide_text
+from anabranch.runtime.sources.utf16_text import LOOK_BYTES, refuse_wide_text
 
 _HELD_BYTES_MAX = 4096
 """How much of an incomplete line a remainder carries along; of longer ones it is read again."""

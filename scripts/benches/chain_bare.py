@@ -1,6 +1,6 @@
 """The chain without a runtime: five processes, uvloop, MessagePack, Unix sockets, batches of 64.
 
-No sessions, credits, counts or views, and nobody may join or leave: what the hardware and the
+No sessions, credits, counts or views, and no process may join or leave: what the hardware and the
 libraries give to a program written for this one purpose. `python -m benches.chain_bare FILE`
 prints {"results", "seconds", "cpu_s", "stages"}: seconds from the start of the reader, when all
 others wait for it, to the last result; with `--stages`, what each process spent its time on.
@@ -94,7 +94,7 @@ async def connect(path: Path) -> Sender:
     while True:
         try:
             _, sender = await asyncio.get_running_loop().create_unix_connection(Sender, str(path))
-        except OSError:  # nobody listens there yet
+        except OSError:  # the next process does not listen yet
             await asyncio.sleep(PAUSE_S)
         else:
             return sender

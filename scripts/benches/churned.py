@@ -26,7 +26,7 @@ STAYING = ("numbers", "out")
 
 
 class Look(NamedTuple):
-    """Bytes of memory that nobody shares."""
+    """Bytes of memory that no other process shares."""
 
     gone: int
     agent: int
@@ -41,7 +41,7 @@ def measure_churn(settings: Settings, seconds: float, result: Result) -> None:
         return
     half, end = _looks(settings, seconds)
     if (gone := end.gone - half.gone) <= 0:
-        result.notes.append("memory: nobody has gone, so this says nothing about what is kept")
+        result.notes.append("memory: no instance has gone, so this says nothing about what is kept")
         return
     result.add("kept per instance that has gone, at the agent", "bytes", [_per(gone, half, end, 1)])
     name = "kept per instance that has gone, in one that stays"

@@ -47,7 +47,7 @@ def joinings(events: Sequence[Event], operator: str) -> list[Joining]:
 
 
 def decisions(events: Sequence[Event]) -> list[tuple[float, str, str]]:
-    """(seconds, "join" or "leave", who was told), in order of time."""
+    """(seconds, "join" or "leave", the instance that was told), in order of time."""
     told = [(e.t, TOLD[e.detail], e.instance) for e in events if is_told(e)]
     return sorted(told)
 

@@ -27,7 +27,7 @@ OPERATORS = {
 }
 NONE, ALL = "nobody", "all"
 POWER = {NONE: "none", **OPERATORS, ALL: ",".join(OPERATORS.values())}
-"""By who it is: which operators outlive a loss of power."""
+"""By case: which operators outlive a loss of power."""
 
 Runs = dict[str, list[dict[str, Any]]]
 

@@ -33,7 +33,7 @@ def measure(settings: Settings) -> Result:
             if not report.ok:
                 result.faults.append(f"{pool}: {' '.join(report.ledger.faults) or report.ended}")
             if not joined:
-                result.faults.append(f"{pool}: nobody joined, so this run says nothing")
+                result.faults.append(f"{pool}: no instance joined, so this run says nothing")
             found[pool].append(joined)
     for pool, runs in found.items():
         describe(pool, [joined for joined in runs if joined], result)

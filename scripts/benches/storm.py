@@ -100,5 +100,5 @@ def describe(report: Report, seconds: float, result: Result) -> None:
     result.notes.append(f"joins and leaves: {by}")
     result.notes.append(
         f"decisions not carried out: {kinds[EventKind.REFUSED]} at most {INSTANCES_MAX} instances, "
-        f"{kinds[EventKind.VETO]} vetoed by the protocol, {kinds[EventKind.SKIPPED]} nobody could"
+        f"{kinds[EventKind.VETO]} vetoed by the protocol, {kinds[EventKind.SKIPPED]} not possible"
     )

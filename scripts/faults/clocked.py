@@ -1,6 +1,7 @@
-"""A source that is read at the pace of the wall clock, whoever reads it and however often it dies.
+"""A source that is read at the pace of the wall clock, however often the
+process that reads it dies.
 
-What is due waits for nobody: behind a fault the arrears come as fast as the pipeline takes them.
+What is due does not wait: behind a fault the arrears come as fast as the pipeline takes them.
 The pace is the split's own place in the input, so a new process needs to know nothing of the old.
 """
 

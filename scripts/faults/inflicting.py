@@ -1,4 +1,4 @@
-"""Does to a run what the plan says, to whoever is there when it is due."""
+"""Does to a run what the plan says, to the processes that are there when it is due."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Inflicting:
     scaled: Sequence[str]
     blows: list[Blow] = field(default_factory=list)
     missed: list[tuple[Fault, str]] = field(default_factory=list)
-    """Faults that met nobody, and why."""
+    """Faults that met no process, and why."""
     under_way: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def inflict(self, fault: Fault, incarnation: Incarnation) -> None:
@@ -77,7 +77,7 @@ class Inflicting:
             case "standby" | "parent" | "parents":
                 await self._hit_parents(fault, incarnation)
             case _:
-                raise ValueError(f"nobody knows how to do {fault.kind!r}")
+                raise ValueError(f"there is no way to do {fault.kind!r}")
 
     async def heal(self) -> None:
         """Whatever is stopped goes on."""
@@ -99,11 +99,11 @@ class Inflicting:
         deadly = number == signal.SIGKILL
         self.blows += [Blow(at_s, fault.kind, one.name, one.pid, deadly) for one in hit]
         if not hit:
-            self.missed.append((fault, "nobody was there"))
+            self.missed.append((fault, "no process was there"))
 
     async def _hit_parents(self, fault: Fault, incarnation: Incarnation) -> None:
-        """The parent, its standby, or both. There is a standby again, of whoever is the parent
-        then, when this returns: the death of both is a kind of its own."""
+        """The parent, its standby, or both. There is a standby again, of the process that is
+        the parent then, when this returns: the death of both is a kind of its own."""
         standbys = await _standbys(incarnation, set())
         parent = processes.seen(incarnation.parent)
         parents = [] if parent is None else [parent]

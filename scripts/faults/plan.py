@@ -1,6 +1,6 @@
 """Which faults happen when: a list that follows from the seed alone, so that it can be looked at.
 
-Who is hit is drawn now (`roll`) and settled then: the roll picks one of those who are there.
+The roll of a fault is drawn now, and picks one of the processes that are there when it is due.
 """
 
 from __future__ import annotations

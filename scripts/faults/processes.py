@@ -74,7 +74,7 @@ def instances(parent: int) -> list[Seen]:
 
 
 def marked(mark: str) -> Iterator[Seen]:
-    """Everything of this run on the system, whoever its parent is by now."""
+    """Everything of this run on the system, whichever its parent is by now."""
     for entry in PROC.iterdir():
         if entry.name.isdigit() and (one := seen(int(entry.name))) and has_mark(one.pid, mark):
             yield one

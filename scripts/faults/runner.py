@@ -227,7 +227,7 @@ class Runner:
             self.record.faults.append(f"after the end there are still folders: {folders}")
 
     def _keep_last_words(self) -> None:
-        """For whoever looks at the folder."""
+        """For a reader of the folder."""
         incarnations: list[dict[str, Any]] = [
             {
                 "operators": incarnation.operators,

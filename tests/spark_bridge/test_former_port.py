@@ -81,7 +81,7 @@ async def test_a_socket_that_the_system_has_joined_to_itself_is_no_gateway(
     await running.close()
     host, port = split_address(running.place.addresses[0])
     monkeypatch.setattr(socket, "create_connection", joined)
-    with pytest.raises(GatewayLost, match="nobody listens"):
+    with pytest.raises(GatewayLost, match="no process listens"):
         await asyncio.to_thread(Link, running.place)
     with socket.create_server((host, port)):
         pass

@@ -153,7 +153,7 @@ class Bulk:
         all_.known[looking], all_.throughput[looking] = n, now
 
     def _grow(self, t: int, looking: Counts, motions: Motions, n: int, expected: Counts) -> Counts:
-        """Newcomers that each of those who look starts."""
+        """Newcomers that each of the `looking` instances starts."""
         all_, setup = self.siblings, self.setup
         ratio = motions.level / n
         load = ratio * n / expected

@@ -2,7 +2,8 @@
 
 Tuple by tuple, without the protocol: a tuple goes to the instance that is soonest free, as the
 router sends it, and waits upstream while each has as much as its credit allows. A newcomer works
-`JOIN_S` after it was asked for; who leaves gets no more tuples, and ends when its queue is empty.
+`JOIN_S` after it was asked for; one that leaves gets no more tuples, and ends when its queue is
+empty.
 All times are seconds. Work and arrivals are drawn from the seed alone, so every contestant gets the
 same tuples.
 """
@@ -241,7 +242,7 @@ class _Arena:
         return reading.with_rank(one.rank) if self.contestant.ranks else reading
 
     def _tell(self, readings: list[Reading]) -> None:
-        """The sums of a slot, once all who were there throughout have told."""
+        """The sums of a slot, once all instances that were there throughout have told."""
         known = self._sums.slot if self._sums else -1
         own = [r.own for r in readings if r.own is not None]
         slot = max((figures.slot for figures in own), default=-1)

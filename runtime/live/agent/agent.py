@@ -37,7 +37,6 @@ from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsErro
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.completion import Completion
 from anabranch.runtime.live.agent.controllers import Controllers, Looks
-from anabranch.runtime.live.agent.course import Course, Outcome
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.dispatcher import Dispatcher, SplitDesk
 from anabranch.runtime.live.agent.folder_check import FolderCheck
@@ -47,6 +46,7 @@ from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.member_reports import MemberReports
 from anabranch.runtime.live.agent.messenger import Messenger
 from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.outcome import Course, Outcome
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster

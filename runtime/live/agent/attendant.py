@@ -18,12 +18,12 @@ from dataclasses import asdict, dataclass, field
 import msgspec
 
 from anabranch.runtime.live.agent.boards import Boards
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.deaths import Deaths
 from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.outcome import Course
+from anabranch.runtime.live.agent.process_exit import describe_end, how_ended, watch_process
 from anabranch.runtime.live.agent.starter import Starter, StartError, StartOrders, Tries
 from anabranch.runtime.live.agent.tasks import Tasks
-from anabranch.runtime.live.agent.watch import describe_end, how_ended, watch_process
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.live.process.processes import Processes

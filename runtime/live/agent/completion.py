@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from anabranch.runtime.live.agent.course import Course
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
 from anabranch.runtime.live.agent.spawner import Spawner
 from anabranch.runtime.live.agent.supervisor import Supervisor

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.outcome import Course
+from anabranch.runtime.live.agent.process_exit import how_ended
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import KNOWN, Member
 from anabranch.runtime.live.agent.run_journal import MemberDied, RunRecord
-from anabranch.runtime.live.agent.watch import how_ended
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure

@@ -7,9 +7,9 @@ from typing import assert_never
 import msgspec
 
 from anabranch.runtime.live.agent.boards import Boards, SplitsError
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.member_reports import MemberReports
 from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.spawner import Spawner
 from anabranch.runtime.live.agent.starter import Starter

@@ -3,7 +3,7 @@ and the run would hang."""
 
 from __future__ import annotations
 
-from anabranch.runtime.live.agent.course import Course
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import Roster
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.channel.ended import EndedMarks, ended_dir

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.assignments import Assignments
 from anabranch.runtime.live.agent.death_register import DeathRegister
+from anabranch.runtime.live.agent.process_exit import describe_end, watch_process
 from anabranch.runtime.live.agent.roster import Member
 from anabranch.runtime.live.agent.starter import Starter
 from anabranch.runtime.live.agent.tasks import Tasks
-from anabranch.runtime.live.agent.watch import describe_end, watch_process
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.ports import clock

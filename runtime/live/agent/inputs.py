@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anabranch.runtime.live.agent.boards import Boards
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.messenger import Messenger
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import Phase, Roster
 from anabranch.runtime.live.link.messages import EndInput
 from anabranch.runtime.pipeline.graph import Pipeline

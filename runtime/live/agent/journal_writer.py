@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 
 from anabranch.runtime.live.agent.clock import RunClock
-from anabranch.runtime.live.agent.course import Course
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.run_journal import (
     Founded,
     Happened,

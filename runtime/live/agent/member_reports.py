@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch.runtime.live.agent.boards import Boards
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.outcome import Course
+from anabranch.runtime.live.agent.process_exit import describe_end
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import KNOWN, LIVING, Member, Phase, Roster
 from anabranch.runtime.live.agent.run_journal import Final, RunRecord
-from anabranch.runtime.live.agent.watch import describe_end
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import IDLE, FinalCount, Status

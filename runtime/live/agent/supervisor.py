@@ -15,10 +15,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.incarnations import Incarnations
 from anabranch.runtime.live.agent.news import News
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import KNOWN, Member, Phase, Roster
 from anabranch.runtime.live.agent.starter import StartError, Tries
 from anabranch.runtime.live.agent.tasks import Tasks

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.clock import RunClock
-from anabranch.runtime.live.agent.course import Outcome
+from anabranch.runtime.live.agent.outcome import Outcome
 from anabranch.runtime.live.agent.recorder import Recorder, sent_to
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.measuring.cpu import PROCESSORS, HostUse

@@ -8,7 +8,6 @@ second window (erratum MM-X6). L is the letter of Algorithm 1 with its threshold
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev
@@ -123,8 +122,3 @@ class PlannedCourse:
     ) -> tuple[int, PlannedCourse]:
         state = state_of(now.delta, thresholds)
         return change(state, self.state, now, instances, bounds, thresholds), PlannedCourse(state)
-
-
-def rests_at(demand: float) -> int:
-    """Instances at which a steady demand, in busy instances, rests (MM-C3); 0 if it never does."""
-    return 0 if 1 < demand < 4 / 3 else max(1, math.ceil(demand))

@@ -32,7 +32,7 @@ from anabranch.runtime.explorer.met import MetStates
 from anabranch.runtime.explorer.node import Fault, Node
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import StateSpace
-from anabranch.runtime.explorer.walk import Walker
+from tests.runtime.explorer.walker import Walker
 
 ME, PRED, SUCC = (InstanceId(OperatorName(o), 1) for o in ("O1", "O0", "O2"))
 SCOPE = Scope((2, 2, 2))

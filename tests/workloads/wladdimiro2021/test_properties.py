@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from anabranch.runtime.policies.multi_metric.plan import rests_at
 from anabranch.workloads.wladdimiro2021.applications import TOPICS, Application
 from anabranch.workloads.wladdimiro2021.contestants import METRICS, ByText
 from anabranch.workloads.wladdimiro2021.evaluation import cases
@@ -30,10 +29,10 @@ def run(load: np.ndarray, start: int = 1) -> Course:
 @given(st.floats(0.05, 6))
 def test_c3_a_steady_demand_rests_at_its_ceiling_or_never(demand: float) -> None:
     """Between one and 4/3 busy instances two are too many and one is too few."""
-    start = rests_at(demand) or 2
-    assert start == max(1, math.ceil(demand)) or 1 < demand < 4 / 3
+    rests = not 1 < demand < 4 / 3
+    start = max(1, math.ceil(demand))
     replicas = run(np.full(8 * WINDOW_S, demand / WORK_S), start).replicas
-    assert (len(set(replicas)) == 1) == (rests_at(demand) > 0)
+    assert (len(set(replicas)) == 1) == rests
 
 
 @pytest.mark.parametrize(("per_s2", "outruns"), [(3.0, False), (5.0, True)])

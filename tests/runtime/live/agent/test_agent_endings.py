@@ -136,7 +136,7 @@ def test_an_instance_that_speaks_nonsense_whenever_it_is_resumed_fails_the_run()
 def test_an_instance_that_does_not_exit_after_its_account_is_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.live.agent.watch.EXIT_TIMEOUT_S", 0.3)
+    monkeypatch.setattr("anabranch.runtime.live.agent.process_exit.EXIT_TIMEOUT_S", 0.3)
 
     def stays(me: Fake) -> None:
         me.wait_until_preds_are_gone()

@@ -14,8 +14,8 @@ import pytest
 from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.agent.clock import RunClock
-from anabranch.runtime.live.agent.course import Course
 from anabranch.runtime.live.agent.journal_writer import CannotWrite, RunJournalWriter
+from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.run_journal import Passed, RunJournal, read_records
 from anabranch.runtime.live.agent.state_dir import open_state
 from anabranch.runtime.live.agent.tasks import Tasks

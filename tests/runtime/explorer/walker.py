@@ -1,4 +1,4 @@
-"""Random schedules for scopes far too large to be searched: one path, every state judged."""
+"""Random schedules for scopes that are too large to be searched: one path, every state judged."""
 
 from __future__ import annotations
 

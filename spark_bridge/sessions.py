@@ -44,6 +44,11 @@ def is_connect(session: Any) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
+def is_local(master: str) -> bool:
+    """Whether Spark is started for it on this host, and ends with the session."""
+    return _LOCAL.fullmatch(master) is not None
+
+
 @contextmanager
 def session_for(master: str, app_name: str = "anabranch") -> Iterator[SparkSession]:
     """`master`: `local[N]`, `local[*]`, or the address of a cluster's master, or of a server of

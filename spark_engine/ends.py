@@ -30,8 +30,16 @@ class SparkRows(Source):
         return self.frame is None or not self.frame.isStreaming
 
     def rows(self, session: Any) -> Any:
-        """As a DataFrame of the session."""
-        return self.frame if self.frame is not None else session.table(self.table)
+        """As a DataFrame of the session. Raises `PipelineError` if there is no such table."""
+        if self.frame is not None:
+            return self.frame
+        try:
+            rows = session.table(self.table)
+            _ = rows.schema  # a session of Spark Connect looks for it only now
+        except Exception as error:
+            why = str(error).partition("\n")[0]  # it is told while there is a session
+            raise PipelineError(f"{self.name} cannot be read: {why}") from None
+        return rows
 
     def prepare(self) -> None:
         raise PipelineError(f"{self.name} {_ONLY_THERE}")

@@ -38,6 +38,23 @@ def over_connect() -> str:
     )
 
 
+def unread(pipeline: Pipeline, *, catalog_ends: bool) -> Iterator[str]:
+    """Results that would be gone with a session which ends with the run: DataFrames of sinks, and
+    tables, if its catalog ends, too."""
+    for operator in pipeline.operators.values():
+        if isinstance(operator.sink, SparkCollect):
+            yield (
+                f"operator {operator.name!r}: what it collects would be gone when the command "
+                "ends; use ab.parquet or ab.jsonl, or ab.spark.run(pipeline, session) in a program"
+            )
+        elif isinstance(operator.sink, SparkTable) and catalog_ends:
+            yield (
+                f"operator {operator.name!r}: the tables of a Spark that the command starts on "
+                "this host would be gone when it ends; use ab.parquet, a cluster with a catalog, "
+                "as with --on spark=spark://host:7077, or ab.spark.run(pipeline, session)"
+            )
+
+
 def is_bounded(pipeline: Pipeline, given: Container[str] = ()) -> bool:
     sources = (o for o in pipeline.operators.values() if o.source is not None)
     return all(o.name in given or (o.source is not None and o.source.bounded) for o in sources)

@@ -60,7 +60,8 @@ class SparkReport:
 
     def lines(self, dead_letters: Path) -> list[str]:
         """For people."""
-        how = "as one batch" if self.mode == "batch" else f"in {self.batches} batches"
+        batches = "1 batch" if self.batches == 1 else f"{self.batches} batches"
+        how = "as one batch" if self.mode == "batch" else f"in {batches}"
         took = f"on Spark {how} after {self.wall_s:.1f} s"
         lines = [f"{self.pipeline}: done {took}"]
         if not self.ok:

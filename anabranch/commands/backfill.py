@@ -86,7 +86,10 @@ def command(
     refuse_closed_output(as_json)
     if engine is not None:
         if resume or fresh:
-            raise WrongUsage("a backfill on Spark is one batch: begin it again without --resume")
+            raise WrongUsage(
+                "a backfill on Spark is one batch, of which nothing is kept if it is killed: begin "
+                f"it again by the same command without --{'resume' if resume else 'fresh'}"
+            )
         wish = SparkWish(
             master=master_of(engine),
             mode="batch",
@@ -117,12 +120,12 @@ def command(
 
 
 def _span(start: str, end: str) -> Span:
-    if Path(start).exists():
-        raise WrongUsage(
-            f"--from {start}: here it is a date, such as 2026-01-31; `anabranch run` begins from a "
-            "savepoint"
-        )
     try:
         return span_of(start, end)
     except PipelineError as error:
+        if start and Path(start).is_dir():
+            raise WrongUsage(
+                f"--from {start}: here it is a date, such as 2026-01-31; `anabranch run` begins "
+                "from a savepoint"
+            ) from None
         raise WrongUsage(f"--from and --to: {error}") from None

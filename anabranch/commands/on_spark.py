@@ -22,6 +22,7 @@ from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge import sessions
 
 if TYPE_CHECKING:
+    from anabranch.runtime.pipeline.graph import Pipeline
     from anabranch.runtime.plan.spec import Span
     from anabranch.spark_engine.report import SparkReport
 
@@ -74,7 +75,7 @@ def refuse_others(context: click.Context) -> None:
 def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
     from anabranch.spark_bridge.errors import SparkUnavailable
     from anabranch.spark_engine.failing import JobFailed
-    from anabranch.spark_engine.running import check, mode_of, run
+    from anabranch.spark_engine.running import mode_of, run
 
     planned = plan(target, settings, None, inputs=wish.inputs, quiet=wish.as_json)
     pipeline = planned.pipeline
@@ -92,8 +93,7 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         if wish.backfill is not None:
             check_backfill(pipeline.operators)
         mode = mode_of(pipeline, {}, wish.mode, streams)
-        connect = wish.master.startswith(sessions.CONNECT)
-        check(pipeline, {}, bounded=mode == "batch", connect=connect)
+        _check(pipeline, mode, wish.master)
         if wish.report is not None:
             check_writable(wish.report)
             check_report(pipeline, wish.report)
@@ -117,6 +117,17 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         raise WrongUsage(str(error)) from None
     told = _conclude(outcome, pipeline.dead_letters_path, wish, out)
     return DONE if outcome.ok and told else FAILED
+
+
+def _check(pipeline: Pipeline, mode: str, master: str) -> None:
+    """Raise `PipelineError` for what the Spark at `master` cannot do, or would lose at its end."""
+    from anabranch.spark_engine.refusing import unread
+    from anabranch.spark_engine.running import check
+
+    connect = master.startswith(sessions.CONNECT)
+    check(pipeline, {}, bounded=mode == "batch", connect=connect)
+    if found := [*unread(pipeline, catalog_ends=sessions.is_local(master))]:
+        raise PipelineError("; ".join(found))
 
 
 def _prepare_state(wish: SparkWish) -> None:
@@ -164,12 +175,11 @@ def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: Te
 def lines_of_sections(planned: Plan, master: str) -> list[str]:
     """What the Spark at `master` would do in which section; raises `WrongUsage` if it cannot."""
     from anabranch.spark_engine.mapping import mapped
-    from anabranch.spark_engine.running import check, mode_of
+    from anabranch.spark_engine.running import mode_of
 
     try:
         mode = mode_of(planned.pipeline, {}, "auto", False)
-        connect = master.startswith(sessions.CONNECT)
-        check(planned.pipeline, {}, bounded=mode == "batch", connect=connect)
+        _check(planned.pipeline, mode, master)
     except PipelineError as error:
         raise WrongUsage(str(error)) from None
     sections = mapped(planned.pipeline.operators)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from anabranch.runtime.columns.fitting import ask_for_class, fit_of
 from anabranch.runtime.columns.schemas import NO_NAME, is_name
+from anabranch.runtime.columns.types import sparks_name
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.values.foreign import describe, shown, type_name
 
@@ -155,12 +156,12 @@ def _row(one: Any, schema: Any) -> tuple[Mapping[str, Any] | None, str]:
 class _Column:
     """`kind`: its type, None if that is found by its values."""
 
-    def __init__(self, name: str, kind: Any, is_needed: bool, naive: bool) -> None:
+    def __init__(self, name: str, kind: Any, is_needed: bool, as_spark: bool) -> None:
         self._name = name
         self._kind = kind
         self._is_needed = is_needed
         """No nulls may be in it."""
-        self._naive = naive
+        self._as_spark = as_spark
 
     def array(self, values: list[Any], misfits: dict[int, str]) -> Any:
         """Of the values that fit. `misfits`: takes those that do not by position, with reasons."""
@@ -181,7 +182,7 @@ class _Column:
         """If all of them fit, else None."""
         try:
             array = _typed(values) if self._kind is None else pa.array(values, self._kind)
-            fits = fit_of(array.type, self._naive).all_fit(values)
+            fits = fit_of(array.type, self._as_spark).all_fit(values)
             return array if fits and not (self._is_needed and array.null_count) else None
         except KeyboardInterrupt:
             raise
@@ -193,14 +194,15 @@ class _Column:
             return "null, where none may be"
         try:
             pa.array([value], kind)
-            reason = fit_of(kind, self._naive).misfit(value)
+            reason = fit_of(kind, self._as_spark).misfit(value)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
             reason = describe(error)
         if reason is None:
             return None
-        return f"expected {kind}, got {type_name(value)} {shown(value, 60)} ({reason})"
+        wanted = sparks_name(kind) if self._as_spark else kind
+        return f"expected {wanted}, got {type_name(value)} {shown(value, 60)} ({reason})"
 
 
 def _typed(values: list[Any]) -> Any:

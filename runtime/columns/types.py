@@ -96,6 +96,23 @@ def type_called(text: str, *, sparks: bool = False) -> Make:
     raise ValueError(f"there is no type {text!r}{hint}")
 
 
+def sparks_name(kind: Any) -> str:
+    """What Spark calls a type of pyarrow; as Arrow calls it if Spark has no such type."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_decimal(kind):
+        return f"decimal({kind.precision},{kind.scale})"
+    if types.is_struct(kind):
+        fields = (kind.field(at) for at in range(kind.num_fields))
+        return f"struct<{', '.join(f'{one.name}: {sparks_name(one.type)}' for one in fields)}>"
+    if types.is_map(kind):
+        return f"map<{sparks_name(kind.key_type)}, {sparks_name(kind.item_type)}>"
+    if types.is_list(kind):
+        return f"array<{sparks_name(kind.value_type)}>"
+    return next((name for name, made in SPARKS.items() if type_called(made)(pa) == kind), str(kind))
+
+
 def _time(kind: str, unit: str, zone: str | None) -> Make:
     if unit not in _UNITS[kind]:
         raise ValueError(f"{kind} has units {', '.join(_UNITS[kind])}, got {unit!r}")

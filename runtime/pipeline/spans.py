@@ -29,17 +29,18 @@ def span_of(start: Moment, end: Moment) -> Span:
 
 def seconds_of(moment: Moment) -> float:
     """Since 1970. Raises `PipelineError`."""
-    if isinstance(moment, str):
-        try:
-            moment = datetime.fromisoformat(moment)
-        except ValueError:
-            raise PipelineError(
-                f"{moment!r} is no date: expected one such as 2026-01-31, or a time such as "
-                "2026-01-31T12:00, which are UTC, or 2026-01-31T12:00+02:00"
-            ) from None
-    if isinstance(moment, datetime):
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    return float(moment)
+    try:
+        at = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+        if isinstance(at, datetime):
+            at = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+        seconds = float(at)
+        time_text(seconds)  # in the years that there are
+    except (TypeError, ValueError, OverflowError, OSError):
+        raise PipelineError(
+            f"{moment!r} is no date: expected one such as 2026-01-31, or a time such as "
+            "2026-01-31T12:00, which are UTC, or 2026-01-31T12:00+02:00"
+        ) from None
+    return seconds
 
 
 def within(operators: Operators, span: Span | None) -> dict[OperatorName, Operator]:

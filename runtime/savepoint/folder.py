@@ -294,6 +294,8 @@ def _check_file(path: Path, name: str, files: Mapping[str, SavepointFile]) -> No
         found = _looked_at(file, files[name].rows)
     except FileNotFoundError:
         raise _damaged(path, file.name, "it is gone") from None
+    except OSError as error:
+        raise _damaged(path, file.name, f"it cannot be read: {error.strerror}") from None
     if found != files[name]:
         raise _damaged(path, file.name, "its checksum or length differs")
 

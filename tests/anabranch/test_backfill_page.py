@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli import main
+from anabranch.commands.backfill import _span
+from anabranch.commands.failing import WrongUsage
 from tests.anabranch.files import clean_imports, write
 from tests.anabranch.test_command_on_spark import command
 from tests.anabranch.test_documents import examples
@@ -97,7 +99,13 @@ TIMED = 'lines.map("read", str).event_time(float)'
             "ab.items(['1'])",
             TIMED,
             "--from 2026-01-01 --to 2026-01-31 --resume --on spark",
-            "a backfill on Spark is one batch",
+            "a backfill on Spark is one batch.* without --resume",
+        ),
+        (
+            "ab.items(['1'])",
+            TIMED,
+            "--from 2026-01-01 --to 2026-01-31 --fresh --on spark",
+            "a backfill on Spark is one batch.* without --fresh",
         ),
     ],
 )
@@ -112,3 +120,16 @@ def test_what_cannot_be_a_backfill_is_refused_before_anything_starts(
     assert done.exit_code == 2, done.output
     assert re.search(told, done.output), done.output
     assert not state.exists()
+
+
+def test_a_folder_may_be_called_as_a_date_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "2026-01-01").mkdir()
+    (tmp_path / "savepoint").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert _span("2026-01-01", "2026-01-31").start == 1_767_225_600.0
+    with pytest.raises(WrongUsage, match="`anabranch run` begins from a savepoint"):
+        _span("savepoint", "2026-01-31")
+    with pytest.raises(WrongUsage, match="'' is no date"):
+        _span("", "2026-01-31")

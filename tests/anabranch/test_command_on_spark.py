@@ -91,6 +91,34 @@ def test_what_spark_cannot_do_is_said_before_anything_starts(verb: str, tmp_path
     assert (tmp_path / "out.jsonl").read_text() == "what was there\n"
 
 
+GONE = """
+    import anabranch as ab
+
+    pipeline = ab.Pipeline("gone")
+    pipeline.source("words", ab.items(["to", "be"])).sink("out", SINK)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sink", "master", "said"),
+    [
+        ('ab.spark.table("t", "word string")', "spark", "the tables of a Spark that the command"),
+        ('ab.spark.table("t", "word string")', "spark=spark://host:7077", ""),
+        ('ab.spark.collect("t", "word string")', "spark=local[2]", "what it collects would be"),
+        ('ab.spark.collect("t", "word string")', "spark=spark://host:7077", "what it collects"),
+    ],
+)
+def test_results_that_would_be_gone_with_the_command_are_refused(
+    sink: str, master: str, said: str, tmp_path: Path
+) -> None:
+    write(tmp_path, GONE.replace("SINK", sink))
+    with clean_imports():
+        words = ["validate", str(tmp_path / "headlines.py"), "--on", master]
+        done = CliRunner().invoke(main, words)
+    assert done.exit_code == (2 if said else 0), done.output
+    assert said in done.output
+
+
 def test_a_stream_through_spark_connect_is_refused_and_a_batch_is_not(tmp_path: Path) -> None:
     write(tmp_path, WORDS + ENDLESS)
     there = ["--on", "spark=sc://127.0.0.1:1"]

@@ -102,7 +102,7 @@ async def test_tuples_that_do_not_fit_are_dead_letters_and_the_others_go_on(
     reasons = {repr(d.tuple): d.reason for d in dead}
     misfit = {"text": "b", "score": "two"}
     assert sorted(reasons) == sorted(map(repr, [misfit, None, "c"]))
-    assert reasons[repr(misfit)].startswith("column 'score': expected int64, got str 'two'")
+    assert reasons[repr(misfit)].startswith("column 'score': expected long, got str 'two'")
     assert writer._part.rows == 1
     await writer.close()
 

@@ -94,6 +94,14 @@ def test_frames_and_tables_are_sources_and_tables_are_sinks(
         spark.sql("drop table if exists misfits")
 
 
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_a_table_that_is_not_there_is_told(mode: Any, spark: SparkSession) -> None:
+    pipeline = ab.Pipeline("rows")
+    pipeline.source("rows", ab.spark.table("no_such_table")).sink("out", ab.discard())
+    with pytest.raises(ab.PipelineError, match=r"table 'no_such_table' cannot be read: \[TABLE_OR"):
+        ab.spark.run(pipeline, spark, mode=mode)
+
+
 def test_the_example_of_the_page_counts_its_words(spark: SparkSession) -> None:
     page = Path(__file__).resolve().parents[2] / "docs" / "spark-engine.md"
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)

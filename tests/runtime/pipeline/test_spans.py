@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
+import math
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import anabranch as ab
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.spans import check_chosen, seconds_of, span_of, within
 from anabranch.runtime.plan.spec import Span
+from anabranch.runtime.values.checks import PipelineError
 
 
 def timed(stream: ab.Stream, name: str) -> ab.Stream:
@@ -75,3 +77,13 @@ def test_a_span_begins_before_it_ends_and_goes_with_no_other_beginning(tmp_path:
     with pytest.raises(ab.PipelineError, match="either backfill or begin_from"):
         Options(backfill=span, state=tmp_path, begin_from=tmp_path)
     assert Options(backfill=span, state=tmp_path).until_committed
+
+
+@pytest.mark.parametrize(
+    "moment", [math.nan, math.inf, -math.inf, 1e300, -1e12, None, date(2026, 1, 1), "2026-01-01T25"]
+)
+def test_what_is_no_moment_is_told_as_one(moment: Any) -> None:
+    with pytest.raises(PipelineError, match="is no date: expected one such as 2026-01-31"):
+        span_of(moment, "2026-02-02")
+    with pytest.raises(PipelineError, match="is no date: expected one such as 2026-01-31"):
+        span_of("2026-01-01", moment)

@@ -21,6 +21,7 @@ from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.keyed.late import Late
+from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import (
     Chunk,
@@ -184,7 +185,8 @@ class Tested:
     """What is written of late tuples, by the operators of which these are results."""
 
     def results(self, written: Callable[[Path], bytes]) -> dict[str, list[Any]]:
-        return {name: [*_pickles(written(path))] for name, path in self.sinks.items()}
+        delivery = self.pipeline.delivery
+        return {name: [*_pickles(written(path), delivery)] for name, path in self.sinks.items()}
 
     def late_and_dead(
         self, written: Callable[[Path], bytes]
@@ -192,9 +194,11 @@ class Tested:
         late: dict[str, list[Any]] = {}
         dead: dict[str, list[DeadLetter]] = {}
         for operator, path in self.telling.items():
-            if found := [*_pickles(written(path))]:
+            if found := [*_pickles(written(path), self.pipeline.delivery)]:
                 late[operator] = found
-        for operator, letter in _pickles(written(self.pipeline.dead_letters_path)):
+        for operator, letter in _pickles(
+            written(self.pipeline.dead_letters_path), self.pipeline.delivery
+        ):
             keyed = self.pipeline.operators[operator].keyed
             if keyed is not None and letter.reason.startswith(LATE):
                 late.setdefault(operator, []).append(letter.tuple)
@@ -257,7 +261,13 @@ def _begin_with(pipeline: Pipeline, name: str, number: int) -> None:
     pipeline.operators[operator.name] = replace(operator, scale=scale)
 
 
-def _pickles(data: bytes) -> Iterator[Any]:
+def _pickles(data: bytes, delivery: Delivery) -> Iterator[Any]:
+    """At most once, the last piece may be half there: what was in work dies with its process."""
     file = io.BytesIO(data)
     while file.tell() < len(data):
-        yield pickle.load(file)
+        try:
+            yield pickle.load(file)
+        except (EOFError, pickle.UnpicklingError):
+            if delivery != "at-most-once":
+                raise
+            return

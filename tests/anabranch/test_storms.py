@@ -3,9 +3,11 @@ oracles in plain Python."""
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.live.instance.counts import Counts
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.testing_ends import tested
 from tests.anabranch.tested_pipelines import Anything, counting
 
 SEEDS = 50
@@ -196,6 +199,16 @@ def test_at_least_once_loses_nothing_and_at_most_once_doubles_nothing() -> None:
     assert any(doubled for doubled, _ in least)
     assert not any(doubled for doubled, _ in most)
     assert any(missing for _, missing in most)
+
+
+def test_at_most_once_the_last_piece_may_be_half_there() -> None:
+    pipeline = built(SCENES["fold"], delivery="at-most-once")
+    copy = tested(pipeline, {"events": Anything.source}, {}, Path("/world"))
+    half = {Path("/world/kept.out"): pickle.dumps(("a", 1), 5) + pickle.dumps(("a", 2), 5)[:-3]}
+    assert copy.results(half.__getitem__) == {"out": [("a", 1)]}
+    copy.pipeline.delivery = "at-least-once"
+    with pytest.raises((EOFError, pickle.UnpicklingError)):
+        copy.results(half.__getitem__)
 
 
 def test_a_function_that_keeps_something_beside_its_state_is_found() -> None:

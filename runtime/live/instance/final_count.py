@@ -24,7 +24,7 @@ def final_count(me: InstanceId, path: TuplePath, pump: Pump) -> FinalCount:
         sent_before=neighbourhood.closed.summed.sent,
         received_before=neighbourhood.closed.summed.received,
         queued=path.intake.tuples + (keyed.pended if keyed else 0),
-        # As the processor counts them, for several transfers may be under way at once.
+        # The processor's counts, since several transfers may be under way at once.
         handed_in=keyed.pended_in if keyed else 0,
         handed_out=keyed.pended_out if keyed else 0,
         messages=neighbourhood.messages_sent,

@@ -21,9 +21,10 @@ from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.values.kinds import EventKind
 from anabranch.runtime.world.disk_faults import Blow, ByChance
+from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import Troubles
-from anabranch.runtime.world.world import FOLDER, End, World
+from anabranch.runtime.world.world import End, World
 from anabranch.testing_ends import Given, Tested, tested
 
 ENDS_SHARE = 0.3

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Many simulated worlds, each drawn from a seed, with decisions and faults: all must be valid.
-Half of them have keyed operators, whose key groups move, and event time; in some, processes die
-and are resumed.
+"""Many worlds, each drawn from a seed, in which the code of live runs is what runs: agent and
+instances in one process, on virtual time. Instances join, leave and move state, by a script or by
+their policies; processes die, connections break, disks are full, power is lost. All must be valid.
 
     scripts/swarm.py --seeds 100000 --jobs 2          the small swarm
     scripts/swarm.py --minutes 10 --size large        as many large worlds as fit
+    scripts/swarm.py --scene counts --seeds 100       only worlds with this pipeline
     scripts/swarm.py --seeds 3000 --break F11         a broken rule must be found out
     scripts/swarm.py --seeds 2000 --crashes all       processes die in each of them
     scripts/swarm.py --seeds 100000 --on spark=spark://host:7077      on a Spark cluster
-    scripts/swarm.py --mutants                        every lapse of a driver must be found out
+    scripts/swarm.py --lapses                         each broken class must be found out
     scripts/swarm.py --machines                       Hypothesis's state machines, profile `deep`
 
 Seeds that fail are kept with their worlds in a JSON file; `anabranch replay SEED` repeats one.
@@ -26,19 +27,25 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from anabranch.protocol.table import TABLE
 from anabranch.runtime.broken_protocols.naming import variant_named
-from anabranch.runtime.simulation.lapses import LAPSES, lapse_named
-from anabranch.runtime.simulation.scene import plain
-from anabranch.runtime.simulation.scene_drawing import SIZES, draw
-from anabranch.runtime.simulation.swarm import Over, Tally, first_found, over_processes, swarm
-from anabranch.runtime.simulation.trial import Outcome, Verdict
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.world.drawing import SIZES, drawn, plain
+from anabranch.runtime.world.lapse_list import LAPSES, lapse_named
+from anabranch.runtime.world.scenes import SCENES
+from anabranch.runtime.world.swarm import (
+    CHUNK,
+    Over,
+    Seeds,
+    Tally,
+    first_found,
+    over_processes,
+    swarm,
+)
+from anabranch.runtime.world.trial import WorldOutcome, WorldVerdict
 from anabranch.spark_bridge.errors import SparkUnavailable
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -47,7 +54,7 @@ EVERY_S = 5.0
 """Between two lines of progress."""
 KEPT_MAX = 100
 SHOWN_MAX = 10
-MUTANT_SEEDS = 2_000
+LAPSE_SEEDS = 2_000
 """Within so many worlds a lapse must show."""
 
 
@@ -55,27 +62,31 @@ def main(arguments: Sequence[str]) -> int:
     args = parsed(arguments)
     if args.machines:
         return machines()
-    if args.mutants:
-        return mutants(args.seeds or MUTANT_SEEDS)
+    if args.lapses:
+        return lapses(args.seeds or LAPSE_SEEDS)
     lapse = lapse_named(args.rule) if args.rule else None
     try:
         variant = variant_named(args.rule) if args.rule and lapse is None else None
     except ValueError as error:
         print(f"swarm: --break {error}", file=sys.stderr)
         return 2
-    patch = variant.patch if variant is not None else {}
+    like = Seeds(
+        args.first,
+        CHUNK[args.size],
+        size=args.size,
+        crashes=args.crashes,
+        scene=args.scene,
+        patch={} if variant is None else variant.patch,
+        lapse="" if lapse is None else lapse.name,
+    )
     telling = Telling(args)
     try:
         with place_of(args) as over:
             swarm(
-                first=args.first,
+                like,
                 seeds=args.seeds,
                 deadline_s=None if args.minutes is None else time.monotonic() + 60 * args.minutes,
                 over=over,
-                size=args.size,
-                table={**TABLE, **patch},
-                crashes=args.crashes,
-                lapse=lapse.name if lapse is not None else "",
                 progress=telling.progress,
             )
     except KeyboardInterrupt:
@@ -100,14 +111,14 @@ def place_of(args: argparse.Namespace) -> Iterator[Over]:
         yield partial(in_waves, spark)
 
 
-def mutants(seeds: int) -> int:
-    """Drivers that neglect what they owe to a next incarnation, each until it is found out."""
+def lapses(seeds: int) -> int:
+    """Broken variants of the classes of live runs, each until it is found out."""
     missed = 0
     for lapse in LAPSES:
         outcome = first_found(lapse, seeds)
         missed += outcome is None
         found = f"seed {outcome.seed}: {outcome.reason}" if outcome else f"not in {seeds:,} seeds"
-        print(f"{lapse.name}\n    {found}", flush=True)
+        print(f"{lapse.name}: {lapse.what}\n    {found}", flush=True)
     print(f"{len(LAPSES) - missed} of {len(LAPSES)} lapses are found out")
     return 1 if missed else 0
 
@@ -129,7 +140,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--seeds", type=int, metavar="N")
     parser.add_argument("--machines", action="store_true", help="state machines instead of seeds")
-    parser.add_argument("--mutants", action="store_true", help="lapses of drivers about deaths")
+    parser.add_argument("--lapses", action="store_true", help="broken classes of live runs")
     parser.add_argument(
         "--crashes",
         choices=["some", "all", "none"],
@@ -142,6 +153,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--on", metavar="spark[=MASTER]", help="on a Spark cluster instead of --jobs processes"
     )
+    parser.add_argument(
+        "--scene", default="", choices=["", "graph", *SCENES], help="only this pipeline"
+    )
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument(
         "--break", dest="rule", metavar="RULE", help="with a broken rule, or a lapse"
@@ -149,7 +163,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--keep", type=Path, default=Path("swarm-failing.json"), metavar="FILE")
     args = parser.parse_args(arguments)
     bounded = args.seeds is not None or args.minutes is not None
-    if not (bounded or args.machines or args.mutants):
+    if not (bounded or args.machines or args.lapses):
         parser.error("say how many: --seeds N, --minutes M, or both")
     if args.jobs < 1 or (args.seeds is not None and args.seeds < 1):
         parser.error("--jobs and --seeds are 1 or more")
@@ -175,35 +189,38 @@ class Telling:
         print(self._line())
         if not tally.seeds:
             return 1
-        counts = ", ".join(f"{n / tally.seeds:.1f} {name}" for name, n in sums.items())
+        counts = ", ".join(f"{n / tally.seeds:.1f} {name}" for name, n in sorted(sums.items()))
         print(f"per seed: {1000 * tally.cpu_s / tally.seeds:.1f} ms of CPU, {counts}")
         for outcome in tally.failing[:SHOWN_MAX]:
             print(f"  seed {outcome.seed}: {outcome.reason}\n    {self._command(outcome)}")
         if tally.failing:
             self._keep()
-        return 0 if not tally.failing and tally.verdicts[Verdict.VALID] else 1
+        return 0 if not tally.failing and tally.verdicts[WorldVerdict.VALID] else 1
 
     def _line(self) -> str:
         tally = self.tally
         passed_s = time.monotonic() - self._began_s
         of = "" if self.args.seeds is None else f" of {self.args.seeds:,}"
-        verdicts = ", ".join(f"{tally.verdicts[v]:,} {v.value}" for v in Verdict)
+        verdicts = ", ".join(f"{tally.verdicts[v]:,} {v.value}" for v in WorldVerdict)
         rate = tally.seeds / passed_s if passed_s else 0.0
         return f"{tally.seeds:,}{of} seeds in {passed_s:.0f} s ({rate:.0f}/s): {verdicts}"
 
-    def _command(self, outcome: Outcome) -> str:
+    def _command(self, outcome: WorldOutcome) -> str:
         size = "" if self.args.size == "small" else f" --size {self.args.size}"
         rule = f" --break {self.args.rule!r}" if self.args.rule else ""
         crashes = "" if self.args.crashes == "some" else f" --crashes {self.args.crashes}"
-        return f"anabranch replay {outcome.seed}{size}{crashes}{rule}"
+        scene = f" --scene {self.args.scene}" if self.args.scene else ""
+        return f"anabranch replay {outcome.seed}{size}{crashes}{scene}{rule}"
 
     def _keep(self) -> None:
+        args = self.args
         failing: list[dict[str, Any]] = [
             {
-                **asdict(outcome),
-                "verdict": outcome.verdict.value,
+                **outcome.plain,
                 "command": self._command(outcome),
-                "scene": plain(draw(outcome.seed, self.args.size, self.args.crashes)),
+                "world": plain(
+                    drawn(outcome.seed, args.scene, size=args.size, crashes=args.crashes)
+                ),
             }
             for outcome in self.tally.failing[:KEPT_MAX]
         ]
@@ -213,4 +230,7 @@ class Telling:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # on which the order of sets depends
+        again = {**os.environ, "PYTHONHASHSEED": "0"}
+        os.execve(sys.executable, [sys.executable, *sys.argv], again)
     sys.exit(main(sys.argv[1:]))

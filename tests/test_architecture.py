@@ -68,7 +68,7 @@ ASKS_THE_SYSTEM = {
     f"{FACE}.runtime.ports.clock": "it is the one that does",
     f"{FACE}.runtime.live.process.reseeding": "it gives new seeds to generators of the user's",
     f"{FACE}.runtime.explorer": "it says how long a search has taken",
-    f"{FACE}.runtime.simulation": "it says how long a world has taken",
+    f"{FACE}.runtime.world.swarm": "it has a deadline",
 }
 """Modules and rooms of runtime that may ask the system for time or chance, and why."""
 CLOCKS = {"time": set[str](), "secrets": set[str](), "random": {"Random"},

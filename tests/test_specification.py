@@ -18,7 +18,7 @@ import pytest
 
 from anabranch.runtime.broken_protocols.variants import VARIANTS
 from anabranch.runtime.explorer.scopes import CUTS_DEEP, CUTS_SMALL, DEEP, DEEPEST, SMALL
-from anabranch.runtime.simulation.lapses import LAPSES
+from anabranch.runtime.world.lapse_list import LAPSES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -161,7 +161,7 @@ def test_numbers_of_scopes_and_variants_are_those_of_the_code() -> None:
         f"`--scope deep` goes through {deep} larger ones",
         f"{deadly[0]} of the {small} small scopes and {deadly[1]} of the {deep} deep ones have",
         f"{of_deaths} of its variants break Z1 to Z5",
-        f"the same of {len(LAPSES)} drivers",
+        f"puts one of {len(LAPSES)} faults at a time",
     ):
         assert told in verification
 

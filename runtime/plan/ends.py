@@ -310,7 +310,8 @@ class ExactWriter(Writer):
 
     @abstractmethod
     def last_put(self) -> int:
-        """The highest number that is at the target for certain; 0 if none."""
+        """The highest number that is at the target for certain; 0 if none. Half of a piece, which a
+        death has left there, is taken away."""
 
     async def write(self, tuples: list[Any]) -> list[DeadLetter]:
         """Stage and put without a journal: the numbers go on from the last one."""

@@ -133,7 +133,7 @@ class SharedFile:
         self._number += 1
 
     def last_put(self) -> int:
-        """The number of the owner's last piece, 0 if there is none. Raises `OSError`."""
+        """The number of the owner's last piece, or 0. Cuts off a torn one. Raises `OSError`."""
         self.open()
         if self._side is None:
             return 0
@@ -147,11 +147,13 @@ class SharedFile:
     def _last_of(self, side: Sidecar) -> int:
         length = self._length()
         entry, row = self._newest(side, length), side.find_row()
+        if (fate := self._fate(side, entry, length)) == "torn":
+            self._file.truncate(entry.start)
         if row == NOBODY:
             return 0
         if entry.row != row:
             return side.number(row)
-        return entry.number if self._fate(side, entry, length) == "whole" else entry.last
+        return entry.number if fate == "whole" else entry.last
 
     def close(self) -> None:
         if self._opened is not None:
@@ -222,8 +224,7 @@ class SharedFile:
 
     def _settled(self, side: Sidecar, entry: Entry, length: int, row: int) -> tuple[int, int]:
         """Deal with the newest piece. Returns the owner's last number and the file's length."""
-        fate = self._fate(side, entry, length)
-        if fate == "torn":
+        if (fate := self._fate(side, entry, length)) == "torn":
             self._file.truncate(entry.start)
             length = entry.start
         done = entry.number if fate == "whole" else entry.last

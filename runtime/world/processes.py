@@ -52,6 +52,11 @@ def crash() -> NoReturn:
     _here.get().end_itself(-signal.SIGSEGV)
 
 
+def this_process() -> WorldProcess:
+    """The one in which this is called."""
+    return _here.get()
+
+
 class WorldProcess(OwnProcess):
     """`seen`: what the agent has of it."""
 

@@ -6,15 +6,24 @@ An oracle is sequential and independent of what it judges: plain Python over the
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.keyed.windows import tumbling
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.policies.policy import Scale
+from anabranch.runtime.sinks.jsonl import jsonl
+from anabranch.runtime.sources.files import files
 from anabranch.runtime.sources.generate import generate
+from anabranch.runtime.world import graph_oracle
+from anabranch.runtime.world.graph_oracle import differences
+from anabranch.runtime.world.graph_pipeline import GraphPipeline, as_item
+from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet, without_counts
+from anabranch.runtime.world.load import FOLDER, InputLoad
 from anabranch.runtime.world.processes import crash
 
 INSTANCES_MAX = 4
@@ -24,48 +33,144 @@ BAD = 41
 DISORDER = 10
 """By how many numbers a tuple may come too early or too late."""
 WINDOW_S = 40.0
+TEXT = Path(__file__)
+"""A text that is there wherever worlds are."""
 
 Rows = list[Any]
+Sinks = dict[str, Rows]
+"""What the sinks have got, by their names."""
+Counts = dict[str, Counter[Any]]
+"""How often each result, by sinks."""
+
+
+class Scene(ABC):
+    """`scaled`, `keyed`: operators that may be told to scale, and to move state. `crashes`: tuples
+    of it end their process. `decides`: its operators scale by their load. `files`: sinks whose
+    results are files; `taken`: what those have got that are functions, some twice perhaps if
+    processes have died. `may_lose`: `counts` judges deliveries that lose some or give some twice;
+    otherwise results depend on the order of tuples."""
+
+    name: str
+    scaled: tuple[str, ...]
+    keyed: tuple[str, ...] = ()
+    crashes: bool = False
+    decides: bool = False
+    files: tuple[str, ...] = ("out",)
+    may_lose: bool = False
+
+    @abstractmethod
+    def build(self, pipeline: Pipeline, load: InputLoad) -> None: ...
+
+    @abstractmethod
+    def faults(self, found: Sinks, load: InputLoad) -> Iterator[str]:
+        """What is wrong with the results, where each counts once."""
+
+    def counts(self, found: Sinks, load: InputLoad) -> tuple[Counts, Counts] | None:
+        """How often each result is there, and how often it should be. None unless `may_lose`."""
+        return None
+
+    def dead(self, load: InputLoad) -> int:
+        """How many tuples become dead letters."""
+        return 0
+
+    @property
+    def taken(self) -> Sinks:
+        return {}
 
 
 @dataclass(frozen=True)
-class Scene:
-    """`build`: from the source to the results. `fault`: what is wrong with the results of so many
-    numbers, or nothing. `scaled`, `keyed`: operators that may be told to scale, and to move state.
-    `dead`: how many of the numbers become dead letters. `wanted`: the results, for deliveries that
-    lose some or give some twice. `crashes`: tuples of it end their process."""
+class Single(Scene):
+    """One with a single sink. `make`: from a pipeline to the stream of results. `fault`: what is
+    wrong with the results of so many numbers, or nothing. `bad`: how many of them become dead
+    letters. `wanted`: the results, for deliveries that lose some or give some twice."""
 
     name: str
-    build: Callable[[Stream], Stream]
+    make: Callable[[Pipeline, InputLoad], Stream]
     fault: Callable[[Rows, int], str]
     scaled: tuple[str, ...]
     keyed: tuple[str, ...] = ()
-    dead: Callable[[int], int] = lambda n: 0
+    bad: Callable[[int], int] = lambda n: 0
     wanted: Callable[[int], Counter[Any]] | None = None
     crashes: bool = False
+
+    @property
+    def may_lose(self) -> bool:  # type: ignore[override]
+        return self.wanted is not None
+
+    def build(self, pipeline: Pipeline, load: InputLoad) -> None:
+        self.make(pipeline, load).sink("out", jsonl(FOLDER / "out.jsonl"))
+
+    def faults(self, found: Sinks, load: InputLoad) -> Iterator[str]:
+        if told := self.fault(found["out"], load.count):
+            yield told
+
+    def counts(self, found: Sinks, load: InputLoad) -> tuple[Counts, Counts] | None:
+        if self.wanted is None:
+            return None
+        return {"out": Counter(found["out"])}, {"out": self.wanted(load.count)}
+
+    def dead(self, load: InputLoad) -> int:
+        return self.bad(load.count)
+
+
+class GraphScene(Scene):
+    """A pipeline that was drawn by chance."""
+
+    name = "graph"
+
+    def __init__(self, graph: Graph, load: InputLoad, *, decides: bool) -> None:
+        self.graph = graph
+        self.decides = decides
+        operators: list[GraphNode | Outlet] = [*graph.nodes, *graph.outlets]
+        self.scaled = tuple(
+            one.name for one in operators if one.scale is not None and one.scale.max_instances > 1
+        )
+        self.keyed = tuple(n.name for n in graph.nodes if n.keyed and n.name in self.scaled)
+        self.files = tuple(o.name for o in graph.outlets if "jsonl" in o.kind)
+        self.may_lose = not graph.timed
+        self._pipeline = GraphPipeline(graph, load)
+        self._want = graph_oracle.expected(graph, load)
+
+    def build(self, pipeline: Pipeline, load: InputLoad) -> None:
+        self._pipeline.build(pipeline)
+
+    @property
+    def taken(self) -> Sinks:
+        return self._pipeline.taken
+
+    def faults(self, found: Sinks, load: InputLoad) -> Iterator[str]:
+        return graph_oracle.faults(self.graph, self._want, found, frozenset(self.taken))
+
+    def counts(self, found: Sinks, load: InputLoad) -> tuple[Counts, Counts] | None:
+        items = {name: map(as_item, rows) for name, rows in found.items()}
+        stripped = {
+            name: Counter((number, without_counts(trail)) for number, trail in some)
+            for name, some in items.items()
+        }
+        return stripped, self._want.due
+
+    def dead(self, load: InputLoad) -> int:
+        return self._want.dead
 
 
 def scale() -> Scale:
     return Scale(max_instances=INSTANCES_MAX)
 
 
-def source(pipeline: Pipeline, count: int, span_s: float) -> Stream:
-    """`count` numbers in `span_s` seconds, each once and somewhere near its place."""
+def numbers(pipeline: Pipeline, load: InputLoad, name: str = "numbers") -> Stream:
+    """Each number once and somewhere near its place."""
+    count = load.count
 
     def disordered(i: int) -> int:
         block = i - i % DISORDER
         return min(block + (i * 7 + 3) % DISORDER, count - 1) if block + DISORDER <= count else i
 
-    numbers = generate(disordered, rate=count / span_s, count=count)
-    return pipeline.source("numbers", numbers, scale=scale())
+    source = generate(disordered, rate=count / load.span_s, count=count)
+    return pipeline.source(name, source, scale=scale())
 
 
 def compared(found: Counter[Any], wanted: Counter[Any]) -> str:
-    missing, extra = wanted - found, found - wanted
-    if not missing and not extra:
-        return ""
-    some = f"{list(missing.items())[:5]} missing, {list(extra.items())[:5]} too many"
-    return f"{missing.total()} missing, {extra.total()} too many: {some}"
+    return differences(found, wanted, lost=False, repeats=False)
 
 
 # -- without keys --------------------------------------------------------------------------------
@@ -77,8 +182,8 @@ def _double(n: int) -> int:
     return 2 * n
 
 
-def _chain(numbers: Stream) -> Stream:
-    doubled = numbers.map("double", _double, scale=scale())
+def _chain(pipeline: Pipeline, load: InputLoad) -> Stream:
+    doubled = numbers(pipeline, load).map("double", _double, scale=scale())
     return doubled.filter("some", lambda n: n % 3 != 0, scale=scale())
 
 
@@ -100,8 +205,8 @@ def _double_or_crash(n: int) -> int:
     return 2 * n
 
 
-def _poison(numbers: Stream) -> Stream:
-    return numbers.map("double", _double_or_crash, scale=scale())
+def _poison(pipeline: Pipeline, load: InputLoad) -> Stream:
+    return numbers(pipeline, load).map("double", _double_or_crash, scale=scale())
 
 
 def _poison_fault(rows: Rows, count: int) -> str:
@@ -111,8 +216,8 @@ def _poison_fault(rows: Rows, count: int) -> str:
 # -- by key --------------------------------------------------------------------------------------
 
 
-def _counts(numbers: Stream) -> Stream:
-    passed = numbers.map("pass", lambda n: n, scale=scale())
+def _counts(pipeline: Pipeline, load: InputLoad) -> Stream:
+    passed = numbers(pipeline, load).map("pass", lambda n: n, scale=scale())
     counted = passed.key_by(lambda n: n % KEYS).fold(
         "count", (0, 0), lambda s, n: (s[0] + 1, s[1] + n), scale=scale()
     )
@@ -138,8 +243,8 @@ def _counts_fault(rows: Rows, count: int) -> str:
 # -- by event time -------------------------------------------------------------------------------
 
 
-def _windows(numbers: Stream) -> Stream:
-    passed = numbers.map("pass", lambda n: n, scale=scale())
+def _windows(pipeline: Pipeline, load: InputLoad) -> Stream:
+    passed = numbers(pipeline, load).map("pass", lambda n: n, scale=scale())
     timed = passed.event_time(float, disorder_s=2 * DISORDER).key_by(lambda n: n % KEYS)
     window = timed.window(tumbling(WINDOW_S), late="emit")
     return window.fold("spans", (0, 0), lambda s, n: (s[0] + 1, s[1] + n), scale=scale())
@@ -155,19 +260,89 @@ def _windows_fault(rows: Rows, count: int) -> str:
     return compared(Counter((k, start, *state, rev) for k, start, _, state, rev in rows), wanted)
 
 
+# -- with timers ---------------------------------------------------------------------------------
+
+
+class _Timed:
+    """Counts the tuples of each key by spans of event time; a timer ends each span."""
+
+    def on_tuple(self, key: int, state: dict[str, int], n: int, time: Any) -> None:
+        span = f"{n // WINDOW_S:g}"
+        state[span] = state.get(span, 0) + 1
+        time.set_timer((n // WINDOW_S + 1) * WINDOW_S, span)
+
+    def on_timer(self, key: int, state: dict[str, int], timer: Any, time: Any) -> list[Any]:
+        return [(key, timer.name, state.pop(timer.name))]
+
+
+def _timers(pipeline: Pipeline, load: InputLoad) -> Stream:
+    passed = numbers(pipeline, load).map("pass", lambda n: n, scale=scale())
+    timed = passed.event_time(float, disorder_s=2 * DISORDER).key_by(lambda n: n % KEYS)
+    return timed.process("spans", _Timed, state=dict, scale=scale())
+
+
+def _timers_fault(rows: Rows, count: int) -> str:
+    wanted = Counter((n % KEYS, f"{n // WINDOW_S:g}") for n in range(count))
+    return compared(Counter(rows), Counter((*at, n) for at, n in wanted.items()))
+
+
+# -- two streams ---------------------------------------------------------------------------------
+
+
+def _pairs(pipeline: Pipeline, load: InputLoad) -> Stream:
+    left, right = (
+        numbers(pipeline, load, name)
+        .map(f"{name}-pass", lambda n: n, scale=scale())
+        .event_time(float, disorder_s=2 * DISORDER)
+        .key_by(lambda n: n % KEYS)
+        for name in ("left", "right")
+    )
+    joined = left.join(right, tumbling(WINDOW_S), late="emit")
+    return joined.apply("pairs", lambda key, a, b: (key, a, b), scale=scale())
+
+
+def _pairs_fault(rows: Rows, count: int) -> str:
+    by_place: defaultdict[tuple[int, float], list[int]] = defaultdict(list)
+    for n in range(count):
+        by_place[n % KEYS, n // WINDOW_S].append(n)
+    wanted = Counter((k, a, b) for (k, _), ns in by_place.items() for a in ns for b in ns)
+    return compared(Counter(rows), wanted)
+
+
+# -- a file --------------------------------------------------------------------------------------
+
+
+def _texts(pipeline: Pipeline, load: InputLoad) -> Stream:
+    lines = pipeline.source("lines", files(str(TEXT), split_bytes=1_000), scale=scale())
+    words = lines.flat_map("split", str.split, scale=scale())
+    counted = words.key_by(len).fold("count", 0, lambda n, _: n + 1, scale=scale())
+    return counted.filter("pass", lambda _: True)
+
+
+def _texts_fault(rows: Rows, count: int) -> str:
+    lengths = Counter(map(len, TEXT.read_text(encoding="utf-8").split()))
+    return compared(
+        Counter(rows), Counter((k, i + 1) for k, n in lengths.items() for i in range(n))
+    )
+
+
 SCENES = {
     scene.name: scene
     for scene in (
-        Scene(
+        Single(
             "chain",
             _chain,
             _chain_fault,
             ("numbers", "double", "some"),
-            dead=_bad,
+            bad=_bad,
             wanted=_chain_wanted,
         ),
-        Scene("poison", _poison, _poison_fault, ("numbers", "double"), dead=_bad, crashes=True),
-        Scene("counts", _counts, _counts_fault, ("pass", "count", "again"), ("count", "again")),
-        Scene("windows", _windows, _windows_fault, ("pass", "spans"), ("spans",)),
+        Single("poison", _poison, _poison_fault, ("numbers", "double"), bad=_bad, crashes=True),
+        Single("counts", _counts, _counts_fault, ("pass", "count", "again"), ("count", "again")),
+        Single("windows", _windows, _windows_fault, ("pass", "spans"), ("spans",)),
+        Single("timers", _timers, _timers_fault, ("pass", "spans"), ("spans",)),
+        Single("pairs", _pairs, _pairs_fault, ("left-pass", "right-pass", "pairs"), ("pairs",)),
+        Single("texts", _texts, _texts_fault, ("lines", "split", "count"), ("count",)),
     )
 }
+"""Those that are not drawn."""

@@ -7,42 +7,61 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from anabranch.runtime.reporting.status import id_from_wire
 from anabranch.runtime.world.network import Network
+from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
+from anabranch.runtime.world.stream import StreamEnd
+
+KINDS = ("kills", "host_kills", "cuts", "hang_ups", "clogs", "deafs", "stops", "slows")
 
 
 @dataclass(frozen=True, slots=True)
 class Troubles:
-    """How often each happens in a second, until `until_s`: `kills` of a process, `cuts` of a
-    connection, `clogs` of one way of a connection, `stops` of a process that goes on later.
-    `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
+    """How often each happens in a second, until `until_s`: `kills` of a process, `host_kills` of
+    all processes of one of so many `hosts`, `cuts` of a connection, `hang_ups` at one end of it,
+    `clogs` of one way of a connection, `deafs` of all ways to a process, `stops` of a process that
+    goes on later, `slows` of a process that takes `slowness` times as long for a time. `*_s`: at
+    most how long. What is cut may be half open for so long: one end knows nothing. `aimed`: the
+    share of kills that hit an instance in the middle of an operation, if there is one.
     `kills_each_max`: of one instance. One that is killed again and again fails the run in the end,
     or takes what it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
+    aimed: float = 0.0
+    host_kills: float = 0.0
+    hosts: int = 2
     cuts: float = 0.0
     half_open_s: float = 0.0
+    hang_ups: float = 0.0
     clogs: float = 0.0
     clog_s: float = 0.2
+    deafs: float = 0.0
     stops: float = 0.0
     stop_s: float = 0.5
+    slows: float = 0.0
+    slowness: float = 20.0
     kills_each_max: float = math.inf
 
     @property
     def rates(self) -> dict[str, float]:
-        return {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if not f.name.endswith(("_s", "_max"))
-        }
+        return {name: getattr(self, name) for name in KINDS}
+
+    @property
+    def kill(self) -> bool:
+        """Whether processes die by them."""
+        return self.kills > 0 or self.host_kills > 0
+
+
+NO_TROUBLES = Troubles()
 
 
 class TroubleMaker:
-    """`done`: how often each has happened."""
+    """`done`: how often each has happened. `observer`: knows which processes are busy, and is
+    told of each trouble."""
 
     def __init__(
         self,
@@ -50,6 +69,7 @@ class TroubleMaker:
         processes: WorldProcesses,
         network: Network,
         rng: random.Random,
+        observer: Observer | None = None,
     ) -> None:
         self.done: Counter[str] = Counter()
         self._troubles = troubles
@@ -58,14 +78,19 @@ class TroubleMaker:
         self._rng = rng
         self._killed: Counter[str] = Counter()
         """By instance."""
+        self._observer = observer
 
     async def run(self) -> None:
         rates = self._troubles.rates
-        acts: dict[str, Callable[[], bool]] = {
+        acts: dict[str, Callable[[], str]] = {
             "kills": self._kill,
+            "host_kills": self._kill_host,
             "cuts": self._cut,
+            "hang_ups": self._hang_up,
             "clogs": self._clog,
+            "deafs": self._deafen,
             "stops": self._stop,
+            "slows": self._slow,
         }
         loop, every = asyncio.get_running_loop(), sum(rates.values())
         while every > 0:
@@ -73,18 +98,38 @@ class TroubleMaker:
             if loop.time() > self._troubles.until_s:
                 return
             (what,) = self._rng.choices([*rates], [*rates.values()])
-            self.done[what] += acts[what]()
+            if told := acts[what]():
+                self.done[what] += 1
+                if self._observer is not None:
+                    self._observer.remark(loop.time(), f"trouble: {told}")
 
-    def _process(self) -> WorldProcess | None:
-        found = [process for process in self._processes.all if not process.ended]
+    def _process(self, among: Callable[[WorldProcess], bool] | None = None) -> WorldProcess | None:
+        living = [process for process in self._processes.all if not process.ended]
+        found = [process for process in living if among is not None and among(process)] or living
         return self._rng.choice(found) if found else None
 
-    def _kill(self) -> bool:
-        process = self._process()
+    def _kill(self) -> str:
+        aimed = self._troubles.aimed and self._rng.random() < self._troubles.aimed
+        busy = self._observer.is_busy if aimed and self._observer is not None else None
+        process = self._process(busy)
         if process is None or self.spares(process):
-            return False
+            return ""
         self._processes.kill_now(process)
-        return True
+        return f"{process.loop.name} is killed"
+
+    def _kill_host(self) -> str:
+        host = self._rng.randrange(self._troubles.hosts)
+        of_host = [
+            process
+            for process in self._processes.all
+            if not process.ended
+            and process.pid % self._troubles.hosts == host
+            and not self.spares(process)
+        ]
+        for process in of_host:
+            self._processes.kill_now(process)
+        killed = " ".join(process.loop.name for process in of_host)
+        return killed and f"all of host {host} are killed: {killed}"
 
     def spares(self, process: WorldProcess) -> bool:
         """Whether a process that is to be killed is not: its instance was, as often as may be."""
@@ -92,19 +137,58 @@ class TroubleMaker:
         self._killed[who] += 1
         return self._killed[who] > self._troubles.kills_each_max
 
-    def _stop(self) -> bool:
+    def _stop(self) -> str:
         """As SIGSTOP, and SIGCONT later: what comes in meanwhile waits."""
-        if (process := self._process()) is not None:
-            process.loop.rest(self._rng.uniform(0.0, self._troubles.stop_s))
-        return process is not None
+        process = self._process()
+        if process is None:
+            return ""
+        seconds = self._rng.uniform(0.0, self._troubles.stop_s)
+        process.loop.rest(seconds)
+        return f"{process.loop.name} is stopped for {seconds:.3f} s"
 
-    def _cut(self) -> bool:
-        if ends := self._network.open_ends:
-            later_s = self._rng.choice((0.0, self._rng.uniform(0.0, self._troubles.half_open_s)))
-            self._network.cut(self._rng.choice(ends), later_s)
-        return bool(ends)
+    def _slow(self) -> str:
+        process = self._process()
+        if process is None:
+            return ""
+        seconds, factor = self._rng.uniform(0.0, 4 * self._troubles.stop_s), self._troubles.slowness
+        process.loop.slowness = factor
+        asyncio.get_running_loop().call_later(seconds, setattr, process.loop, "slowness", 1.0)
+        return f"{process.loop.name} is {factor:g} times slower for {seconds:.3f} s"
 
-    def _clog(self) -> bool:
-        if ends := self._network.open_ends:
-            self._rng.choice(ends).clog(self._rng.uniform(0.0, self._troubles.clog_s))
-        return bool(ends)
+    def _deafen(self) -> str:
+        process = self._process()
+        if process is None:
+            return ""
+        seconds = self._rng.uniform(0.0, self._troubles.clog_s)
+        for end in self._network.open_ends:
+            if end.loop is process.loop:
+                end.clog(seconds)
+        return f"nothing comes to {process.loop.name} for {seconds:.3f} s"
+
+    def _end(self) -> StreamEnd | None:
+        ends = self._network.open_ends
+        return self._rng.choice(ends) if ends else None
+
+    def _cut(self) -> str:
+        end = self._end()
+        if end is None:
+            return ""
+        later_s = self._rng.choice((0.0, self._rng.uniform(0.0, self._troubles.half_open_s)))
+        self._network.cut(end, later_s)
+        return f"the connection {end.name} is cut, which the other end hears {later_s:.3f} s later"
+
+    def _hang_up(self) -> str:
+        """One end closes it; what that had sent still arrives."""
+        end = self._end()
+        if end is None:
+            return ""
+        end.close()
+        return f"the connection {end.name} is closed"
+
+    def _clog(self) -> str:
+        end = self._end()
+        if end is None:
+            return ""
+        seconds = self._rng.uniform(0.0, self._troubles.clog_s)
+        end.clog(seconds)
+        return f"nothing comes over {end.name} for {seconds:.3f} s"

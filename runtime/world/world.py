@@ -16,10 +16,10 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.ends import give_up_what_was, prepare_ends
@@ -32,15 +32,15 @@ from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
 from anabranch.runtime.world.disk import MemoryDisk
 from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults, SomeOf
+from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
 from anabranch.runtime.world.network import Network
+from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.processes import WorldProcesses
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.timeline import Timeline
 from anabranch.runtime.world.troubles import TroubleMaker, Troubles
 
-FOLDER: Final = Path("/world")
-"""The only one of a world's disk: results may be written there."""
 RUN_FOLDER, STATE_FOLDER = FOLDER / "run", FOLDER / "state"
 AGENT = "agent"
 BOUND_S = 600.0
@@ -91,7 +91,8 @@ NEVER = End(math.inf, power=False)
 
 class World:
     """`disk_faults`: of the disk as instances see it. `ends`: after each of them another agent
-    goes on with the run. `began_s`: what the wall clock shows when the world begins."""
+    goes on with the run. `observer`: looks at all cores, and at `rest_at_s` whether the world is
+    at rest. `began_s`: what the wall clock shows when the world begins."""
 
     def __init__(
         self,
@@ -104,6 +105,8 @@ class World:
         disk_faults: DiskFaults = NO_FAULTS,
         ends: Sequence[End] = (),
         began_s: float = BEGAN_WALL_S,
+        observer: Observer | None = None,
+        rest_at_s: float | None = None,
     ) -> None:
         self.pipeline = pipeline
         self.seed = seed
@@ -126,8 +129,15 @@ class World:
             self._rng("processes"),
             self._note_error,
         )
-        rng = self._rng("troubles")
-        self.troubles = TroubleMaker(troubles or Troubles(), self.processes, self.network, rng)
+        self.observer = observer
+        self.troubles = TroubleMaker(
+            troubles or Troubles(),
+            self.processes,
+            self.network,
+            self._rng("troubles"),
+            observer,
+        )
+        self._rest_at_s = rest_at_s
         self.disk_faults = disk_faults
         self.errors: list[str] = []
         self._clock = VirtualClock(self.timeline, self._rng("chance"), began_s)
@@ -144,7 +154,8 @@ class World:
         self.pipeline.validate()
         self._store.make_folder(FOLDER)
         self._store.sync_folder(FOLDER.parent)
-        with clock.using(self._clock):
+        observing = nullcontext() if self.observer is None else self.observer.observing()
+        with clock.using(self._clock), observing:
             for end in (*self.ends, NEVER):
                 report = self._go_on(end, bound_s, turns_max)
                 if report is not None:
@@ -162,6 +173,8 @@ class World:
             if not resumed:
                 give_up_what_was(self.pipeline, state, adds=False)
             of_troubles.create_task(self.troubles.run(), name="troubles")
+            if self._rest_at_s is not None and self._rest_at_s > self.timeline.now:
+                of_troubles.call_at(self._rest_at_s, self._look_whether_at_rest)
             ended = of_agent.create_task(self._carry_out(state), name="run")
             self.timeline.run(
                 lambda: ended.done() or (self.timeline.now >= end.at_s and not self._is_complete()),
@@ -180,6 +193,11 @@ class World:
         """Whether the run is about to remove what it has kept: another one would begin anew."""
         agent = self._agent
         return agent is not None and agent.course.started.done() and not kept_in(STATE_FOLDER)
+
+    def _look_whether_at_rest(self) -> None:
+        assert self.observer is not None
+        self.observer.remark(self.timeline.now, "nothing has gone wrong for long")
+        self.observer.faults += self.observer.at_rest()
 
     def _end_all(self, end: End) -> None:
         self.processes.end_all()

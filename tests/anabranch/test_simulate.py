@@ -275,27 +275,27 @@ def test_comparing_leaves_the_pipeline_as_it_is(good: Path) -> None:
 def test_replay_tells_the_exchange_and_the_verdict() -> None:
     result = called("replay", "1")
     assert result.exit_code == 0
-    assert "O0.0 is a founder, the keeper" in result.output
+    assert "a.0 is a founder, the keeper" in result.output
     assert "tuple" in result.output
     assert "seed 1 is valid\n" in result.output
 
 
 def test_replay_without_tuples_and_of_the_end_only_is_short() -> None:
     whole, control = called("replay", "1").output, called("replay", "1", "--control").output
-    assert "receives 1 tuple" in whole
-    assert "receives 1 tuple" not in control
+    assert re.search(r"receives \d+ tuple", whole)
+    assert not re.search(r"receives \d+ tuple", control)
     assert len(called("replay", "1", "--last", "3").output.splitlines()) == 6
 
 
 def test_replay_as_json_holds_the_whole_world() -> None:
     found = json.loads(called("replay", "1", "--json").output)
     assert found["outcome"]["verdict"] == "valid"
-    assert found["scene"]["seed"] == 1
-    assert {"models", "decisions", "troubles", "limits"} <= found["scene"].keys()
+    assert found["world"]["seed"] == 1
+    assert {"scene", "decisions", "troubles", "limits"} <= found["world"].keys()
     received = [r for r in found["rows"] if r["cause"]]
     names = {r["name"] for r in found["rows"]}
     assert received
-    assert {r["cause"] for r in received} <= names
+    assert names >= {r["cause"] for r in received}
 
 
 def test_replay_of_a_broken_rule_fails_and_shows_where() -> None:

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from anabranch.protocol.table import TABLE
-from anabranch.runtime.broken_protocols.variants import VARIANTS
-from anabranch.runtime.simulation.swarm import CHUNK, Tally, over_processes, swarm
+from anabranch.runtime.world.swarm import Seeds, Tally, over_processes, swarm
 from anabranch.spark_bridge import spreading
 from anabranch.spark_bridge.spreading import OverSpark, in_waves
 
@@ -58,21 +56,19 @@ def test_jobs_are_taken_wave_by_wave(spark: SparkSession) -> None:
 
 
 def test_seeds_on_a_cluster_are_those_of_processes(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
 ) -> None:
-    monkeypatch.setitem(CHUNK, "small", 10)
-    (variant,) = [v for v in VARIANTS if v.name.startswith("R11: a leaver ends without")]
-    table = {**TABLE, **variant.patch}
+    like = Seeds(5, 5, lapse="late journal")
     progress: list[int] = []
 
     def note(tally: Tally) -> None:
         progress.append(tally.seeds)
 
     there, here = (
-        swarm(first=5, seeds=25, deadline_s=None, over=over, table=table, progress=note)
+        swarm(like, seeds=12, deadline_s=None, over=over, progress=note)
         for over in (partial(in_waves, spark), over_processes(1))
     )
-    assert progress == [10, 20, 25] * 2
+    assert progress == [5, 10, 12] * 2
     assert there.failing
     assert [one.seed for one in there.failing] == [one.seed for one in here.failing]
     assert there.verdicts == here.verdicts

@@ -54,7 +54,10 @@ class SinkEnd:
             last_put = self._writer.last_put()
             self._buffer.restore(number, past.lasting.get(RESULTS, {}), last_put)
             self.committed = not self._buffer.waiting
-        elif self._exact and not self._sink.exact:
+            return
+        if isinstance(self._writer, ExactWriter):
+            self._writer.last_put()  # if nothing more is put, a torn piece would stay
+        if self._exact and not self._sink.exact:
             self._agent_client.note(EventKind.MAY_REPEAT, "the last results before the death")
 
     @property

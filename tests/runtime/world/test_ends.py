@@ -8,11 +8,14 @@ from dataclasses import replace
 
 import pytest
 
+from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.journal.journal import Journal
 from anabranch.runtime.live.process import instance_process
+from anabranch.runtime.world.drawing import EXACTLY, Trial, drawn, ending
+from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.stream import Conditions
-from anabranch.runtime.world.trial import EXACTLY, Trial, Word, drawn, ending, judged
+from anabranch.runtime.world.trial import WorldVerdict, judged
 from anabranch.runtime.world.troubles import Troubles
 from anabranch.runtime.world.world import End
 
@@ -33,8 +36,8 @@ def at_the_beginning() -> Iterator[Trial]:
 def losing_power(at_s: float) -> Trial:
     return replace(
         drawn(2, "chain"),
-        count=60,
-        span_s=0.05,
+        load=InputLoad(count=60, span_s=0.05, bursts=()),
+        limits=DEFAULT_LIMITS,
         decisions=(),
         conditions=Conditions(),
         troubles=Troubles(),
@@ -49,7 +52,20 @@ def losing_power(at_s: float) -> Trial:
 def leaving() -> Trial:
     """Power is lost when a source instance is about to leave, and the agent has not noted yet which
     split it has read: nothing but the instance's journal knows it."""
-    return ending(replace(drawn(1124), delivery="at-most-once"))
+    decisions = (
+        *("0.0023 double duplicate", "0.0813 numbers hand_over", "0.1067 numbers leave"),
+        *("0.1112 double leave", "0.1310 some duplicate", "0.1354 some duplicate"),
+        *("0.2606 numbers duplicate", "0.3332 numbers duplicate", "0.3830 numbers leave"),
+    )
+    return replace(
+        losing_power(0.11738855205709448),
+        seed=1124,
+        load=InputLoad(count=150, span_s=0.2, bursts=()),
+        decisions=decisions,
+        conditions=Conditions(latency_s=0.0002, jitter_s=0.001, cuts=0.0),
+        delivery="at-most-once",
+        sync_s=0.0,
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,7 +74,7 @@ def leaving() -> Trial:
 )
 def test_a_run_goes_on_from_what_the_disk_has(trial: Trial) -> None:
     found = judged(trial)
-    assert found.word is Word.VALID, found.text
+    assert found.verdict is WorldVerdict.VALID, found.text
 
 
 def acknowledges_before_it_syncs(patch: Patch) -> None:
@@ -85,4 +101,4 @@ def test_a_broken_variant_is_found_out(
     trials: Callable[[], Iterator[Trial]], broken: Callable[[Patch], None], monkeypatch: Patch
 ) -> None:
     broken(monkeypatch)
-    assert any(judged(trial).word is Word.INVALID for trial in trials())
+    assert any(judged(trial).verdict is WorldVerdict.INVALID for trial in trials())

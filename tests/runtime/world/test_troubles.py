@@ -11,8 +11,9 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.sinks.jsonl import jsonl
 from anabranch.runtime.sources.generate import generate
+from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.troubles import Troubles
-from anabranch.runtime.world.world import FOLDER, World
+from anabranch.runtime.world.world import World
 
 
 def deaths(kills_each_max: float) -> Counter[str]:

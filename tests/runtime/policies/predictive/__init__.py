@@ -16,7 +16,7 @@ Where each number of the specification is tested; names of tests begin with it w
 | PL12 | baselines | `test_rules`, as policies `test_baselines` |
 | PL14 | estimators | PL-K4, `tests/runtime/measuring/test_slot_meter` |
 | PL16, PL17 | moves and when | `test_rebalancing`, `test_rules` |
-| PL18 | moved keys wait in order | `keyed/test_processor_moves`, `test_swarm_moves` |
+| PL18 | moved keys wait in order | `keyed/test_processor_moves`, `world/test_swarm` |
 | 4 (a), 4 (b) | at the keeper, in concert | `test_keeper`, `test_policy` |
 | C1 to C7 | criteria | `tests/workloads/dematteis2017/test_evaluation` |
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 import anabranch as ab
+from anabranch.runtime.live.channel.load_reports import LoadReports
 from anabranch.runtime.measuring.reading import Figures, Planned, Reading
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decider import Decider
 from anabranch.runtime.policies.decision import Act, Duplicate, Hold, Leave
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.predictive.keeper import PredictiveKeeper
-from anabranch.runtime.simulation.channel import Channel
-from anabranch.runtime.simulation.trial import Trial, Verdict
-from tests.runtime.policies.predictive.test_lost_sums import in_concert
+from anabranch.runtime.world.trial import WorldVerdict
+from tests.runtime.policies.predictive.test_lost_sums import outcomes
 
 SCALE = Scale(max_instances=16, policy=PredictiveKeeper(latency_ms=100))
 
@@ -102,22 +102,18 @@ def test_in_virtual_time_it_grows_to_what_a_step_needs_and_holds_the_bound() -> 
     assert set(work.instances[:8]) <= {1, 2}
 
 
-SEEDS = 30
-
-
 def test_plans_that_are_lost_lose_no_tuple(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng, tell = random.Random(9), Channel.tell_plan
+    rng, tell = random.Random(9), LoadReports.tell_plan
     lost = [0, 0]
 
-    def now_and_then(self: Channel, planned: Planned, *, of_keeper: bool) -> None:
+    def now_and_then(self: LoadReports, planned: Planned, *, of_keeper: bool) -> None:
         is_lost = rng.random() < 0.5
         lost[is_lost] += 1
         if not is_lost:
             tell(self, planned, of_keeper=of_keeper)
 
-    monkeypatch.setattr(Channel, "tell_plan", now_and_then)
-    policy = PredictiveKeeper(latency_ms=20, horizon=2)
-    found = [Trial(in_concert(seed, policy)).run() for seed in range(SEEDS)]
-    assert [o for o in found if o.verdict is Verdict.INVALID] == []
-    assert sum(o.joins for o in found) > SEEDS / 4
-    assert min(lost) > 100
+    monkeypatch.setattr(LoadReports, "tell_plan", now_and_then)
+    found = outcomes(PredictiveKeeper(latency_ms=20, horizon=2))
+    assert [o.text for o in found if o.verdict is WorldVerdict.INVALID] == []
+    assert sum(o.happened["joins"] for o in found) > 0
+    assert min(lost) > 20

@@ -1,0 +1,56 @@
+"""Looks whether senders keep to their credit: how much lies at the other end of each channel. What
+was allowed once stays allowed, so at a next incarnation, which has done less, more may lie."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from anabranch.runtime.live.channel.channel import Channel
+from anabranch.runtime.world.processes import this_process
+
+Came = tuple[int, int]
+"""Bytes of batches that have come, and of those that were done before the first of them."""
+
+
+class CreditWatch:
+    """`faults`: gets a sentence when a batch comes though there was no credit for it."""
+
+    def __init__(self, faults: list[str]) -> None:
+        self._faults = faults
+        self._came: weakref.WeakKeyDictionary[Channel, Came] = weakref.WeakKeyDictionary()
+
+    @contextmanager
+    def observing(self) -> Iterator[None]:
+        """Meanwhile, the channels of this process."""
+        right = Channel._take_batch
+
+        def take_batch(channel: Channel, *fields: Any) -> None:
+            before, (came, done) = channel.incoming.tuples, self._of(channel)
+            waiting = came - (channel.grant.bytes_done - done)
+            right(channel, *fields)
+            if channel.incoming.tuples == before:
+                return
+            self._came[channel] = came + len(fields[-1]), done
+            most = channel.grant.bytes_window
+            task = this_process().task
+            is_first = task is not None and task.incarnation == 1
+            if waiting >= most and is_first and not self._loses(channel):
+                told = f"a batch comes from {channel.peer}, and {waiting} of {most} bytes lie here"
+                self._faults.append(f"P27: {told}")
+
+        name = "_take_batch"
+        setattr(Channel, name, take_batch)
+        try:
+            yield
+        finally:
+            setattr(Channel, name, right)
+
+    def _of(self, channel: Channel) -> Came:
+        return self._came.get(channel) or (0, channel.grant.bytes_done)
+
+    def _loses(self, channel: Channel) -> bool:
+        """Whether batches may be lost, so that both ends count anew."""
+        return channel._log is not None and not channel._log.keeps_batches

@@ -1,0 +1,289 @@
+"""Draws the world that a seed stands for: everything before anything happens, so that a failing
+seed can be read."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
+from typing import Any, Literal, get_args
+
+from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
+from anabranch.runtime.pipeline.definition import Delivery
+from anabranch.runtime.world.graphs import Breadth, drawn_graph
+from anabranch.runtime.world.load import InputLoad
+from anabranch.runtime.world.scenes import SCENES, GraphScene, Scene
+from anabranch.runtime.world.stream import Conditions
+from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
+from anabranch.runtime.world.world import End
+
+Crashes = Literal["some", "all", "none"]
+EXACTLY: Delivery = "effectively-once"
+DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+GRAPHS_SHARE = 0.65
+"""Of the worlds: their pipelines are drawn by chance."""
+DEADLY_SHARE = 0.6
+ENDS_SHARE = 0.3
+"""Of the worlds in which processes may die: in these all of them do at once."""
+CONGESTED_SHARE = 0.3
+"""Of the graphs in which one operator by key follows another: there the key groups of the first
+move all the time, while the second has long queues. What it has heard of the moves is far ahead of
+what it has worked off."""
+RESTING_SHARE = 0.4
+"""Of the worlds whose source can wait: they come to rest before their input ends."""
+REST_S = 8.0
+"""After the last trouble a world is at rest by then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How big worlds get. `turns_max`: most worlds are over after a tenth of that."""
+
+    breadth: Breadth
+    counts: tuple[int, ...]
+    spans_s: tuple[float, ...]
+    decisions: tuple[int, ...]
+    groups: tuple[int, ...]
+    turns_max: int
+    bound_s: float
+
+
+SIZES = {
+    "small": Size(
+        breadth=Breadth(
+            operators=(2, 3, 3, 3, 4, 4, 5, 6), instances=(1, 1, 1, 2, 3), instances_max=5
+        ),
+        counts=(60, 150, 300),
+        spans_s=(0.05, 0.2, 0.6),
+        decisions=(0, 3, 8, 16),
+        groups=(5, 8, 8, 16),
+        turns_max=150_000,
+        bound_s=180.0,
+    ),
+    "large": Size(
+        breadth=Breadth(operators=(3, 4, 5, 6), instances=(1, 2, 4), instances_max=12),
+        counts=(2_000, 10_000),
+        spans_s=(1.0, 3.0),
+        decisions=(20, 60),
+        groups=(16, 64),
+        turns_max=5_000_000,
+        bound_s=600.0,
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """A world. `decisions`: as a scale script has them. `killed`, `full`: how probable it is that
+    a call to the disk kills its process, and that there is no room. `sync_s`: how long a sync
+    takes. `ends`: of all processes at once; another agent goes on. `rest_at_s`: when the world
+    should be at rest, while its input has not ended."""
+
+    seed: int
+    size: str
+    scene: Scene
+    load: InputLoad
+    decisions: tuple[str, ...]
+    conditions: Conditions
+    limits: Limits = DEFAULT_LIMITS
+    troubles: Troubles = NO_TROUBLES
+    killed: float = 0.0
+    full: float = 0.0
+    delivery: Delivery = EXACTLY
+    ends: tuple[End, ...] = ()
+    sync_s: float = 0.0
+    groups: int = 8
+    rest_at_s: float | None = None
+
+    @property
+    def outlives_power(self) -> bool:
+        return any(end.power for end in self.ends)
+
+    @property
+    def until_s(self) -> float:
+        """Nothing goes wrong after this."""
+        return self.load.span_s + 0.3
+
+
+def drawn(seed: int, scene: str = "", *, size: str = "small", crashes: Crashes = "some") -> Trial:
+    """The world of a seed. `scene`: this one and no other; "graph": one that is drawn. `crashes`:
+    whether processes die in it: in some worlds, in all, or in none. Raises `KeyError` for an
+    unknown size or scene."""
+    return _TrialDrawing(seed, size, crashes).trial(scene)
+
+
+class _TrialDrawing:
+    def __init__(self, seed: int, size: str, crashes: Crashes) -> None:
+        self.seed = seed
+        self.size = size
+        self.bounds = SIZES[size]
+        self.crashes = crashes
+        self.rng = random.Random(f"{seed} {size} trial")
+        self.count = self.rng.choice(self.bounds.counts)
+        self.span_s = self.rng.choice(self.bounds.spans_s)
+        self.restless = ""
+        """An operator whose key groups move all the time."""
+
+    def chance(self, share: float) -> bool:
+        return self.rng.random() < share
+
+    def trial(self, name: str) -> Trial:
+        rng = self.rng
+        drawn_ = self.chance(GRAPHS_SHARE)
+        name = name or ("graph" if drawn_ else rng.choice([*SCENES]))
+        load, rest_at_s = self._load(may_rest=name == "graph")
+        scene = self._graph(load) if name == "graph" else SCENES[name]
+        if isinstance(scene, GraphScene) and (scene.graph.paced or scene.decides):
+            rest_at_s = None  # its input ends when all numbers have come, or it is never at rest
+        trial = Trial(
+            seed=self.seed,
+            size=self.size,
+            scene=scene,
+            load=load,
+            decisions=tuple(self._decisions(scene)),
+            conditions=self._conditions(),
+            limits=self._limits(),
+            full=rng.choice((0.0, 0.0, 0.0, 0.01)),
+            delivery=self._delivery(scene),
+            groups=rng.choice(self.bounds.groups),
+            rest_at_s=rest_at_s,
+        )
+        trial = replace(trial, troubles=self._troubles(trial.until_s))
+        deadly = not scene.crashes and (self.chance(DEADLY_SHARE) or self.crashes == "all")
+        ends = self.chance(ENDS_SHARE)
+        if self.crashes == "none":
+            return trial
+        if deadly:
+            trial = self._deadly(trial)
+        return ending(trial) if ends else trial
+
+    def _load(self, *, may_rest: bool) -> tuple[InputLoad, float | None]:
+        rng, count = self.rng, self.count
+        bursts = rng.choice((1, 5, 20))
+        times = sorted(rng.uniform(0.0, self.span_s) for _ in range(bursts))
+        shares = [0, *sorted(rng.randint(0, count) for _ in range(bursts - 1)), count]
+        counts = [b - a for a, b in pairwise(shares)]
+        rest_at_s = None
+        if may_rest and self.chance(RESTING_SHARE):
+            rest_at_s = self.span_s + 0.3 + REST_S
+            times, counts = [*times, rest_at_s + 0.5], [*counts, 1]
+        load = InputLoad(
+            count=sum(counts),
+            span_s=self.span_s,
+            bursts=tuple(zip(times, counts, strict=True)),
+        )
+        return load, rest_at_s
+
+    def _graph(self, load: InputLoad) -> GraphScene:
+        decides = self.chance(0.3)
+        work_s = 1.5 * self.span_s / load.count
+        graph = drawn_graph(self.rng, self.bounds.breadth, decides=decides, work_s=work_s)
+        rows = [] if decides else graph.keyed_rows
+        if rows and self.chance(CONGESTED_SHARE):
+            self.restless, below = self.rng.choice(rows)
+            graph = graph.congested(self.restless, below, self.rng.choice((0.0005, 0.002, 0.005)))
+        return GraphScene(graph, load, decides=decides)
+
+    def _delivery(self, scene: Scene) -> Delivery:
+        delivery = self.rng.choice((EXACTLY, EXACTLY, *DELIVERIES))
+        return delivery if scene.may_lose else EXACTLY
+
+    def _conditions(self) -> Conditions:
+        rng = self.rng
+        return Conditions(
+            latency_s=rng.choice((20e-6, 200e-6, 0.005)),
+            jitter_s=rng.choice((50e-6, 0.001, 0.02)),
+            stalls=rng.choice((0.0, 0.0, 0.02)),
+            cuts=rng.choice((0.0, 0.3)),
+            wire_bytes=rng.choice((2_000, 128_000)),
+        )
+
+    def _limits(self) -> Limits:
+        rng = self.rng
+        batch = rng.choice((1, 3, 10, 2048, 2048))
+        return replace(
+            DEFAULT_LIMITS,
+            batch_tuples_max=batch,
+            credit_tuples=rng.choice((batch, 8 * batch, 8192)),
+            credit_bytes=rng.choice((500, 4 * 2**20, 4 * 2**20)),
+            outbox_tuples_max=rng.choice((batch, 8 * batch, 2048)),
+            linger_s=rng.choice((0.0, 0.005, 0.02)),
+        )
+
+    def _troubles(self, until_s: float) -> Troubles:
+        rng = self.rng
+        rough = self.chance(0.5)
+        return Troubles(
+            until_s=until_s,
+            cuts=rng.choice((0.0, 5.0, 20.0)) if rough else 0.0,
+            half_open_s=rng.choice((0.0, 0.3)),
+            hang_ups=rng.choice((0.0, 5.0)) if rough else 0.0,
+            clogs=rng.choice((0.0, 5.0)) if rough else 0.0,
+            deafs=rng.choice((0.0, 3.0)) if rough else 0.0,
+            stops=rng.choice((0.0, 3.0)) if rough else 0.0,
+            slows=rng.choice((0.0, 3.0)) if rough else 0.0,
+        )
+
+    def _deadly(self, trial: Trial) -> Trial:
+        rng = self.rng
+        troubles = replace(
+            trial.troubles,
+            kills=rng.choice((1.0, 4.0, 10.0)),
+            aimed=rng.choice((0.0, 0.5, 0.9)),
+            host_kills=rng.choice((0.0, 0.0, 1.0, 3.0)),
+            hosts=rng.choice((1, 2, 3)),
+        )
+        return replace(trial, troubles=troubles, killed=rng.choice((0.0, 0.0, 0.002)))
+
+    def _decisions(self, scene: Scene) -> list[str]:
+        """Scattered, or so close together that all rounds overlap, at the end of the input too."""
+        if scene.decides or not scene.scaled:
+            return []
+        rng, until_s = self.rng, self.span_s + 0.3
+        first_s, last_s = 0.0, until_s
+        if self.chance(0.3):
+            first_s = rng.choice((rng.uniform(0.0, 0.7 * until_s), self.span_s - 0.02))
+            last_s = first_s + 0.04
+        among = scene.scaled if self.chance(0.5) else rng.sample(scene.scaled, 1)
+        actions = ["duplicate"] * 3 + ["leave", "hand_over"]
+        if self.chance(0.3):
+            actions = ["duplicate", "leave", "leave", "hand_over", "hand_over"]
+        if self.restless:
+            times = sorted(rng.uniform(0.0, until_s) for _ in range(max(self.bounds.decisions)))
+            return [f"{at_s:.4f} {self.restless} move" for at_s in times]
+        found = []
+        if scene.keyed and self.chance(0.5):  # key groups move all the time
+            among, actions = scene.keyed, ["move", "duplicate"]
+            found = [f"0.0100 {operator} duplicate" for operator in among]
+        for _ in range(rng.choice(self.bounds.decisions)):
+            operator = rng.choice(among)
+            moves = ["move"] * 3 if operator in scene.keyed else []
+            at_s = max(0.0, rng.uniform(first_s, last_s))
+            action = rng.choice([*actions, *moves])
+            number = " 2" if action == "duplicate" and self.chance(0.2) else ""
+            found.append(f"{at_s:.4f} {operator} {action}{number}")
+        return found
+
+
+def ending(trial: Trial) -> Trial:
+    """The same, but all processes end at once, one to three times; half of the trials lose their
+    power then."""
+    rng = random.Random(f"{trial.seed} ends")
+    power, count = rng.random() < 0.5, rng.choice((1, 2, 3))
+    times = sorted(rng.uniform(0.0, trial.until_s) for _ in range(count))
+    sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
+    return replace(trial, ends=tuple(End(at_s, power) for at_s in times), sync_s=sync_s)
+
+
+def plain(value: Any) -> Any:
+    """A trial as values that JSON can carry."""
+    if isinstance(value, Scene):
+        graph = getattr(value, "graph", None)
+        return {"name": value.name, "graph": plain(graph)}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, End):
+        return value._asdict()
+    if isinstance(value, tuple | list):
+        return [*map(plain, value)]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,15 @@
+"""All lapses, by name."""
+
+from __future__ import annotations
+
+from anabranch.runtime.world import lapses_of_channels, lapses_of_instances
+from anabranch.runtime.world.lapses import Lapse
+
+LAPSES = (*lapses_of_channels.LAPSES, *lapses_of_instances.LAPSES)
+
+
+def lapse_named(text: str) -> Lapse | None:
+    """The one whose name begins with or holds `text`; None if it is none, or several."""
+    exact = [lapse for lapse in LAPSES if lapse.name == text]
+    found = exact or [lapse for lapse in LAPSES if text.lower() in lapse.name.lower()]
+    return found[0] if len(found) == 1 else None

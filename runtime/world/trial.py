@@ -14,7 +14,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -61,7 +61,8 @@ class WorldOutcome:
     @property
     def plain(self) -> dict[str, Any]:
         """As values that JSON can carry."""
-        return {**asdict(self), "verdict": self.verdict.value}
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {**plain, "verdict": self.verdict.value, "happened": dict(self.happened)}
 
     @property
     def text(self) -> str:

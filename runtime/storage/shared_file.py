@@ -149,10 +149,8 @@ class SharedFile:
         entry, row = self._newest(side, length), side.find_row()
         if (fate := self._fate(side, entry, length)) == "torn":
             self._file.truncate(entry.start)
-        if row == NOBODY:
-            return 0
-        if entry.row != row:
-            return side.number(row)
+        if entry.row != row or row == NOBODY:
+            return 0 if row == NOBODY else side.number(row)
         return entry.number if fate == "whole" else entry.last
 
     def close(self) -> None:

@@ -299,9 +299,9 @@ def test_replay_as_json_holds_the_whole_world() -> None:
 
 
 def test_replay_of_a_broken_rule_fails_and_shows_where() -> None:
-    result = called("replay", "1", "--break", "R11: a leaver ends without", "--control")
+    result = called("replay", "2", "--break", "R11: a leaver ends without", "--control")
     assert result.exit_code == 1
-    assert "seed 1 is invalid: I1: " in result.output
+    assert "seed 2 is invalid: I1: " in result.output
 
 
 def test_an_unknown_or_unclear_broken_rule_is_refused() -> None:

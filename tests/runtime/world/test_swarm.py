@@ -214,7 +214,7 @@ def test_a_broken_variant_of_a_class_is_found_out(name: str) -> None:
     assert vars(lapse.of)[lapse.attribute] is right
 
 
-RULES = ("R11: a leaver ends without", "F3")
+RULES = ("R11: a leaver ends without", "F11")
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 
 import anabranch as ab
-from anabranch import testing
+from anabranch import testing, testing_ends
 from anabranch.runtime.keyed.handler import KeyTime, Timer
 from anabranch.runtime.live.instance.counts import Counts
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.testing_ends import tested
 from tests.anabranch.tested_pipelines import Anything, counting
 
 SEEDS = 50
@@ -203,7 +202,7 @@ def test_at_least_once_loses_nothing_and_at_most_once_doubles_nothing() -> None:
 
 def test_at_most_once_the_last_piece_may_be_half_there() -> None:
     pipeline = built(SCENES["fold"], delivery="at-most-once")
-    copy = tested(pipeline, {"events": Anything.source}, {}, Path("/world"))
+    copy = testing_ends.tested(pipeline, {"events": Anything.source}, {}, Path("/world"))
     half = {Path("/world/kept.out"): pickle.dumps(("a", 1), 5) + pickle.dumps(("a", 2), 5)[:-3]}
     assert copy.results(half.__getitem__) == {"out": [("a", 1)]}
     copy.pipeline.delivery = "at-least-once"

@@ -153,7 +153,7 @@ def test_stocks_are_fitted_apart_wherever_they_move() -> None:
 def test_without_scipy_a_run_is_refused_with_what_to_do_and_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("anabranch.runtime.pipeline.graph.find_spec", lambda name: None)
+    monkeypatch.setattr("anabranch.runtime.pipeline.definition.find_spec", lambda name: None)
     built = pipeline()  # a file may hold other pipelines too
     with pytest.raises(PipelineError, match=r"'scipy'.*pip install 'anabranch\[quotes\]'"):
         built.validate()

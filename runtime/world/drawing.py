@@ -12,7 +12,7 @@ from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.world.graphs import Breadth, drawn_graph
 from anabranch.runtime.world.load import InputLoad
-from anabranch.runtime.world.scenes import SCENES, GraphScene, Scene
+from anabranch.runtime.world.scenes import DEADLOCK, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import NO_TROUBLES, Troubles
 from anabranch.runtime.world.world import End
@@ -98,6 +98,12 @@ class Trial:
     @property
     def outlives_power(self) -> bool:
         return any(end.power for end in self.ends)
+
+    @property
+    def hangs(self) -> bool:
+        """Whether a process may stay silent for ever."""
+        troubles = self.troubles
+        return troubles.halts + troubles.hangs + troubles.spins > 0 or self.scene is DEADLOCK
 
     @property
     def until_s(self) -> float:

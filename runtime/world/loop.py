@@ -58,6 +58,7 @@ class VirtualLoop(_Loop):
         self.due_at: float | None = None
         self.free_at = timeline.now
         self.slowness = 1.0
+        self.worked_s = 0.0
         self.dead = False
         """Nothing of it is called any more."""
         self.left: set[asyncio.Task[Any]] = set()
@@ -104,11 +105,17 @@ class VirtualLoop(_Loop):
         return sorted(f"{self.name}: {task.get_name()}" for task in asyncio.all_tasks(self))
 
     def rest(self, seconds: float) -> None:
-        """It has no turn for so long."""
+        """It has no turn for so long, or until it `wakes`."""
         self.free_at = max(self.free_at, self.timeline.now) + seconds
         if self.due_at is not None:
             self.due_at = None  # or it would have the turn that is on the timeline
             self.timeline.wake(self, self.free_at)
+
+    def wakes(self) -> None:
+        """It rests no more."""
+        self.free_at = self.timeline.now
+        if (due_s := self.next_due()) is not None:
+            self.timeline.wake(self, due_s)
 
     def kill(self) -> None:
         """As SIGKILL: from now on nothing of it is called."""

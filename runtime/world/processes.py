@@ -20,6 +20,7 @@ import msgspec
 from anabranch.runtime.live.link.link import FrameBuffer
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process.instance_process import live
+from anabranch.runtime.live.process.kernel_view import STOPPED, KernelLook
 from anabranch.runtime.live.process.process import OnOutput, Process
 from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -36,6 +37,8 @@ FORK_S = 0.002
 FORK_MAX_S = 0.02
 REAP_S = 0.0001
 REAP_MAX_S = 0.002
+TICKS_HZ = 100
+"""In which a system counts processor time."""
 FIRST_PID = 10_000_000
 """Above all numbers that a system gives: there is no such process outside of the world."""
 
@@ -57,6 +60,13 @@ def this_process() -> WorldProcess:
     return _here.get()
 
 
+def hang() -> NoReturn:
+    """Wait for ever in the process in which this is called, as in a deadlock: nothing is done any
+    more, and its connections stay."""
+    _here.get().hang()
+    raise _GoneError
+
+
 class WorldProcess(OwnProcess):
     """`seen`: what the agent has of it."""
 
@@ -71,7 +81,39 @@ class WorldProcess(OwnProcess):
         self.task: Assign | None = None
         """None: it is idle."""
         self.ended = False
+        self.hangs = False
+        self.stopped_until_s = 0.0
         self.on_end: Callable[[int], None]
+
+    def look(self) -> KernelLook:
+        now, loop = self.loop.timeline.now, self.loop
+        if self.ended:
+            return KernelLook("X", 0)
+        state = "R" if loop.free_at > now and not self.hangs else "S"
+        if now < self.stopped_until_s:
+            state = STOPPED
+        return KernelLook(state, int(loop.worked_s * TICKS_HZ))
+
+    def stop(self, seconds: float) -> None:
+        """As SIGSTOP, and SIGCONT later: what comes in meanwhile waits."""
+        self.loop.rest(seconds)
+        self.stopped_until_s = self.loop.free_at
+
+    def spin(self, seconds: float) -> None:
+        """It computes for so long, and does nothing else."""
+        self.loop.rest(seconds)
+        self.loop.worked_s += seconds
+
+    def go_on(self) -> None:
+        if self.stopped_until_s:
+            self.stopped_until_s = 0.0
+            self.loop.wakes()
+
+    def hang(self) -> None:
+        """From now on it waits for something that will never be."""
+        self.hangs = True
+        self.store.kill()
+        self.loop.kill()
 
     def exit_now(self, code: int) -> NoReturn:
         self.end_itself(code)
@@ -105,6 +147,8 @@ class WorldProcesses:
         self._disk = disk
         self._rng = rng
         self._on_error = on_error
+        self.parent_stopped = False
+        """The process that all are forked from."""
         self._agent: VirtualLoop
         self._on_output: OnOutput
 
@@ -140,6 +184,8 @@ class WorldProcesses:
 
     async def fork(self) -> Process:
         await asyncio.sleep(self._rng.uniform(FORK_S, FORK_MAX_S))
+        while self.parent_stopped:  # noqa: ASYNC110 - another loop lets it go on
+            await asyncio.sleep(FORK_MAX_S)
         key = len(self.all)
         seen = Process(key, self._on_output)
         store = self._disk.store_of(seen.name, lambda: self.kill_now(process))
@@ -161,6 +207,19 @@ class WorldProcesses:
             if found.seen is process:
                 after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
                 self._agent.call_later(after_s, self.end, found, -signal.SIGKILL)
+
+    def look(self, pid: int) -> KernelLook:
+        if pid == FIRST_PID:
+            return KernelLook(STOPPED if self.parent_stopped else "S", 0)
+        found = (process.look() for process in self.all if process.pid == pid)
+        return next(found, KernelLook("X", 0))
+
+    def go_on(self, pid: int) -> None:
+        if pid == FIRST_PID:
+            self.parent_stopped = False
+        for process in self.all:
+            if process.pid == pid:
+                process.go_on()
 
     async def stop(self) -> None:
         for process in self.all:

@@ -24,7 +24,7 @@ from anabranch.runtime.world.graph_oracle import differences
 from anabranch.runtime.world.graph_pipeline import GraphPipeline, as_item
 from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet, without_counts
 from anabranch.runtime.world.load import FOLDER, InputLoad
-from anabranch.runtime.world.processes import crash
+from anabranch.runtime.world.processes import crash, hang
 
 INSTANCES_MAX = 4
 KEYS = 7
@@ -209,6 +209,16 @@ def _poison(pipeline: Pipeline, load: InputLoad) -> Stream:
     return numbers(pipeline, load).map("double", _double_or_crash, scale=scale())
 
 
+def _double_or_hang(n: int) -> int:
+    if n % 50 == BAD:
+        hang()
+    return 2 * n
+
+
+def _deadlock(pipeline: Pipeline, load: InputLoad) -> Stream:
+    return numbers(pipeline, load).map("double", _double_or_hang, scale=scale())
+
+
 def _poison_fault(rows: Rows, count: int) -> str:
     return compared(Counter(rows), Counter(2 * n for n in range(count) if n % 50 != BAD))
 
@@ -346,3 +356,8 @@ SCENES = {
     )
 }
 """Those that are not drawn."""
+
+DEADLOCK = Single(
+    "deadlock", _deadlock, _poison_fault, ("numbers", "double"), bad=_bad, crashes=True
+)
+"""Not drawn for worlds: processes would do little else than hang."""

@@ -103,7 +103,7 @@ class StreamEnd(asyncio.Transport):
         return self._closing
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if data and not self._closing:
+        if data and not self._closing and not self.loop.dead:
             self._unsent.append(bytes(data))
             self._unsent_bytes += len(data)
             self._send()
@@ -115,7 +115,7 @@ class StreamEnd(asyncio.Transport):
         return True
 
     def write_eof(self) -> None:
-        if not self._closing and _EOF not in self._unsent:
+        if not self._closing and not self.loop.dead and _EOF not in self._unsent:
             self._unsent.append(_EOF)
             self._send()
 
@@ -134,13 +134,15 @@ class StreamEnd(asyncio.Transport):
 
     def close(self) -> None:
         """What is unsent still goes out; nothing comes in any more."""
-        if not self._closing:
+        if not self._closing and not self.loop.dead:
             self.write_eof()
             self._closing = True
             self._drop_incoming()
             self._send()
 
     def abort(self) -> None:
+        if self.loop.dead:
+            return
         self._closing = True
         self.cut(None)
         self.peer.reset_soon()

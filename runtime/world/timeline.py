@@ -46,6 +46,8 @@ class Turner(Protocol):
     free_at: float
     """When it has rested from its last turn."""
     slowness: float
+    worked_s: float
+    """Processor time."""
 
     def turn(self) -> None: ...
     def next_due(self) -> float | None:
@@ -80,6 +82,8 @@ class Timeline:
             at = loop.free_at
         if at < self.now:
             at = self.now
+        if at == math.inf:
+            return  # it stands still
         if loop.due_at is None or at < loop.due_at:
             loop.due_at = at
             heapq.heappush(self._due, (at, next(self._order), loop))
@@ -112,6 +116,7 @@ class Timeline:
             loop.turn()
             loop.due_at = None
             loop.free_at = self.now + (TURN_S + (TURN_MAX_S - TURN_S) * chance()) * loop.slowness
+            loop.worked_s += loop.free_at - began
             self.now = began
             if (next_at := loop.next_due()) is not None:
                 self.wake(loop, next_at)

@@ -33,7 +33,9 @@ from anabranch.runtime.world.timeline import Deadlock, TooLong
 from anabranch.runtime.world.world import World, WorldError
 
 LETTERS = FOLDER / "dead.jsonl"
-KILLED = "was killed by SIGKILL"
+ENDED = ("was killed by SIGKILL", "was stopped", "hung for")
+"""What the troubles of a world do to a process, in the words of a run that fails."""
+HANG_S = 2.0
 
 
 class WorldVerdict(Enum):
@@ -135,6 +137,7 @@ def world_of(trial: Trial, *, written: bool = False) -> World:
             on_output=_unheard,
             warm=1,
             limits=trial.limits,
+            hang_s=HANG_S if trial.hangs else None,
         ),
         conditions=trial.conditions,
         troubles=trial.troubles,
@@ -163,7 +166,7 @@ def _unheard(_name: str, _line: str) -> None:
 
 def _verdict(trial: Trial, world: World, report: Report) -> tuple[WorldVerdict, str]:
     if report.failure is not None:
-        by_deaths = trial.troubles.kill and KILLED in report.failure
+        by_deaths = trial.troubles.kill and any(how in report.failure for how in ENDED)
         return WorldVerdict.UNKNOWN if by_deaths else WorldVerdict.INVALID, report.failure
     try:
         found = results(trial, world)

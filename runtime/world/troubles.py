@@ -16,6 +16,7 @@ from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
 from anabranch.runtime.world.stream import StreamEnd
 
 KINDS = ("kills", "host_kills", "cuts", "hang_ups", "clogs", "deafs", "stops", "slows")
+HANG_KINDS = ("halts", "spins", "hangs", "parent_stops")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,13 @@ class Troubles:
     """How often each happens in a second, until `until_s`: `kills` of a process, `host_kills` of
     all processes of one of so many `hosts`, `cuts` of a connection, `hang_ups` at one end of it,
     `clogs` of one way of a connection, `deafs` of all ways to a process, `stops` of a process that
-    goes on later, `slows` of a process that takes `slowness` times as long for a time. `*_s`: at
-    most how long. What is cut may be half open for so long: one end knows nothing. `aimed`: the
-    share of kills that hit an instance in the middle of an operation, if there is one.
-    `kills_each_max`: of one instance. One that is killed again and again fails the run in the end,
-    or takes what it works on for the reason."""
+    goes on later, `slows` of a process that takes `slowness` times as long for a time, `halts` of
+    one that stays stopped, `spins` of one that computes, `hangs` of one that waits for ever,
+    `parent_stops` of the process that all are forked from. `*_s`: at most how long. What is cut
+    may be half open for so long: one end knows nothing. `aimed`: the share of kills that hit an
+    instance in the middle of an operation, if there is one. `kills_each_max`: of one instance,
+    `halts` and `hangs` included. One that is killed again and again fails the run in the end, or
+    takes what it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
@@ -44,16 +47,21 @@ class Troubles:
     stop_s: float = 0.5
     slows: float = 0.0
     slowness: float = 20.0
+    halts: float = 0.0
+    spins: float = 0.0
+    spin_s: float = 8.0
+    hangs: float = 0.0
+    parent_stops: float = 0.0
     kills_each_max: float = math.inf
 
     @property
     def rates(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in KINDS}
+        return {name: getattr(self, name) for name in (*KINDS, *HANG_KINDS)}
 
     @property
     def kill(self) -> bool:
         """Whether processes die by them."""
-        return self.kills > 0 or self.host_kills > 0
+        return self.kills + self.host_kills + self.halts + self.hangs > 0
 
 
 NO_TROUBLES = Troubles()
@@ -91,6 +99,10 @@ class TroubleMaker:
             "deafs": self._deafen,
             "stops": self._stop,
             "slows": self._slow,
+            "halts": self._halt,
+            "spins": self._spin,
+            "hangs": self._hang,
+            "parent_stops": self._stop_parent,
         }
         loop, every = asyncio.get_running_loop(), sum(rates.values())
         while every > 0:
@@ -104,7 +116,9 @@ class TroubleMaker:
                     self._observer.remark(loop.time(), f"trouble: {told}")
 
     def _process(self, among: Callable[[WorldProcess], bool] | None = None) -> WorldProcess | None:
-        living = [process for process in self._processes.all if not process.ended]
+        living = [
+            process for process in self._processes.all if not (process.ended or process.hangs)
+        ]
         found = [process for process in living if among is not None and among(process)] or living
         return self._rng.choice(found) if found else None
 
@@ -112,10 +126,22 @@ class TroubleMaker:
         aimed = self._troubles.aimed and self._rng.random() < self._troubles.aimed
         busy = self._observer.is_busy if aimed and self._observer is not None else None
         process = self._process(busy)
+        return self._strike(process, self._processes.kill_now, "is killed")
+
+    def _halt(self) -> str:
+        return self._strike(self._process(), lambda one: one.stop(math.inf), "is stopped")
+
+    def _hang(self) -> str:
+        return self._strike(self._process(), WorldProcess.hang, "hangs")
+
+    def _strike(
+        self, process: WorldProcess | None, blow: Callable[[WorldProcess], None], how: str
+    ) -> str:
+        """What a process does not outlive."""
         if process is None or self.spares(process):
             return ""
-        self._processes.kill_now(process)
-        return f"{process.loop.name} is killed"
+        blow(process)
+        return f"{process.loop.name} {how}"
 
     def _kill_host(self) -> str:
         host = self._rng.randrange(self._troubles.hosts)
@@ -143,8 +169,20 @@ class TroubleMaker:
         if process is None:
             return ""
         seconds = self._rng.uniform(0.0, self._troubles.stop_s)
-        process.loop.rest(seconds)
+        process.stop(seconds)
         return f"{process.loop.name} is stopped for {seconds:.3f} s"
+
+    def _spin(self) -> str:
+        process = self._process()
+        if process is None:
+            return ""
+        seconds = self._rng.uniform(0.0, self._troubles.spin_s)
+        process.spin(seconds)
+        return f"{process.loop.name} computes for {seconds:.3f} s"
+
+    def _stop_parent(self) -> str:
+        self._processes.parent_stopped = True
+        return "the template process is stopped"
 
     def _slow(self) -> str:
         process = self._process()

@@ -67,8 +67,11 @@ class Deaths:
         now = clock.monotonic()
         if self._latest and done > self._latest[-1].done:
             self._latest.clear()
-        if busy or lived_s < IDLE_LIFETIME_S or end.cause is Cause.STATE:
-            self._latest = [d for d in self._latest if now - d.at_s <= RESUMES_WINDOW_S]
+        hung = end.cause is Cause.HANG
+        # One that hung may have had no time to say what it was at, and hangs for longer than that.
+        if busy or hung or lived_s < IDLE_LIFETIME_S or end.cause is Cause.STATE:
+            if not hung:
+                self._latest = [d for d in self._latest if now - d.at_s <= RESUMES_WINDOW_S]
             self._latest.append(Death(now, end, done))
 
     def told(self, who: str) -> str:

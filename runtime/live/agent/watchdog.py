@@ -16,16 +16,13 @@ Where the system does not say it (no /proc), silence is told after `HANG_S`.
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.news import News
-from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
-from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED, look_at
+from anabranch.runtime.live.agent.roster import KNOWN, Member, Phase, Roster
+from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED
 from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
@@ -113,12 +110,11 @@ class Watchdog:
 
     def _look_at_parent(self, now: float) -> None:
         pid = self._forker.parent_pid
-        look = look_at(pid)
+        look = self._forker.look(pid)
         if look is None or look.state != STOPPED:
             self._parent_goes_s = now
         elif now - self._parent_goes_s > SUSPECT_S:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+            self._forker.go_on(pid)
             self._say(f"process {pid} was stopped, and is told to go on")
 
     def _silent(self, now: float) -> Iterator[Member]:
@@ -134,7 +130,7 @@ class Watchdog:
         if silence is None or silence.incarnation != member.incarnation:
             silence = self._silences[member.id] = _Silence(member.incarnation, member.heard_s)
         silent = f"no word for {now - member.heard_s:.1f} s"
-        look = look_at(member.process.pid)
+        look = self._forker.look(member.process.pid)
         if look is not None and look.state == STOPPED:
             self._end(member, Ending(Cause.STOPPED, "was stopped (SIGSTOP)"), silent)
             return
@@ -159,6 +155,8 @@ class Watchdog:
 
     def _consider_hanging(self, member: Member, silence: _Silence, now: float) -> None:
         assert member.process is not None
+        if member.phase is Phase.LISTENING:
+            silence.idle_since_s = now  # it waits for its START, and says nothing until then
         idle_s = now - silence.idle_since_s
         idle = f"no word and no work for {idle_s:.0f} s"
         if idle_s > HANG_S and not silence.told_hang:

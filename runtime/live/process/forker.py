@@ -13,12 +13,14 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.live.link import control as msg
 from anabranch.runtime.live.link.link import encode
+from anabranch.runtime.live.process.kernel_view import KernelLook, look_at
 from anabranch.runtime.live.process.orphan_wait import until_gone
 from anabranch.runtime.live.process.process import OnOutput, Process, describe_ends, describe_exit
 from anabranch.runtime.live.process.processes import ForkError
@@ -177,6 +179,13 @@ class Forker:
         """SIGKILL, by the parent: it knows whether the pid is still that process."""
         if process.exit_code is None and process.pid and not process.orphan_wait:
             self._link.send(msg.Kill(pid=process.pid))
+
+    def look(self, pid: int) -> KernelLook | None:
+        return look_at(pid)
+
+    def go_on(self, pid: int) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
     async def stop(self) -> None:
         """Every process and the parent have ended after this; bounded in time."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+from anabranch.runtime.live.process.kernel_view import KernelLook
 from anabranch.runtime.live.process.process import OnOutput, Process
 
 
@@ -53,6 +54,15 @@ class Processes(Protocol):
 
     def kill(self, process: Process) -> None:
         """SIGKILL; harmless if it has ended."""
+        ...
+
+    def look(self, pid: int) -> KernelLook | None:
+        """At one of `pids`, or one that was. None where that cannot be seen. Raises `OSError` if it
+        cannot be seen just now."""
+        ...
+
+    def go_on(self, pid: int) -> None:
+        """Have a stopped one go on; harmless if it has ended."""
         ...
 
     async def stop(self) -> None:

@@ -19,7 +19,7 @@ from anabranch.runtime.live.agent import watchdog
 from anabranch.runtime.live.agent.launch import Run
 from anabranch.runtime.live.agent.roster import Phase
 from anabranch.runtime.live.link import messages as msg
-from anabranch.runtime.live.process import kernel_view
+from anabranch.runtime.live.process import forker, kernel_view
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.reporting.status import id_to_wire
@@ -72,7 +72,7 @@ def test_who_cannot_be_looked_at_for_lack_of_files_is_looked_at_later(
     run = start(three_operators(Endless()))
     member = run.snapshot().operator("work").members[0]
     with monkeypatch.context() as scarce:
-        scarce.setattr(watchdog, "look_at", refuse)
+        scarce.setattr(forker, "look_at", refuse)
         os.kill(member.pid, signal.SIGSTOP)
         until(lambda: refused)
     until(lambda: events(run, "resumed"))
@@ -190,9 +190,9 @@ def test_the_stopped_parent_is_told_to_go_on() -> None:
 
 
 def watching_over(roster: Any) -> watchdog.Watchdog:
-    forker: Any = SimpleNamespace(parent_pid=os.getpid())
+    processes: Any = SimpleNamespace(parent_pid=os.getpid(), look=kernel_view.look_at)
     news: Any = None
-    return watchdog.Watchdog(roster, forker, news, lambda _line: None, None)
+    return watchdog.Watchdog(roster, processes, news, lambda _line: None, None)
 
 
 def test_the_agents_own_silence_is_not_the_silence_of_others() -> None:

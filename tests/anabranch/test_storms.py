@@ -200,6 +200,17 @@ def test_at_least_once_loses_nothing_and_at_most_once_doubles_nothing() -> None:
     assert any(missing for _, missing in most)
 
 
+def test_a_sender_of_which_nothing_was_done_before_a_death_is_waited_for() -> None:
+    """Its channel was not in the journal, but other frames have to wait for its first ones."""
+    pipeline = ab.Pipeline("storm", delivery="at-least-once")
+    events = pipeline.source("events", Anything.source)
+    events.map("pass", lambda event: event, scale=SCALE).sink("out", Anything.sink, scale=SCALE)
+    sent = [(f"k{n}", n) for n in range(80)]
+    outcome = testing.storm(pipeline, {"events": sent}, seed=46)
+    assert outcome.happened["deaths"] > 0
+    assert not Counter(sent) - Counter(outcome["out"])
+
+
 def test_at_most_once_the_last_piece_may_be_half_there() -> None:
     pipeline = built(SCENES["fold"], delivery="at-most-once")
     copy = testing_ends.tested(pipeline, {"events": Anything.source}, {}, Path("/world"))

@@ -147,6 +147,10 @@ class Persistence:
             if old.row is not None:
                 channel = neighbourhood.remake(old.peer, dialing=old.dialing)
                 channel.restore(old.row, old.kept)
+        for peer in sorted({peer for mark in past.parts["marks"] for peer, _ in mark}):
+            # It has sent frames, and nothing of them was done yet: the journal knows no more of it.
+            if neighbourhood.channel_from(peer) is None:
+                neighbourhood.remake(peer, dialing=False)
 
     def resume(self) -> None:
         """Go on: nothing can be heard before this, nor said."""

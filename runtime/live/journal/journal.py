@@ -47,6 +47,7 @@ from anabranch.runtime.storage.extent import (
     remove_extent,
 )
 from anabranch.runtime.storage.forks import not_for_children
+from anabranch.runtime.storage.replaced import replace_file
 
 _LENGTHS = struct.Struct(">II")
 _CHECK = struct.Struct(">I")
@@ -116,10 +117,16 @@ class Journal:
 
     def _sync_last(self) -> None:
         """The last record of the incarnation before may not be on the disk, if that died meanwhile;
-        what is written from now on builds on it, and must not outlive it."""
-        if self.power and self._old:
-            with contextlib.closing(self._store.open(self._old[-1][1], os.O_RDWR)) as file:
+        what is written from now on builds on it, and must not outlive it. A disk that has failed
+        to sync it does not try again: then it is written anew."""
+        if not (self.power and self._old):
+            return
+        last = self._old[-1][1]
+        try:
+            with contextlib.closing(self._store.open(last, os.O_RDWR)) as file:
                 file.sync_data()
+        except OSError:
+            replace_file(last, self._store.read(last))
 
     def begin_segment(self) -> None:
         """From now on write to a new segment; the caller gives it a snapshot. Raises `OSError` if

@@ -15,8 +15,10 @@ from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
 from anabranch.runtime.world.stream import StreamEnd
 
-KINDS = ("kills", "host_kills", "cuts", "hang_ups", "clogs", "deafs", "stops", "slows")
-HANG_KINDS = ("halts", "spins", "hangs", "parent_stops")
+KINDS = (
+    *("kills", "host_kills", "cuts", "hang_ups", "clogs", "deafs", "stops", "slows"),
+    *("halts", "spins", "hangs", "parent_stops"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Troubles:
 
     @property
     def rates(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in (*KINDS, *HANG_KINDS)}
+        return {name: getattr(self, name) for name in KINDS}
 
     @property
     def kill(self) -> bool:

@@ -14,9 +14,10 @@ from anabranch.cli import main
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.local.java import find_java
 from tests.anabranch.files import clean_imports, write
+from tests.runtime.processes import PATIENCE_S
 
 COMMAND = [sys.executable, "-m", "anabranch.cli"]
-TIMEOUT_S = 200
+TIMEOUT_S = PATIENCE_S
 
 WORDS = """
     from dataclasses import dataclass

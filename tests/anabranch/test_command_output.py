@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.anabranch.files import GOOD, write
+from tests.runtime.processes import PATIENCE_S
 
 ANABRANCH = [sys.executable, "-m", "anabranch.cli"]
 SPAN = ["--from", "2026-01-01", "--to", "2026-02-01"]
@@ -43,7 +44,9 @@ SPOILT = """
 
 def run(path: Path, *arguments: str, target: str = "") -> subprocess.CompletedProcess[str]:
     command = [*ANABRANCH, arguments[0], path.name + target, *arguments[1:]]
-    return subprocess.run(command, cwd=path.parent, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, cwd=path.parent, capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def test_the_report_is_alone_on_standard_output(tmp_path: Path) -> None:
@@ -88,7 +91,7 @@ def test_a_full_output_is_told_in_one_line(tmp_path: Path, arguments: list[str],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
     assert done.returncode == code
     assert "standard output" in done.stderr
@@ -117,7 +120,7 @@ def test_a_closed_output_is_told_where_it_is_needed(
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == code
     assert done.stderr.count("standard output is closed") == (1 if code else 0)
@@ -138,7 +141,7 @@ def test_a_reader_that_is_gone_is_no_failure(tmp_path: Path, arguments: list[str
     assert command.stderr is not None
     assert command.stderr.read() == b""
     command.stderr.close()
-    assert command.wait(60) == 0
+    assert command.wait(PATIENCE_S) == 0
 
 
 def test_a_run_whose_tuples_all_die_fails(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 from tests.anabranch.files import write
+from tests.runtime.processes import PATIENCE_S
 
 COMMAND = [sys.executable, "-m", "anabranch.cli", "run"]
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 
 WORDS = """
     import anabranch as ab

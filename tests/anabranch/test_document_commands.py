@@ -15,6 +15,7 @@ import pytest
 import anabranch as ab
 from anabranch.cli import main
 from anabranch.runtime.policies.script import parse_script
+from tests.runtime.processes import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")] if p.name != "CHANGELOG.md")
@@ -87,7 +88,10 @@ def test_a_script_is_one_that_there_is(page: str, command: str) -> None:
     if not options or not script.endswith(".py"):
         return
     helped = subprocess.run(
-        [sys.executable, ROOT / script, "--help"], capture_output=True, text=True, timeout=60
+        [sys.executable, ROOT / script, "--help"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     ).stdout
     known = set(re.findall(r"--[a-z][\w-]*", helped)) | {"--help"}
     assert options <= known, f"{page}: {command}"

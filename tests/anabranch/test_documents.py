@@ -26,11 +26,12 @@ from anabranch.runtime.pipeline.definition import DELIVERIES
 from anabranch.runtime.reporting.report import Report
 from tests.anabranch.fakes import operator_report, report
 from tests.runtime.agent_runs import until
+from tests.runtime.processes import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 COMMAND = [sys.executable, "-m", "anabranch.cli"]
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 CALLS = 400_000
 
 

@@ -13,6 +13,7 @@ import anabranch as ab
 from anabranch.runtime.reporting.report import read_report
 from tests.anabranch.files import write
 from tests.runtime.agent_runs import until
+from tests.runtime.processes import PATIENCE_S
 
 COUNT, WORK_S = 150, 0.01
 PROGRAM = f"""
@@ -40,7 +41,7 @@ PROGRAM = f"""
 def test_a_report_has_streams_times_and_what_was_offered(tmp_path: Path) -> None:
     program = write(tmp_path, PROGRAM, "program.py")
     subprocess.run(
-        [sys.executable, program], cwd=tmp_path, check=True, capture_output=True, timeout=60
+        [sys.executable, program], cwd=tmp_path, check=True, capture_output=True, timeout=PATIENCE_S
     )
     report = read_report(tmp_path / "report.json")
     source, work = report.operator("numbers"), report.operator("work")

@@ -12,6 +12,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.values.checks import PipelineError
+from tests.runtime.processes import PATIENCE_S
 
 ROOT = Path(ab.__file__).parent.parent
 
@@ -25,7 +26,7 @@ def modules_after(*arguments: str) -> set[str]:
         f"{arguments[0]}"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_S, check=True
     )
     return set(done.stderr.split())
 

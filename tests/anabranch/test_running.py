@@ -15,6 +15,7 @@ import anabranch as ab
 from anabranch.runtime.policies.script import load_script
 from tests.anabranch.files import write
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
+from tests.runtime.processes import PATIENCE_S
 
 PROGRAM = """
     import anabranch as ab
@@ -56,7 +57,7 @@ def test_a_program_is_warned_as_the_command_is(tmp_path: Path) -> None:
     path = write(tmp_path, ORDERED, "ordered.py")
     in_program, by_command = (
         subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_S, check=True
         ).stderr
         for command in (
             [sys.executable, path.name],
@@ -89,7 +90,7 @@ def test_a_program_runs_its_pipeline_and_gets_the_report(tmp_path: Path) -> None
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[:3] == ["300 True 7", "words", "completed"]
@@ -119,7 +120,7 @@ def test_after_ctrl_c_a_program_may_wait_again(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     assert (done.stdout, done.stderr) == ("completed\n", "")
 
@@ -157,7 +158,7 @@ def test_a_command_that_is_killed_can_be_resumed_and_nothing_is_lost_or_twice(
                 wait_until_lines(killed, tmp_path / "out.jsonl", 100 * (part + 1))
                 killed.kill()
     with command(tmp_path, "--state", "kept", "--resume", "--report", "report.json") as resumed:
-        told = resumed.communicate(timeout=60)[0]
+        told = resumed.communicate(timeout=PATIENCE_S)[0]
     assert resumed.returncode == 0, told
     results = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(results) == list(range(3000))
@@ -175,11 +176,11 @@ def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
         while "finishing what was read" not in stopped.stdout.readline():
             assert stopped.poll() is None
         stopped.send_signal(signal.SIGINT)
-        told = stopped.communicate(timeout=60)[0]
+        told = stopped.communicate(timeout=PATIENCE_S)[0]
     assert stopped.returncode == 130, told
     assert "the run is kept in kept: --resume goes on with it" in told
     with command(tmp_path, "--state", "kept") as refused:
-        told = refused.communicate(timeout=60)[0]
+        told = refused.communicate(timeout=PATIENCE_S)[0]
     assert (refused.returncode, "--resume" in told, "--fresh" in told) == (2, True, True)
 
 
@@ -187,6 +188,6 @@ def test_a_command_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
 def test_the_folder_of_a_run_to_go_on_with_must_be_named(tmp_path: Path, option: str) -> None:
     write(tmp_path, SLOW, "slow.py")
     with command(tmp_path, option) as refused:
-        told = refused.communicate(timeout=60)[0]
+        told = refused.communicate(timeout=PATIENCE_S)[0]
     assert refused.returncode == 2
     assert f"{option} needs the folder in which the run is kept: --state DIR" in told

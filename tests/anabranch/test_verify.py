@@ -16,8 +16,9 @@ from click.testing import CliRunner, Result
 from anabranch.commands.verify import command
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.broken_protocols.variants import VARIANTS
+from tests.runtime.processes import PATIENCE_S
 
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 
 
 def verify(*words: str) -> Result:

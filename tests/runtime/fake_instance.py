@@ -24,6 +24,7 @@ from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.reporting.status import FinalCount, Status, id_from_wire
 from anabranch.runtime.values.kinds import EventKind
+from tests.runtime.processes import PATIENCE_S
 
 ENTRY = "tests.runtime.fake_instance:run_fake"
 POLL_S = 0.01
@@ -60,7 +61,7 @@ class Fake:
         self.has_said_status = True
         self.say(Status(id=str(self.id), operator=self.id.operator, t=time.monotonic(), **values))
 
-    def hear(self, timeout_s: float = 30.0) -> msg.ToProcess | None:
+    def hear(self, timeout_s: float = PATIENCE_S) -> msg.ToProcess | None:
         """The next message; None after the timeout. Exits if the agent is gone."""
         if not select.select([self.link], [], [], timeout_s)[0]:
             return None

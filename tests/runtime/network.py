@@ -37,6 +37,7 @@ from anabranch.runtime.plan.ends import DeadLetter, RunContext, Sink, Split, Wri
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.ledger import settle
 from anabranch.runtime.reporting.status import FinalCount, id_from_wire
+from tests.runtime.processes import PATIENCE_S
 
 TOKEN = b"network"
 
@@ -329,7 +330,7 @@ class Network:
         if candidates:
             self.rng.choice(candidates).orders.decide(action, n)
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 60) -> None:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = PATIENCE_S) -> None:
         """Let the run go on until the condition holds. Raises what makes an instance fail."""
         async with asyncio.timeout(timeout_s):
             while not condition():
@@ -345,7 +346,7 @@ class Network:
         gone = [s for s in states if isinstance(s, Gone)]
         return len(active) + len(gone) == len(states) and all(s.own is None for s in active)
 
-    async def finish(self, timeout_s: float = 60) -> None:
+    async def finish(self, timeout_s: float = PATIENCE_S) -> None:
         """Until every instance has gone; raises what made one fail."""
         try:
             await self._all_gone(timeout_s)

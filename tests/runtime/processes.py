@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 300
 """For what comes at once unless something is broken, however busy the machine is."""
 LINUX = sys.platform.startswith("linux")
 

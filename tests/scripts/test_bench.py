@@ -26,9 +26,10 @@ from benches.startup import until_first_tuple_and_exit
 
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.values.kinds import EventKind
+from tests.runtime.processes import PATIENCE_S
 from tests.scripts import SCRIPTS, script
 
-TIMEOUT_S = 90
+TIMEOUT_S = PATIENCE_S
 
 
 def bench(*arguments: str) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from faults.storm import Times, script_of
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.plan.ends import Reader, RunContext
 from anabranch.runtime.sources import generate
+from tests.runtime.processes import PATIENCE_S
 from tests.scripts import SCRIPTS, script
 
 pytestmark = pytest.mark.skipif(
@@ -274,7 +275,7 @@ def test_a_signal_reaches_nobody_who_only_has_the_number() -> None:
         assert not send(Seen(one.pid, "words.8", one.began), signal.SIGKILL)
         assert popen.poll() is None
         assert send(one, signal.SIGKILL)
-        assert popen.wait(60) == -signal.SIGKILL
+        assert popen.wait(PATIENCE_S) == -signal.SIGKILL
         assert not send(one, signal.SIGKILL)
 
 
@@ -313,7 +314,7 @@ def test_connections_are_cut_on_both_sides_but_not_the_link(
     tmp_path: Path, signal_name: str, cut: int
 ) -> None:
     command = [sys.executable, "-c", CUTTING, str(tmp_path / "s"), signal_name]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=SCRIPTS, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=SCRIPTS, timeout=PATIENCE_S)
     assert done.stdout == f"{cut}\n", done.stderr
 
 
@@ -417,7 +418,7 @@ def test_cuts_stops_and_slow_instances_change_nothing(
 ) -> None:
     report = tmp_path / "report.json"
     options = ["--only", kinds, "--minutes", "0.1", "--seed", "11", "--transport", transport]
-    told, said = run(*options, "--report", str(report), timeout_s=100)
+    told, said = run(*options, "--report", str(report), timeout_s=PATIENCE_S)
     assert told["right"], (told["faults"], said)
     assert json.loads(report.read_text()) == told
     assert {kind for kind, counts in told["injected"].items() if counts["hit"]} == set(
@@ -454,7 +455,7 @@ def test_an_interrupted_run_leaves_nothing(tmp_path: Path) -> None:
         mark = settings.read(tmp_path / "settings.json").mark
         assert list(processes.marked(mark))
         popen.send_signal(signal.SIGINT)
-        said = popen.communicate(timeout=60)[1]
+        said = popen.communicate(timeout=PATIENCE_S)[1]
     assert popen.returncode == 130, said
     assert list(processes.marked(mark)) == []
 
@@ -478,7 +479,6 @@ def test_half_a_minute_of_everything_changes_nothing() -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("seed", "transport"), [(1, "unix"), (2, "tcp")])
 def test_five_minutes_of_everything_change_nothing(seed: int, transport: str) -> None:
     stands(5, seed, transport)

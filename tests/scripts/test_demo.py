@@ -20,6 +20,7 @@ from anabranch.workloads.corpus import Corpus, stage
 from anabranch.workloads.curves import Daily
 from anabranch.workloads.sentiment import oracle
 from tests.anabranch.test_picture import a_report, operator
+from tests.runtime.processes import PATIENCE_S
 from tests.scripts import SCRIPTS
 
 needs_afinn = pytest.mark.skipif(find_spec("pyspark") is None, reason="pyspark brings AFINN-111")
@@ -166,10 +167,9 @@ def test_without_text_it_does_not_begin(tmp_path: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.spark
 @pytest.mark.nightly
-@pytest.mark.timeout(600)
 def test_the_whole_demonstration_comes_out_right(tmp_path: Path) -> None:
     command = [sys.executable, str(SCRIPTS / "demo.py"), "--out", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=590)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)
     assert (done.returncode, done.stderr) == (0, "")
     assert "0 lost, 0 doubled" in done.stdout
     assert (tmp_path / "day.png").stat().st_size > 10_000

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.runtime.processes import PATIENCE_S
 from tests.scripts import SCRIPTS, script
 
 
@@ -49,7 +50,7 @@ def index(tmp_path: Path) -> Iterator[str]:
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/simple"
         server.shutdown()
-        thread.join(timeout=60)
+        thread.join(timeout=PATIENCE_S)
 
 
 def publish(root: Path, *, sha256: str | None = None) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.runtime.processes import PATIENCE_S
 from tests.scripts import SCRIPTS, script
 
 TOO_OLD = 'case $1 in -c) exit 1;; esac; echo "started $0 all the same"'
@@ -166,9 +167,9 @@ def test_two_starts_at_the_same_time_wait_for_each_other(
     thread = threading.Thread(target=second)
     with prepare.one_at_a_time(prepare.ROOT / ".build" / "setup.lock"):
         thread.start()
-        assert waits.wait(timeout=60)
+        assert waits.wait(timeout=PATIENCE_S)
         order.append("first")
-    thread.join(timeout=60)
+    thread.join(timeout=PATIENCE_S)
     assert order == ["first", "second"]
 
 

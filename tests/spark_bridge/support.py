@@ -22,6 +22,7 @@ from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log_reader import StreamLog
 from anabranch.spark_bridge.places import Place
 from anabranch.spark_bridge.source import SpoolReader
+from tests.runtime.processes import PATIENCE_S
 
 TOKEN = "of-this-run"
 _tokens = itertools.count()
@@ -35,7 +36,7 @@ def texts(*lines: str) -> pa.RecordBatch:
     return pa.record_batch([pa.array(list(lines), pa.string())], names=["value"])
 
 
-async def until(condition: Callable[[], object], timeout_s: float = 60) -> None:
+async def until(condition: Callable[[], object], timeout_s: float = PATIENCE_S) -> None:
     """Wait until it holds, within a bound."""
     async with asyncio.timeout(timeout_s):
         while True:

@@ -14,6 +14,7 @@ from anabranch.spark_bridge.log import LogError
 from anabranch.spark_bridge.log_reader import StreamLog
 from anabranch.spark_bridge.sink import LogWriter, SparkCollect
 from anabranch.spark_bridge.wire import Refused
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import Running, ask, context, fetch, latest, start, until
 
 SCHEMA = "text string, score long"
@@ -79,7 +80,7 @@ async def test_a_question_for_news_is_held_until_there_are_any(tmp_path: Path) -
     writer = opened(tmp_path)
     await until(lambda: running.gateway.status().connections)
     await writer.write(rows(0, 1))
-    answer = await asyncio.wait_for(waiting, 5)
+    answer = await asyncio.wait_for(waiting, PATIENCE_S)
     assert isinstance(answer, m.Offsets)
     assert answer.parts == {"out.0": 1}
     nothing_new = m.Latest(stream="scores", known=answer.parts, wait_ms=20)
@@ -214,7 +215,7 @@ async def test_a_full_log_stops_the_writer_until_rows_are_acknowledged(tmp_path:
     assert (await latest(running.place, "scores")).parts == {"out.0": 10}
     assert not waiting.done()
     await ack(running, "one", out_0=10)
-    assert await asyncio.wait_for(waiting, 60) == []
+    assert await asyncio.wait_for(waiting, PATIENCE_S) == []
     assert (await latest(running.place, "scores")).parts == {"out.0": 20}
     await writer.close()
     await running.close()
@@ -301,5 +302,5 @@ async def test_who_waits_for_the_end_is_answered_when_it_comes(tmp_path: Path) -
     done, _ = await asyncio.wait([waiting], timeout=0.1)
     assert not done
     running.gateway.complete()
-    assert isinstance(await asyncio.wait_for(waiting, 60), m.Ok)
+    assert isinstance(await asyncio.wait_for(waiting, PATIENCE_S), m.Ok)
     await running.close()

@@ -15,6 +15,7 @@ from anabranch.spark_bridge.client import Link
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.places import Place
 from anabranch.spark_bridge.wire import Refused
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import Board, FakeQuery, Running, ask, drain, start, texts, until
 
 
@@ -266,7 +267,7 @@ async def test_spark_waits_while_the_pipeline_is_behind(tmp_path: Path) -> None:
     waiting = asyncio.create_task(query.feed(1, "b"))
     await until(lambda: running.gateway.status().waiting)
     assert await running.board.rows("lines") == ["a"]
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     await running.close()
 
 

@@ -14,6 +14,7 @@ from anabranch.spark_bridge.client import GatewayLost, Link, reach
 from anabranch.spark_bridge.places import Place, split_address
 from anabranch.spark_bridge.service import GatewayService
 from anabranch.spark_bridge.source import SparkFeed
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import start, until
 from tests.spark_bridge.test_service import FakeContext
 
@@ -29,7 +30,7 @@ async def served(run_dir: Path, former: str = "", listen: str | None = None) -> 
         serving.result()
     yield context.addresses[0]
     context.end.set()
-    await asyncio.wait_for(serving, 60)
+    await asyncio.wait_for(serving, PATIENCE_S)
 
 
 async def test_a_gateway_comes_back_at_its_address(tmp_path: Path) -> None:
@@ -64,7 +65,7 @@ async def test_a_gateway_that_is_about_to_come_back_is_waited_for(tmp_path: Path
     reaching = asyncio.create_task(asyncio.to_thread(reach, place, 30.0))
     await asyncio.sleep(0)
     async with served(tmp_path, f"tcp:127.0.0.1:{port}"):
-        (await asyncio.wait_for(reaching, 60)).close()
+        (await asyncio.wait_for(reaching, PATIENCE_S)).close()
 
 
 async def test_a_socket_that_the_system_has_joined_to_itself_is_no_gateway(

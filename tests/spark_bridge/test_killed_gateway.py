@@ -20,6 +20,7 @@ from anabranch.spark_bridge.client import GatewayLost
 from anabranch.spark_bridge.places import GATEWAY_FILE, Place, PlaceUnknown
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.wire import Refused
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import FakeQuery, ask, context, drain, fetch, latest, texts, until
 
 EPOCHS = 60
@@ -117,7 +118,7 @@ async def test_a_feed_goes_on_over_kills_of_the_gateway(tmp_path: Path) -> None:
             await asyncio.sleep(dice.uniform(0, 0.02))  # anywhere within a batch
             killable.kill()
             killable.start()
-        await asyncio.wait_for(feeding, 60)
+        await asyncio.wait_for(feeding, PATIENCE_S)
         rows: list[Any] = []
         for split in killable.splits():
             rows.extend((await drain(split))[0])

@@ -13,6 +13,7 @@ from anabranch.spark_bridge.gateway import GatewayError
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.places import Place
 from anabranch.spark_bridge.wire import Refused, WireError, pack
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import FakeQuery, Running, start
 
 
@@ -54,7 +55,7 @@ async def test_rubbish_closes_its_own_connection_only(running: Running, rubbish:
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(rubbish)
     writer.write_eof()
-    await asyncio.wait_for(reader.read(), 60)
+    await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
     await FakeQuery(running.place).feed(0, "a")
     assert await running.board.rows("lines") == ["a"]
@@ -64,7 +65,7 @@ async def test_who_says_nothing_is_cut_off(tmp_path: Path) -> None:
     running = await start(tmp_path, limits=GatewayLimits(hello_timeout_s=0.05))
     host, port = running.place.addresses[0].split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    await asyncio.wait_for(reader.read(), 60)
+    await asyncio.wait_for(reader.read(), PATIENCE_S)
     writer.close()
     assert running.gateway.status().refused == 1
     await running.close()

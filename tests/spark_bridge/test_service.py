@@ -23,6 +23,7 @@ from anabranch.spark_bridge.service import GatewayService
 from anabranch.spark_bridge.sink import SparkCollect
 from anabranch.spark_bridge.source import SparkFeed
 from anabranch.spark_bridge.verbs import finish, release, wait
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import FakeQuery, ask, context, drain, fetch, latest, until
 
 FEED = SparkFeed("lines")
@@ -80,7 +81,7 @@ async def test_a_run_is_fed_and_collected_through_its_service(tmp_path: Path) ->
     assert not serving.done()
     rows = await fetch(place, "scores", end.generation, "out.0", 0, 2)
     assert rows == [{"text": "a"}, {"text": "b"}]
-    await asyncio.wait_for(serving, 60)
+    await asyncio.wait_for(serving, PATIENCE_S)
 
 
 async def test_results_that_nobody_collects_hold_the_end_up_for_so_long_only(
@@ -95,7 +96,7 @@ async def test_results_that_nobody_collects_hold_the_end_up_for_so_long_only(
     await writer.write(["a"])
     await writer.close()
     run.end.set()
-    await asyncio.wait_for(serving, 60)
+    await asyncio.wait_for(serving, PATIENCE_S)
     assert "not all results were collected" in caplog.text
 
 
@@ -108,7 +109,7 @@ async def test_a_state_elsewhere_is_found_through_the_run_all_the_same(tmp_path:
     assert (tmp_path / "kept" / "feed" / "journal").exists()
     await FakeQuery(Place.of_run(run_dir)).feed(0, "a")
     run.end.set()
-    await asyncio.wait_for(serving, 60)
+    await asyncio.wait_for(serving, PATIENCE_S)
 
 
 async def serve_to_its_end(tmp_path: Path, *, complete: bool = True) -> Path:
@@ -122,7 +123,7 @@ async def serve_to_its_end(tmp_path: Path, *, complete: bool = True) -> Path:
         run.end.set()
     else:
         serving.cancel()
-    await asyncio.wait([serving], timeout=60)
+    await asyncio.wait([serving], timeout=PATIENCE_S)
     return state
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anabranch.spark_bridge import finish, write
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.threaded import GatewayThread
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def test_a_query_stopped_in_the_middle_of_a_batch_goes_on_later(
     with monkeypatch.context() as patch:
         patch.setattr(Feed, "is_behind", is_behind)
         query = lines.start()
-        assert staging.wait(60)
+        assert staging.wait(PATIENCE_S)
         query.stop()
     assert lines.gateway.rows("lines") == []
     lines.run()

@@ -20,6 +20,7 @@ import pytest
 from anabranch.spark_bridge import finish, release, wait
 from anabranch.spark_bridge.client import GatewayLost
 from anabranch.spark_bridge.places import GATEWAY_FILE
+from tests.runtime.processes import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ pytestmark = [
 FILES = 24
 LINES = 50
 KILLS = 4
-TIMEOUT_S = 90
+TIMEOUT_S = PATIENCE_S
 PIPELINE = """
 import anabranch as ab
 

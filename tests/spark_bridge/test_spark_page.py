@@ -14,6 +14,7 @@ import pytest
 
 import anabranch as ab
 from anabranch.spark_bridge.places import GATEWAY_FILE
+from tests.runtime.processes import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text(encoding="utf-8")
 PIPELINE, SESSION = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-TIMEOUT_S = 90
+TIMEOUT_S = PATIENCE_S
 
 
 def test_spark_feeds_the_pipeline_of_the_page_and_collects_from_it(

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from anabranch.runtime.plan.ends import Split
 from anabranch.spark_bridge.gateway import GatewayStatus
 from anabranch.spark_bridge.sink import SparkCollect
+from tests.runtime.processes import PATIENCE_S
 from tests.spark_bridge.support import Board, Running, context, drain, start
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class GatewayThread:
     def stop(self) -> None:
         self.do(self._running.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(PATIENCE_S)
         self._loop.close()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:

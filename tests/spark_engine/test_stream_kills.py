@@ -17,12 +17,13 @@ import pytest
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.local.java import find_java
 from tests.anabranch.files import write
+from tests.runtime.processes import PATIENCE_S
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 LINES = 24_000
 KEYS = 100
-DEADLINE_S = 300.0
+DEADLINE_S = PATIENCE_S
 
 PIPELINE = """
     import anabranch as ab

@@ -14,6 +14,7 @@ from anabranch.loading import LoadError, load_pipeline
 from anabranch.runtime.live.process.origin import LoadError as ReadAgainError
 from anabranch.runtime.live.process.origin import Origin, load_preload, load_request
 from tests.anabranch.files import GOOD, clean_imports, write
+from tests.runtime.processes import PATIENCE_S
 
 ENOUGH = threading.Event()
 """The threads of these tests end when it is set."""
@@ -39,7 +40,7 @@ def _clean() -> Iterator[None]:
     ENOUGH.set()
     gc.collect()  # a pool ends its threads when it is gone
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 

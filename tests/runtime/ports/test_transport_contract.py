@@ -11,12 +11,12 @@ import pytest
 
 from anabranch.runtime.ports.sockets import transport
 from anabranch.runtime.ports.transport import Listening
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.world.loops import Loops
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
 KINDS = ("unix", "tcp", "world unix", "world tcp")
 PIECES = [bytes([n % 251]) * (1 + 97 * n) for n in range(200)]
-PATIENCE_S = 30.0
 
 
 class Ear(asyncio.Protocol):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.runtime.plan.operator import Retry
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.processors import Run, flat, mapping, odd_fails
 
 
@@ -163,7 +164,7 @@ async def test_a_function_that_cancels_its_own_task_loses_only_its_tuple(
         return given
 
     run = Run(mapping(fn, batch=batch), in_flight=in_flight)
-    await asyncio.wait_for(run.over([1, 2, 3], [4]), 60)
+    await asyncio.wait_for(run.over([1, 2, 3], [4]), PATIENCE_S)
     assert (run.results, run.dead) == ([1, 3, 4], [2])
     assert {letter.reason for letter in run.letters} == {"CancelledError"}
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.processors import Run, mapping
 
 
@@ -73,7 +74,7 @@ async def test_cancelling_between_slices_loses_and_repeats_nothing() -> None:
 
     run = Run(mapping(slow), clock=lambda: now, turn=turn)
     task = asyncio.create_task(run.processor.run(list(range(200)), 0))
-    await asyncio.wait_for(hangs.wait(), 60)
+    await asyncio.wait_for(hangs.wait(), PATIENCE_S)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

@@ -35,6 +35,7 @@ from anabranch.runtime.sinks.jsonl import jsonl
 from anabranch.runtime.sinks.stdout import Stdout, StdoutWriter, stdout
 from anabranch.runtime.sinks.stdout_lock import LOCK_NAME
 from anabranch.runtime.values.checks import PipelineError
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.reading import context
 
 
@@ -241,7 +242,7 @@ def test_lines_of_several_instances_do_not_mix(tmp_path: Path) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(60)
+        writer.join(PATIENCE_S)
         assert writer.exitcode == 0
     lines = [json.loads(line) for line in text_of(path).splitlines()]
     assert len(set(lines)) == 15_000

@@ -12,6 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 from anabranch.runtime.reporting.failure import RunFailed
+from tests.runtime.processes import PATIENCE_S
 
 SPLITS, EACH = 2, 1_000
 FAILS_AT = 500
@@ -67,7 +68,7 @@ def found(out: Path) -> Counter[int]:
 
 def test_a_disk_that_fails_for_a_moment_doubles_nothing_of_what_was_read(tmp_path: Path) -> None:
     source = Torn(tmp_path, OSError(errno.EIO, "Input/output error"), times=2)
-    report = ab.start(pipeline_of(source, tmp_path / "out.jsonl")).wait(120)
+    report = ab.start(pipeline_of(source, tmp_path / "out.jsonl")).wait(PATIENCE_S)
     assert (report.ok, report.operator("numbers").deaths) == (True, 2)
     assert found(tmp_path / "out.jsonl") == Counter(range(SPLITS * EACH))
 
@@ -76,6 +77,6 @@ def test_a_run_that_failed_while_reading_goes_on_where_reading_failed(tmp_path: 
     source = Torn(tmp_path, ValueError("torn"), times=1)
     pipeline = pipeline_of(source, tmp_path / "out.jsonl")
     with pytest.raises(RunFailed, match="torn"):
-        ab.start(pipeline, state=tmp_path / "kept").wait(120)
-    assert ab.start(pipeline, state=tmp_path / "kept", resume=True).wait(120).ok
+        ab.start(pipeline, state=tmp_path / "kept").wait(PATIENCE_S)
+    assert ab.start(pipeline, state=tmp_path / "kept", resume=True).wait(PATIENCE_S).ok
     assert found(tmp_path / "out.jsonl") == Counter(range(SPLITS * EACH))

@@ -24,6 +24,7 @@ from anabranch.runtime.live.instance.source_pump import SourcePump
 from anabranch.runtime.live.link.messages import SplitAnswer
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Kept, Network
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.virtual_time import in_virtual_time
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -153,7 +154,7 @@ def test_a_run_that_is_killed_within_groups_goes_on_there(tmp_path: Path) -> Non
                 wait_until_lines(killed, tmp_path / "out.jsonl", 150 * (part + 1))
                 killed.kill()
     with command(tmp_path, "--state", "kept", "--resume") as resumed:
-        told = resumed.communicate(timeout=60)[0]
+        told = resumed.communicate(timeout=PATIENCE_S)[0]
     assert resumed.returncode == 0, told
     results = (tmp_path / "out.jsonl").read_text().splitlines()
     assert Counter(str(json.loads(line)) for line in results) == EXPECTED

@@ -17,6 +17,7 @@ import uvloop
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.plan.ends import InputError, Reader, RunContext
 from anabranch.runtime.sources import Stdin, stdin
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.reading import Reading, context
 
 LINES = 1_000_000
@@ -95,7 +96,7 @@ async def test_waiting_does_not_block_the_loop_and_may_be_cancelled() -> None:
         again = asyncio.create_task(reader.read(1024, 2**18))
         await asyncio.sleep(0)
         os.write(into, b"late\n")
-        chunk = await asyncio.wait_for(again, 60)
+        chunk = await asyncio.wait_for(again, PATIENCE_S)
         assert chunk is not None
         assert chunk.tuples == ["late"]
 
@@ -136,7 +137,7 @@ def test_a_million_lines_come_through_a_pipe(run: object) -> None:
         os.close(into)
         writer.start()
         assert run(count()) == (LINES, f"line {LINES - 1} of many")  # type: ignore[operator]
-        writer.join(30)
+        writer.join(PATIENCE_S)
 
 
 async def test_files_and_dev_null_can_be_standard_input(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.storage.dead_letters import TUPLE_CHARS_MAX, DeadLetterFile, tuple_json
+from tests.runtime.processes import PATIENCE_S
 
 
 def open_file(path: Path) -> DeadLetterFile:
@@ -112,7 +113,7 @@ def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
     for writer in writers:
         writer.start()
     for writer in writers:
-        writer.join(30)
+        writer.join(PATIENCE_S)
         assert writer.exitcode == 0
     assert len(records(path)) == 3000
 

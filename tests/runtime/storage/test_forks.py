@@ -20,9 +20,9 @@ from anabranch.runtime.live.journal import journal as journals
 from anabranch.runtime.live.journal.journal import Journal
 from anabranch.runtime.storage import forks
 from anabranch.runtime.storage.shared_file import SharedFile
-from tests.runtime.processes import LINUX
+from tests.runtime.processes import LINUX, PATIENCE_S
 
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 N = 20_000
 
 

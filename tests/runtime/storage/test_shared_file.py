@@ -17,6 +17,7 @@ import pytest
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from tests.runtime.dying import forked, survives
+from tests.runtime.processes import PATIENCE_S
 
 PIECES = 3
 ENOUGH = "enough"
@@ -301,7 +302,7 @@ async def test_waiting_for_another_writer_does_not_block_the_loop(
         await asyncio.sleep(0)
     assert not waiting.done()
     os.close(holder)
-    await asyncio.wait_for(waiting, 60)
+    await asyncio.wait_for(waiting, PATIENCE_S)
     assert text(tmp_path) == "a\nb\n"
 
 

@@ -28,6 +28,7 @@ from anabranch.runtime.world.swarm import (
     swarm,
 )
 from anabranch.runtime.world.trial import WorldVerdict, judged, told
+from tests.runtime.processes import PATIENCE_S
 
 SEEDS = 500
 AT_A_TIME = 20
@@ -94,7 +95,7 @@ def test_a_seed_tells_the_same_story_in_every_process() -> None:
             env={"PYTHONHASHSEED": "1"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         for _ in range(2)
     ]

@@ -14,6 +14,7 @@ import pytest
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.local.session import session
 from anabranch.spark_bridge.local.spark_home import make_home
+from tests.runtime.processes import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +101,7 @@ def test_a_session_is_silent_leaves_nothing_and_can_be_started_again(tmp_path: P
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=PATIENCE_S,
     )
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
     assert [p.name for p in tmp_path.iterdir()] == ["tmp"]
@@ -116,7 +117,11 @@ def test_a_spark_that_does_not_start_shows_what_it_said(tmp_path: Path) -> None:
         "with session(conf={'spark.driver.extraJavaOptions': two}): pass\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        cwd=tmp_path,
     )
     assert ran.returncode == 1
     assert "SparkUnavailable: Spark did not start" in ran.stderr

@@ -33,7 +33,7 @@ from tests.runtime.fake_instance import Endless, three_operators
 from tests.runtime.faulty import Refusing
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Network
-from tests.runtime.processes import LINUX
+from tests.runtime.processes import LINUX, PATIENCE_S
 from tests.runtime.reading import context
 from tests.runtime.virtual_time import in_virtual_time
 
@@ -127,7 +127,7 @@ async def test_a_full_disk_stops_the_stream_up_to_the_source_until_there_is_room
     assert {told.format(f"{tmp_path}/") in m and "make room there" in m for m in waits} == {True}
     assert len({m.partition(":")[0] for m in waits}) == len(waits) == run.network.notes["waits"]
     refusing.refuse(0)
-    await run.network.finish(timeout_s=60)
+    await run.network.finish(timeout_s=PATIENCE_S)
     assert found(run.out) == Counter(range(0, N, 2))
     assert sorted(map(letter, run.dead.read_text().splitlines())) == [*range(1, N, 2)]
     assert run.network.unbalanced() == []
@@ -151,7 +151,7 @@ async def test_whatever_is_promised_a_full_disk_is_waited_out(
     refusing.refuse(errno.ENOSPC, PLACES[place][0])
     assert await run.stands_still() < N
     refusing.refuse(0)
-    await run.network.finish(timeout_s=60)
+    await run.network.finish(timeout_s=PATIENCE_S)
     assert found(run.out) == Counter(range(0, N, 2))
     assert sorted(map(letter, run.dead.read_text().splitlines())) == [*range(1, N, 2)]
 
@@ -170,7 +170,7 @@ async def test_an_instance_that_dies_while_its_disk_is_full_goes_on_where_it_was
     refused = refusing.refused
     await run.network.until(lambda: refusing.refused > refused + 5)
     refusing.refuse(0)
-    await run.network.finish(timeout_s=60)
+    await run.network.finish(timeout_s=PATIENCE_S)
     assert found(run.out) == Counter(range(0, 2 * N, 2))
 
 
@@ -190,7 +190,7 @@ async def test_other_troubles_that_pass_are_waited_out_with_their_remedy(
     refusing.refuse(error, "out.jsonl")
     await run.stands_still()
     refusing.refuse(0)
-    await run.network.finish(timeout_s=60)
+    await run.network.finish(timeout_s=PATIENCE_S)
     assert found(run.out) == Counter(range(0, 2 * N, 2))
     assert [m.endswith(f"goes on by itself: {told}") for m in caplog.messages[:1]] == [True]
 
@@ -209,7 +209,7 @@ async def test_a_disk_that_is_full_again_and_again_is_told_now_and_then(
         refusing.refuse(0)
         await run.network.until(lambda n=written: run.out.stat().st_size > n)  # type: ignore[misc]
     assert run.network.notes["waits"] == 1
-    await run.network.finish(timeout_s=60)
+    await run.network.finish(timeout_s=PATIENCE_S)
     assert len(caplog.messages) <= 2
 
 
@@ -302,7 +302,7 @@ async def test_a_disk_that_syncs_slowly_slows_the_stream_and_neither_the_loop_no
     is_slow = False
     (source,) = network.of("numbers")
     source.pump.end_input()
-    await network.finish(timeout_s=60)
+    await network.finish(timeout_s=PATIENCE_S)
     assert found(out) == Counter(range(0, 2 * source.path.counts.processed, 2))
     assert network.unbalanced() == []
     assert syncs > 10
@@ -342,7 +342,7 @@ async def test_a_disk_that_cannot_sync_ends_the_incarnation_before_anything_unsa
     assert sum(before.values()) < 30_000  # it says nothing any more
     network.kill(work.me)
     await network.revive(work.me)
-    await network.finish(timeout_s=60)
+    await network.finish(timeout_s=PATIENCE_S)
     assert found(out) == Counter(range(0, 60_000, 2))
 
 

@@ -31,10 +31,11 @@ from tests.runtime.agent_runs import until
 from tests.runtime.faulty import as_nobody, files_left, folder_of_all, may_mount, small_disk
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Network
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.reading import Reading
 from tests.runtime.virtual_time import in_virtual_time
 
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 GOES_ON = "the stream waits and goes on by itself: make room there"
 
 

@@ -32,9 +32,9 @@ from anabranch.runtime.reporting.report import Event, Report
 from tests.runtime.agent_runs import until
 from tests.runtime.faulty import files_left
 from tests.runtime.network import Network
-from tests.runtime.processes import LINUX, ROOT
+from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
 
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_S
 
 
 def events(run: Run | Report, kind: str) -> list[Event]:
@@ -258,7 +258,7 @@ if __name__ == "__main__":
     print("runs", flush=True)
     sys.stdin.readline()
     run.end_input()
-    report = run.wait(60)
+    report = run.wait(PATIENCE_S)
     print(report.ok, report.ledger.tuples_in, {{e.kind for e in report.events}})
 """
 

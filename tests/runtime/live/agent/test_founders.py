@@ -12,6 +12,7 @@ import pytest
 import anabranch as ab
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.process import instance_process
+from tests.runtime.processes import PATIENCE_S
 
 TUPLES = 2_000
 
@@ -50,7 +51,7 @@ def test_founders_that_die_once_begin_again_and_nothing_is_missing(
     pipeline = ab.Pipeline("early")
     numbers = pipeline.source("numbers", ab.items(range(TUPLES)))
     numbers.map("text", str).sink("out", ab.jsonl(tmp_path / "out.jsonl"))
-    report = ab.start(pipeline).wait(60)
+    report = ab.start(pipeline).wait(PATIENCE_S)
     assert report.ok
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == TUPLES
     assert [o.deaths for o in report.operators] == [1, 1, 1]

@@ -25,7 +25,7 @@ from anabranch.runtime.live.journal import journal as journals
 from anabranch.runtime.live.journal.journal import Journal, read_journal, segments
 from anabranch.runtime.storage.patience import Patience
 from tests.runtime.live.channel.test_channels import Listener
-from tests.runtime.processes import eventually
+from tests.runtime.processes import PATIENCE_S, eventually
 
 
 class Kept:
@@ -230,7 +230,7 @@ async def test_nothing_goes_out_before_it_is_on_the_disk(
 
     def slowly(fd: int) -> None:
         asked.set()
-        allowed.wait(60)
+        allowed.wait(PATIENCE_S)
         real(fd)
 
     monkeypatch.setattr(os, "fdatasync", slowly)

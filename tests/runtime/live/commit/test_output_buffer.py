@@ -12,6 +12,7 @@ from anabranch.runtime.live.commit import output_buffer as puts_module
 from anabranch.runtime.live.commit.output_buffer import OutputBuffer
 from anabranch.runtime.live.journal.journal import JournalError
 from anabranch.runtime.storage.patience import Patience
+from tests.runtime.processes import PATIENCE_S
 
 
 class Story:
@@ -77,7 +78,7 @@ async def test_what_is_put_makes_room_again_byte_by_byte(monkeypatch: pytest.Mon
         assert not output_buffer.has_room
         waiting = asyncio.ensure_future(output_buffer.room())
         await output_buffer.all_done()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_the_next_incarnation_puts_what_was_recorded_and_goes_on_with_the_numbers() -> None:

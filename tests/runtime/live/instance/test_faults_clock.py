@@ -18,6 +18,7 @@ from anabranch.runtime.ports.clock import SystemClock, using
 from tests.runtime.faulty import folder_of_all
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Kept, Network
+from tests.runtime.processes import PATIENCE_S
 
 DAY_S = 86_400.0
 
@@ -145,7 +146,7 @@ async def test_event_time_loses_nothing_by_a_clock_that_is_set(
     (stamping,) = network.of("time")
     await network.until(lambda: stamping.path.counts.processed > 1_000)
     clock.off_s = jump_s
-    await network.finish(timeout_s=60)
+    await network.finish(timeout_s=PATIENCE_S)
     counted = sum(result.value for result in kept.tuples if not result.revision)
     ahead = sum(final.ahead for final in network.final)
     assert network.unbalanced() == []
@@ -173,6 +174,6 @@ def test_how_long_a_run_lasts_is_not_asked_of_that_clock(tmp_path: Path, clock: 
     source.sink("out", ab.jsonl(tmp_path / "out.jsonl"))
     run = ab.start(pipeline, duration_s=1.0)
     clock.off_s = -DAY_S
-    report = run.wait(60)
+    report = run.wait(PATIENCE_S)
     assert report.ok
     assert 1.0 <= report.seconds < 60

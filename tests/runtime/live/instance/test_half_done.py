@@ -12,6 +12,7 @@ import pytest
 
 import anabranch as ab
 from tests.runtime.network import Network
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
@@ -75,6 +76,6 @@ async def test_a_source_that_has_failed_does_not_wait_for_what_will_not_be_recor
     await asyncio.wait([network.running[source.me]])
     (pump,) = (task for task in source.lifetime._tasks if task.get_name().endswith("pump"))
     pump.cancel()  # as when the loop is closed
-    await asyncio.wait([pump], timeout=60)
+    await asyncio.wait([pump], timeout=PATIENCE_S)
     assert pump.cancelled()
     await network.abandon()

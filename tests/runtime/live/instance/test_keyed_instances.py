@@ -20,6 +20,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Sink, Source
 from tests.runtime.live.instance.test_instances import Numbers
 from tests.runtime.network import Kept, Network
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.virtual_time import in_virtual_time, run_in_virtual_time
 
 KEYS = 37
@@ -84,7 +85,7 @@ async def test_a_storm_on_keyed_operators_loses_doubles_and_reorders_nothing(
     await network.start()
     storm = asyncio.create_task(rage(network))
     try:
-        await network.until(lambda: len(kept.tuples) >= n - 2000, timeout_s=60)
+        await network.until(lambda: len(kept.tuples) >= n - 2000, timeout_s=PATIENCE_S)
     finally:
         storm.cancel()
     await network.finish(60)
@@ -195,7 +196,7 @@ async def called(pipeline: Pipeline, kept: Kept, enough: float, folder: Path, se
     await network.start()
     storm = asyncio.create_task(rage(network, ("calls",), 0.004))
     try:
-        await network.until(lambda: len(kept.tuples) >= enough, timeout_s=60)
+        await network.until(lambda: len(kept.tuples) >= enough, timeout_s=PATIENCE_S)
     finally:
         storm.cancel()
     await network.finish(60)
@@ -230,7 +231,7 @@ async def test_nothing_is_late_while_predecessors_and_owners_change(
     await network.start()
     storm = asyncio.create_task(rage(network))
     try:
-        await network.until(lambda: len(kept.tuples) >= 0.9 * n / 100 * KEYS, timeout_s=60)
+        await network.until(lambda: len(kept.tuples) >= 0.9 * n / 100 * KEYS, timeout_s=PATIENCE_S)
     finally:
         storm.cancel()
     await network.finish(60)
@@ -270,7 +271,7 @@ async def test_joined_streams_meet_every_pair_once_in_a_storm(tmp_path: Path, se
     storm = asyncio.create_task(rage(network, ("same", "kept_same", "pair", "kept")))
     due = n * 4
     try:
-        await network.until(lambda: len(kept.tuples) >= 0.8 * due, timeout_s=60)
+        await network.until(lambda: len(kept.tuples) >= 0.8 * due, timeout_s=PATIENCE_S)
     finally:
         storm.cancel()
     await network.finish(60)

@@ -30,6 +30,7 @@ from anabranch.runtime.plan.ends import (
 )
 from tests.anabranch.slow_runs import WAIT, command, slowly, wait_until_lines
 from tests.runtime.network import Network
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.virtual_time import in_virtual_time
 
 # Whoever is killed in the middle leaves sockets behind that nobody closes.
@@ -340,7 +341,7 @@ def test_a_run_that_is_killed_whole_goes_on_with_all_its_splits_that_were_not_sa
                 wait_until_lines(killed, tmp_path / "out.jsonl", 100 * (part + 1))
                 killed.kill()
     with command(tmp_path, "--state", "kept", "--resume") as resumed:
-        told = resumed.communicate(timeout=60)[0]
+        told = resumed.communicate(timeout=PATIENCE_S)[0]
     assert resumed.returncode == 0, told
     results = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
     assert set(results) == set(range(LINES))

@@ -27,6 +27,7 @@ from anabranch.runtime.live.journal.journal import (
 from anabranch.runtime.storage.extent import Extent, ExtentFile, extent_path, read_extent
 from tests.runtime.faulty import as_nobody, folder_of_all
 from tests.runtime.network import Network
+from tests.runtime.processes import PATIENCE_S
 from tests.runtime.virtual_time import in_virtual_time
 
 RECORDS = [
@@ -465,7 +466,7 @@ async def test_a_disk_that_cannot_sync_is_named(
     monkeypatch.setattr(os, "fdatasync", fails)
     journal = Journal(tmp_path / "a.journal", power=True)
     with pytest.raises(OSError, match="cannot sync the journal: Input/output error") as met:
-        await asyncio.wait_for(journal.synced(), 60)
+        await asyncio.wait_for(journal.synced(), PATIENCE_S)
     assert met.value.filename == str(tmp_path / "a.journal")
     journal.close()
 

@@ -40,10 +40,14 @@ class ReplayOrder:
             self._marks.append(mark)
 
     def snapshot(self) -> tuple[Mark, ...]:
-        """Marks that are not reached yet."""
+        """Marks that are not reached yet, without channels that are closed: an incarnation that
+        reads this must not wait for their frames, of which all are worked off."""
         while self._marks and self._is_reached(self._marks[0]):
             self._marks.popleft()
-        return tuple(self._marks)
+        return tuple(map(self._of_open_channels, self._marks))
+
+    def _of_open_channels(self, mark: Mark) -> Mark:
+        return tuple((peer, end) for peer, end in mark if self._channel_of(peer) is not None)
 
     def restore(self, marks: Iterable[Mark]) -> None:
         self._marks.extend(marks)

@@ -110,3 +110,16 @@ async def test_the_same_mark_is_kept_once() -> None:
         repeats.note(two.values(), at=two[B])
         two[B].settle(two[B].number)
     assert repeats.snapshot() == (((A, 2),),)
+
+
+async def test_a_channel_that_is_closed_is_in_no_mark_that_a_later_incarnation_reads() -> None:
+    """It would wait for frames of an instance that has left, and work off nothing."""
+    two = channels()
+    repeats = ReplayOrder(two.get)
+    take_batch(two[A])
+    second = take_batch(two[B])
+    take_message(two[A])
+    repeats.note(two.values(), at=two[A])
+    two[B].settle(second, 1, 1)
+    del two[B]
+    assert repeats.snapshot() == (((A, 2),),)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import chain
 from sys import getrefcount
 from types import GeneratorType
 from typing import Any
@@ -25,7 +24,7 @@ from anabranch.runtime.values.flat import (
     has_atoms,
     is_record,
 )
-from anabranch.runtime.values.sharing import ATOMS, kinds_of, share
+from anabranch.runtime.values.sharing import ATOMS, hold_atoms, kinds_of, share
 
 WATCHED_MAX = 256
 """So many results of a function are watched."""
@@ -36,7 +35,7 @@ def all_fixed(values: list[Any]) -> bool:
     kinds = kinds_of(values)
     if kinds <= ATOMS:
         return True
-    return kinds == {tuple} and ATOMS.issuperset(map(type, chain.from_iterable(values)))
+    return kinds == {tuple} and hold_atoms(values)
 
 
 def copied(value: Any) -> Any:

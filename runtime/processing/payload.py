@@ -139,9 +139,8 @@ class Encoder:
         return data
 
     def _pickled(self, tuples: Sequence[Any], swelling_max: int | None) -> bytes:
-        kinds = kinds_of(tuples)
-        alike = len(kinds) == 1 and kinds <= RECORDS
-        if alike and ATOMS.issuperset(map(type, chain.from_iterable(tuples))):
+        records = tuples and type(tuples[0]) in RECORDS and len(kinds_of(tuples)) == 1
+        if records and ATOMS.issuperset(map(type, chain.from_iterable(tuples))):
             return pickle.dumps(_Records(tuples), 5)
         return pickle.dumps(separate(tuples, swelling_max), 5)
 

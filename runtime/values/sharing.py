@@ -19,7 +19,7 @@ import uuid
 from abc import ABCMeta
 from collections.abc import Iterable, Sequence
 from enum import Enum, EnumType
-from itertools import chain, compress
+from itertools import compress
 from typing import Any
 
 _PLAIN = type(None), bool, int, float, complex, str, bytes
@@ -49,6 +49,14 @@ def kinds_of(values: Iterable[Any]) -> set[type]:
     return {kinds[0]} if alike else set(kinds)
 
 
+def hold_atoms(tuples: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether they hold nothing else. They mostly have the same types in the same places, and to
+    compare those takes two thirds of the time of looking each of them up."""
+    first = list(map(type, gc.get_referents(tuples[0])))
+    held = list(map(type, gc.get_referents(*tuples)))
+    return ATOMS.issuperset(first if held == first * len(tuples) else held)
+
+
 def is_unchanging(value: Any) -> bool:
     """Whether it is one of those that are not looked into."""
     return issubclass(type(value), _UNCHANGING)
@@ -66,7 +74,7 @@ def share(values: Sequence[Any]) -> bool:
     """Whether something that can change is in two of them; or in one of them twice, or there is too
     much to look at."""
     kinds = kinds_of(values)
-    if kinds == _TUPLE and ATOMS.issuperset(map(type, chain.from_iterable(values))):
+    if kinds == _TUPLE and hold_atoms(values):
         return False
     met: set[int] = set()
     looked_at = 0

@@ -200,6 +200,14 @@ def test_what_cannot_change_may_be_shared(value: Any) -> None:
     assert separate(tuples) is tuples
 
 
+@pytest.mark.parametrize("first", [("a", 1), (1,), ()], ids=repr)
+def test_a_tuple_of_another_kind_than_the_first_is_looked_at(first: tuple[Any, ...]) -> None:
+    held = ["held"]
+    assert not share([first, (held, 1), ([], "a")])
+    assert share([first, (held, 1), (1, held)])
+    assert not share([first, (1, "a"), ("a",), first])
+
+
 def test_tuples_that_nest_beyond_measure_are_not_looked_at_for_ever() -> None:
     nested: Any = (dict,)
     for _ in range(60):

@@ -33,6 +33,12 @@ RESTING_SHARE = 0.4
 """Of the worlds whose source can wait: they come to rest before their input ends."""
 REST_S = 8.0
 """After the last trouble a world is at rest by then."""
+HANGS_SHARE = 0.15
+"""Of the worlds in which processes may die: in these some hang, too."""
+HANGS_REST_S = 40.0
+"""More time to come to rest where processes hang: it takes seconds until that is noticed."""
+HANGS_EACH_MAX = 2
+"""Of one instance: with more, a run would be given up too often."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,8 @@ class _TrialDrawing:
         self.span_s = self.rng.choice(self.bounds.spans_s)
         self.restless = ""
         """An operator whose key groups move all the time."""
+        of_hangs = random.Random(f"{seed} hangs")
+        self.hangs = crashes != "none" and of_hangs.random() < HANGS_SHARE
 
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
@@ -161,6 +169,8 @@ class _TrialDrawing:
             return trial
         if deadly:
             trial = self._deadly(trial)
+        if self.hangs and not scene.crashes:
+            trial = hanging(trial)
         return ending(trial) if ends else trial
 
     def _load(self, *, may_rest: bool) -> tuple[InputLoad, float | None]:
@@ -171,7 +181,7 @@ class _TrialDrawing:
         counts = [b - a for a, b in pairwise(shares)]
         rest_at_s = None
         if may_rest and self.chance(RESTING_SHARE):
-            rest_at_s = self.span_s + 0.3 + REST_S
+            rest_at_s = self.span_s + 0.3 + REST_S + HANGS_REST_S * self.hangs
             times, counts = [*times, rest_at_s + 0.5], [*counts, 1]
         load = InputLoad(
             count=sum(counts),
@@ -279,6 +289,20 @@ def ending(trial: Trial) -> Trial:
     times = sorted(rng.uniform(0.0, trial.until_s) for _ in range(count))
     sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
     return replace(trial, ends=tuple(End(at_s, power) for at_s in times), sync_s=sync_s)
+
+
+def hanging(trial: Trial) -> Trial:
+    """The same, but processes are stopped for good, wait for ever, or compute for long."""
+    rng = random.Random(f"{trial.seed} hanging")
+    troubles = replace(
+        trial.troubles,
+        halts=rng.choice((0.0, 1.0, 4.0)),
+        hangs=rng.choice((0.0, 1.0, 4.0)),
+        spins=rng.choice((0.0, 1.0, 4.0)),
+        parent_stops=rng.choice((0.0, 0.0, 2.0)),
+        kills_each_max=HANGS_EACH_MAX,
+    )
+    return replace(trial, troubles=troubles)
 
 
 def plain(value: Any) -> Any:

@@ -35,6 +35,9 @@ from anabranch.runtime.world.world import World, WorldError
 LETTERS = FOLDER / "dead.jsonl"
 ENDED = ("was killed by SIGKILL", "was stopped", "hung for")
 """What the troubles of a world do to a process, in the words of a run that fails."""
+LATE = "was not ready within"
+"""Of a founder that hangs before the run has begun: the run is refused, for it may be that its
+functions never open."""
 HANG_S = 2.0
 
 
@@ -166,8 +169,9 @@ def _unheard(_name: str, _line: str) -> None:
 
 def _verdict(trial: Trial, world: World, report: Report) -> tuple[WorldVerdict, str]:
     if report.failure is not None:
-        by_deaths = trial.troubles.kill and any(how in report.failure for how in ENDED)
-        return WorldVerdict.UNKNOWN if by_deaths else WorldVerdict.INVALID, report.failure
+        why = (*ENDED, LATE) if trial.hangs else ENDED
+        by_troubles = trial.troubles.kill and any(how in report.failure for how in why)
+        return WorldVerdict.UNKNOWN if by_troubles else WorldVerdict.INVALID, report.failure
     try:
         found = results(trial, world)
     except ValueError as error:

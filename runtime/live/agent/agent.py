@@ -280,6 +280,7 @@ class Agent:
         try:
             await self.forker.start(self.options.import_deadline_s)
             self.forker.guard(self.run_dir.path)
+            self.tasks.start("watchdog", self._watchdog.watch())
             self._set_the_clock()
             self.pool.refill()
             self.forker.keep_standby()
@@ -370,7 +371,6 @@ class Agent:
         options, operators = self.options, self.pipeline.operators
         self.tasks.start("sampler", self._sample())
         self.tasks.start("time", self.journal.keep_time())
-        self.tasks.start("watchdog", self._watchdog.watch())
         if options.decides:
             work = self._controllers.run(
                 operators.values(),

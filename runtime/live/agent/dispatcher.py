@@ -82,6 +82,8 @@ class Dispatcher:
                 self._messenger.send(member.id, self._roster.may_leave(member))
             case msg.StaysAfterAll():
                 self._roster.let_go(member, False)
+            case msg.Waits():
+                pass  # that it was heard is all
             case msg.Claim() | msg.Release() | msg.Progress():
                 self._splits.serve(member, message)
             case msg.EventNote():

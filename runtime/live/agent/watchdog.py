@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.news import News
-from anabranch.runtime.live.agent.roster import KNOWN, Member, Phase, Roster
+from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED
 from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import passing
@@ -155,8 +155,6 @@ class Watchdog:
 
     def _consider_hanging(self, member: Member, silence: _Silence, now: float) -> None:
         assert member.process is not None
-        if member.phase is Phase.LISTENING:
-            silence.idle_since_s = now  # it waits for its START, and says nothing until then
         idle_s = now - silence.idle_since_s
         idle = f"no word and no work for {idle_s:.0f} s"
         if idle_s > HANG_S and not silence.told_hang:

@@ -3,7 +3,8 @@
 Silence is counted in ticks of the own loop, and each tick counts at most `TICK_S`. So an instance
 that could not listen, because of a long call of a function or a busy host, does not suspect its
 neighbours. A doubt ends no process. It goes to the agent, which looks at the process itself
-(`anabranch.runtime.live.agent.watchdog`).
+(`anabranch.runtime.live.agent.watchdog`), which hears in each tick of newcomers that wait for their
+START, and more often of all others.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from anabranch.protocol.states import Idle
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
 from anabranch.runtime.live.instance.membership import Membership
-from anabranch.runtime.live.link.messages import Suspect
+from anabranch.runtime.live.link.messages import Suspect, Waits
 from anabranch.runtime.reporting.status import id_to_wire
 
 TICK_S = 1.0
@@ -41,6 +43,8 @@ class Heartbeat:
             self.tick(min(at - before, TICK_S))
 
     def tick(self, seconds: float) -> None:
+        if isinstance(self._membership.state, Idle):
+            self._tell(Waits())
         neighbours = self._membership.neighbours
         for channel in self._neighbourhood.channels:
             if channel.peer not in neighbours:

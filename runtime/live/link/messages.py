@@ -189,6 +189,10 @@ class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
     """It was let go, and does not leave: its core has vetoed it, or no new owner was found."""
 
 
+class Waits(Message, frozen=True, kw_only=True, tag="waits"):
+    """A newcomer still waits for its START, about once a second: it has no status to tell."""
+
+
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
     pass
 
@@ -264,6 +268,7 @@ FromProcess = (
     | Discard
     | MayLeave
     | StaysAfterAll
+    | Waits
     | Claim
     | Release
     | Progress

@@ -74,6 +74,19 @@ def test_a_newcomer_that_waits_for_its_start_does_not_hang() -> None:
     assert (found.verdict, found.reason) == (WorldVerdict.VALID, "")
 
 
+@pytest.mark.parametrize(
+    "seed",
+    [
+        53,  # a newcomer hangs before it gets its START
+        185,  # the template process is stopped before the run has begun
+    ],
+)
+def test_hangs_at_any_moment_are_seen(seed: int) -> None:
+    found = judged(drawn(seed))
+    assert (found.verdict, found.reason) == (WorldVerdict.VALID, "")
+    assert found.happened["hangs"] + found.happened["parent_stops"] > 0
+
+
 def test_hangs_count_as_deaths_however_long_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the last word of the process was that it had nothing to do."""
     now_s = 0.0

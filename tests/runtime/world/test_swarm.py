@@ -46,6 +46,7 @@ def test_everything_happens_in_worlds() -> None:
     tally = Seeds(0, 60).run()
     wanted = {"joins", "leaves", "moves", "hand-overs", "vetoes", "deaths", "kills", "host_kills"}
     wanted |= {"cuts", "hang_ups", "clogs", "deafs", "stops", "slows", "disk full", "disk killed"}
+    wanted |= {"halts", "hangs", "spins", "parent_stops"}
     assert wanted - (+tally.sums).keys() == set()
 
 
@@ -57,6 +58,7 @@ def test_worlds_are_of_all_kinds() -> None:
     assert any(trial.ends and not trial.outlives_power for trial in trials)
     assert any(trial.rest_at_s is not None for trial in trials)
     assert any(trial.scene.decides for trial in trials)
+    assert any(trial.hangs for trial in trials)
     assert {bool(trial.troubles.kill) for trial in trials} == {False, True}
     graphs = [g for trial in trials if (g := getattr(trial.scene, "graph", None)) is not None]
     assert any(len(node.above) > 1 for graph in graphs for node in graph.nodes)

@@ -3,11 +3,13 @@ process that reads it dies.
 
 What is due does not wait: behind a fault the arrears come as fast as the pipeline takes them.
 The pace is the split's own place in the input, so a new process needs to know nothing of the old.
+The tail of the input waits for a file, so that the run does not end before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,14 +17,19 @@ from pathlib import Path
 
 from anabranch.runtime.plan.ends import Chunk, Reader, RunContext, Source, Split
 
+LOOK_S = 0.05
+
 
 @dataclass(frozen=True)
 class Clocked(Source):
-    """`per_s`: of what the inner source counts its progress in."""
+    """`per_s`: of what the inner source counts its progress in. What is due `seconds` after the
+    epoch, or later, is read when `released` is there."""
 
     inner: Source
     per_s: float
     epoch_s: float
+    seconds: float = math.inf
+    released: Path = Path()
     clock: Callable[[], float] = time.time
     scalable: bool = True
 
@@ -66,6 +73,9 @@ class ClockedReader(Reader):
         due_s = self._source.epoch_s + self._at / self._source.per_s
         if (wait_s := due_s - self._source.clock()) > 0:
             await asyncio.sleep(wait_s)
+        if self._at >= self._source.seconds * self._source.per_s:
+            while not self._source.released.exists():  # noqa: ASYNC110 - a file has no event
+                await asyncio.sleep(LOOK_S)
         chunk = await self._inner.read(tuples_max, bytes_max)
         if chunk is not None:
             self._at += chunk.progress

@@ -1,18 +1,21 @@
 """The program that carries out the run: `python -m faults.drive SETTINGS.json SCRIPT [--resume]`.
 
 Its standard output has a line of JSON whenever the run looks different, and a last one at the end.
-It is killed with everything else; then another one resumes the run.
+It is killed with everything else; then another one resumes the run. It dies with the program that
+has begun it, which it would wait for.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import anabranch as ab
+from anabranch.runtime.live.process.orphans import die_with_parent
 from anabranch.runtime.policies.script import load_script
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.reporting.snapshot import OperatorSnapshot, RunSnapshot
@@ -22,6 +25,7 @@ LOOK_S = 0.05
 
 
 def main(arguments: list[str]) -> int:
+    die_with_parent(os.getppid())
     from faults.driven import pipeline
 
     settings = read(Path(arguments[0]))

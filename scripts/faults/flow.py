@@ -174,7 +174,8 @@ def pipeline_of(settings: Settings) -> ab.Pipeline:
 
     file = ab.files(settings.input, format="jsonl", split_bytes=SPLIT_BYTES)
     bytes_per_s = settings.input.stat().st_size / settings.input_s
-    lines = pipeline.source("lines", Clocked(file, bytes_per_s, settings.epoch_s), scale=scale)
+    pace = settings.epoch_s, settings.seconds, settings.healed
+    lines = pipeline.source("lines", Clocked(file, bytes_per_s, *pace), scale=scale)
     words = lines.flat_map("split", noted("split", split), scale=scale)
     count = words.key_by(first).fold("count", (0, 0), noted("count", add), scale=scale)
     letters = count.key_by(letter).fold("letters", (0, 0), noted("letters", add_count), scale=scale)
@@ -182,7 +183,7 @@ def pipeline_of(settings: Settings) -> ab.Pipeline:
     results.sink("counted", ab.jsonl(settings.counted), scale=scale)
 
     numbers = ab.generate(noted("made", made), count=settings.made)
-    source = Clocked(numbers, settings.made_per_s, settings.epoch_s)
+    source = Clocked(numbers, settings.made_per_s, *pace)
     wait = pipeline.source("made", source).map("wait", Waiting("wait", first, settings.first_calls))
     keyed = wait.event_time(At(settings.made_per_s)).key_by(first)
     trails = keyed.process("trail", noted("trail", trail), state=lambda: [0, 0], scale=scale)

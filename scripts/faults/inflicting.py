@@ -17,7 +17,9 @@ from faults.processes import Seen, send
 from faults.storm import Times
 
 CHILD_WAIT_S = 1.5
-STANDBY_WAIT_S = 10.0
+STANDBY_WAIT_S = 60.0
+VICTIM_WAIT_S = 60.0
+"""All that a fault could hit may have died, and are resumed when the host has time for it."""
 LOOK_S = 0.002
 WORK_S, REST_S = 0.01, 0.04
 """A slow instance works and rests in turns."""
@@ -47,37 +49,25 @@ class Inflicting:
     async def inflict(self, fault: Fault, incarnation: Incarnation) -> None:
         """All kinds but those that end the run. Returns when it is done; stops and slowness go on
         meanwhile."""
-        there = processes.instances(incarnation.parent)
         match fault.kind:
-            case "keeper":
-                keeper = incarnation.keeper(fault.operator)
-                self._hit(fault, [one for one in there if one.pid == keeper])
-            case "instance":
-                self._hit(fault, _of(there, fault.operator), pick=True)
-            case "neighbours":
-                both = (_of(there, name) for name in (fault.operator, fault.other))
-                self._hit(fault, [one for many in both for one in _picked(many, fault.roll)])
-            case "operator":
-                self._hit(fault, _of(there, fault.operator))
-            case "everyone":
-                self._hit(fault, there)
             case "leaver" | "mover":
                 await self._hit_after_decision(fault, incarnation)
             case "child" | "creator":
                 await self._hit_at_birth(fault, incarnation)
-            case "stop" | "slow":
-                for one in _picked(_of(there, fault.operator), fault.roll):
-                    work = self._stop if fault.kind == "stop" else self._slow
-                    self._begin(work(fault, one))
-            case "cut" | "cut_all":
-                number = CUT_ONE if fault.kind == "cut" else CUT_ALL
-                self._hit(fault, _of(there, fault.operator), number, pick=True)
-            case "idle":
-                self._hit(fault, processes.named(incarnation.parent, processes.IDLE), pick=True)
+            case "stop":
+                for one in await self._hit_when_there(fault, incarnation, signal.SIGSTOP):
+                    self._begin(self._let_go_on(fault, one))
+            case "slow":
+                for one in await self._hit_when_there(fault, incarnation, signal.SIGSTOP):
+                    self._begin(self._slow_down(fault, one))
+            case "cut":
+                await self._hit_when_there(fault, incarnation, CUT_ONE)
+            case "cut_all":
+                await self._hit_when_there(fault, incarnation, CUT_ALL)
             case "standby" | "parent" | "parents":
                 await self._hit_parents(fault, incarnation)
             case _:
-                raise ValueError(f"there is no way to do {fault.kind!r}")
+                await self._hit_when_there(fault, incarnation)
 
     async def heal(self) -> None:
         """Whatever is stopped goes on."""
@@ -85,20 +75,29 @@ class Inflicting:
             task.cancel()
         await asyncio.gather(*self.under_way, return_exceptions=True)
 
+    async def _hit_when_there(
+        self, fault: Fault, incarnation: Incarnation, number: signal.Signals = signal.SIGKILL
+    ) -> list[Seen]:
+        """Those that were hit; none if there was none to be hit for long, or the run is over."""
+        deadline = time.monotonic() + VICTIM_WAIT_S
+        while not (hit := self._hit(fault, _victims(fault, incarnation), number)):
+            if incarnation.over or time.monotonic() > deadline:
+                self.missed.append((fault, "no process was there"))
+                break
+            await asyncio.sleep(LOOK_S)
+        return hit
+
     def _hit(
-        self,
-        fault: Fault,
-        victims: Sequence[Seen],
-        number: signal.Signals = signal.SIGKILL,
-        *,
-        pick: bool = False,
-    ) -> None:
-        chosen = _picked(victims, fault.roll) if pick else list(victims)
-        hit = [one for one in chosen if send(one, number)]
+        self, fault: Fault, victims: Sequence[Seen], number: signal.Signals = signal.SIGKILL
+    ) -> list[Seen]:
+        hit = [one for one in victims if send(one, number)]
         at_s = time.monotonic()
         deadly = number == signal.SIGKILL
         self.blows += [Blow(at_s, fault.kind, one.name, one.pid, deadly) for one in hit]
-        if not hit:
+        return hit
+
+    def _hit_one(self, fault: Fault, victims: Sequence[Seen]) -> None:
+        if not self._hit(fault, _picked(victims, fault.roll)):
             self.missed.append((fault, "no process was there"))
 
     async def _hit_parents(self, fault: Fault, incarnation: Incarnation) -> None:
@@ -111,7 +110,8 @@ class Inflicting:
             for one in parents:
                 send(one, signal.SIGSTOP)  # or it might make another standby
         hit = {"standby": standbys, "parent": parents, "parents": [*standbys, *parents]}[fault.kind]
-        self._hit(fault, hit)
+        if not self._hit(fault, hit):
+            self.missed.append((fault, "no process was there"))
         await _standbys(incarnation, {one.pid for one in standbys})
 
     async def _hit_after_decision(self, fault: Fault, incarnation: Incarnation) -> None:
@@ -122,7 +122,7 @@ class Inflicting:
             if fault.kind == "leaver":  # keepers stay
                 keeper = incarnation.keeper(fault.operator)
                 there = [one for one in there if one.pid != keeper]
-            self._hit(fault, there, pick=True)
+            self._hit_one(fault, there)
 
     async def _hit_at_birth(self, fault: Fault, incarnation: Incarnation) -> None:
         """A newcomer as soon as its process is there; or one that was there before, and may well
@@ -136,7 +136,7 @@ class Inflicting:
             if new := [one for one in there if one.name not in before]:
                 old = [one for one in there if one.name in before]
                 await asyncio.sleep(fault.after_s)
-                self._hit(fault, new if fault.kind == "child" else old, pick=True)
+                self._hit_one(fault, new if fault.kind == "child" else old)
                 return
             await asyncio.sleep(LOOK_S)
         self.missed.append((fault, "no newcomer came"))
@@ -156,17 +156,13 @@ class Inflicting:
         self.under_way.add(task)
         task.add_done_callback(self.under_way.discard)
 
-    async def _stop(self, fault: Fault, one: Seen) -> None:
-        if not send(one, signal.SIGSTOP):
-            return
-        self.blows.append(Blow(time.monotonic(), fault.kind, one.name, one.pid, False))
+    async def _let_go_on(self, fault: Fault, one: Seen) -> None:
         try:
             await asyncio.sleep(fault.for_s)
         finally:
             send(one, signal.SIGCONT)
 
-    async def _slow(self, fault: Fault, one: Seen) -> None:
-        self.blows.append(Blow(time.monotonic(), fault.kind, one.name, one.pid, False))
+    async def _slow_down(self, fault: Fault, one: Seen) -> None:
         until_s = time.monotonic() + fault.for_s
         try:
             while time.monotonic() < until_s and send(one, signal.SIGSTOP):
@@ -175,6 +171,29 @@ class Inflicting:
                 await asyncio.sleep(WORK_S)
         finally:
             send(one, signal.SIGCONT)
+
+
+def _victims(fault: Fault, incarnation: Incarnation) -> list[Seen]:
+    """Of what is there now, what the fault would hit."""
+    there = processes.instances(incarnation.parent)
+    ours = _of(there, fault.operator)
+    match fault.kind:
+        case "keeper":
+            keeper = incarnation.keeper(fault.operator)
+            return [one for one in ours if one.pid == keeper]
+        case "neighbours":
+            others = _of(there, fault.other)
+            return [*_picked(ours, fault.roll), *_picked(others, fault.roll)]
+        case "operator":
+            return ours
+        case "everyone":
+            return there
+        case "idle":
+            return _picked(processes.named(incarnation.parent, processes.IDLE), fault.roll)
+        case "instance" | "stop" | "slow" | "cut" | "cut_all":
+            return _picked(ours, fault.roll)
+        case _:
+            raise ValueError(f"there is no way to do {fault.kind!r}")
 
 
 async def _standbys(incarnation: Incarnation, known: set[int]) -> list[Seen]:

@@ -25,12 +25,12 @@ SCOPE = Scope(OPERATORS, SCALED, KEYED, EDGES)
 SINKS = ("counted", "traced")
 START_S = 2.0
 """From the start of the program to the first input."""
-RUNNING_S_MAX = 180.0
+RUNNING_S_MAX = 300.0
 """For a host that has no processor to spare; it takes about a second."""
-STUCK_S = 40.0
+STUCK_S = 120.0
 """Without any tuple, after the last fault: it does not go on any more."""
 TELL_S = 0.2
-GONE_S_MAX = 30.0
+GONE_S_MAX = 120.0
 """Until nothing is left of a run whose agent was killed or has ended."""
 
 
@@ -59,7 +59,7 @@ class Record:
     inflicting: Inflicting = field(default_factory=lambda: Inflicting(SCALED))
     health: Health = field(default_factory=Health)
     zero_s: float = 0.0
-    """When the input began, on this machine's clock: faults are counted from here."""
+    """When input and run had begun, on this machine's clock: faults are counted from here."""
     healed_s: float = 0.0
     ended_s: float = 0.0
     report: Report | None = None
@@ -94,8 +94,10 @@ class Runner:
         )
         try:
             await self._begin(resume=False)
+            record.zero_s = max(record.zero_s, time.monotonic())
             await self._inflict_all()
             await record.inflicting.heal()
+            self._settings.healed.touch()
             record.healed_s = time.monotonic()
             self._say("healed; now it must come to its end")
             await self._end()

@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-LINES_PER_S = 1000
-MADE_PER_S = 2000
+LINES_PER_S = 400
+MADE_PER_S = 800
 TELL = signal.SIGQUIT
 """Lets a process say where it is."""
 TAIL_S = 1.0
-"""Of the input behind the last fault, so that tuples still flow when it is healed."""
+"""Of the input, which is read when all is healed: so tuples still flow then, and a run that is
+slower than its faults does not end among them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,11 @@ class Settings:
     @property
     def input(self) -> Path:
         return self.folder / "lines.jsonl"
+
+    @property
+    def healed(self) -> Path:
+        """Made when there are no faults any more."""
+        return self.folder / "healed"
 
     @property
     def counted(self) -> Path:

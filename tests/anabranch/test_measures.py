@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -11,50 +9,39 @@ import pytest
 
 import anabranch as ab
 from anabranch.runtime.reporting.report import read_report
-from tests.anabranch.files import write
 from tests.runtime.agent_runs import until
-from tests.runtime.processes import PATIENCE_S
 
 COUNT, WORK_S = 150, 0.01
-PROGRAM = f"""
-    import time
-
-    import anabranch as ab
-
-
-    def work(n):
-        time.sleep({WORK_S})
-        return [n, n]
-
-
-    pipeline = ab.Pipeline("measured")
-    numbers = pipeline.source("numbers", ab.generate(lambda i: i, count={COUNT}, rate=50))
-    twice = numbers.flat_map("work", work)
-    twice.sink("all", ab.discard())
-    twice.filter("none", lambda n: n < 0).sink("out", ab.discard())
-
-    if __name__ == "__main__":
-        ab.run(pipeline, warm=0, report="report.json")
-"""
 
 
 def test_a_report_has_streams_times_and_what_was_offered(tmp_path: Path) -> None:
-    program = write(tmp_path, PROGRAM, "program.py")
-    subprocess.run(
-        [sys.executable, program], cwd=tmp_path, check=True, capture_output=True, timeout=PATIENCE_S
-    )
+    def work(n: int) -> list[int]:
+        time.sleep(WORK_S)
+        return [n, n]
+
+    pipeline = ab.Pipeline("measured")
+    numbers = pipeline.source("numbers", ab.generate(int, rate=50))
+    twice = numbers.flat_map("work", work)
+    twice.sink("all", ab.discard())
+    twice.filter("none", lambda n: n < 0).sink("out", ab.discard())
+    with ab.start(pipeline, warm=0, report=tmp_path / "report.json") as run:
+        until(lambda: run.snapshot().operator("numbers").offered == 50.0)
+        until(lambda: run.snapshot().operator("none").tuples_in >= 2 * COUNT)
+        run.end_input()
+        assert run.wait().ok
     report = read_report(tmp_path / "report.json")
-    source, work = report.operator("numbers"), report.operator("work")
-    assert source.sent_to == {"work": COUNT}
-    assert work.sent_to == {"all": 2 * COUNT, "none": 2 * COUNT}
+    source, worker = report.operator("numbers"), report.operator("work")
+    count = source.processed
+    assert source.sent_to == {"work": count}
+    assert worker.sent_to == {"all": 2 * count, "none": 2 * count}
     assert report.operator("none").sent_to == {}
-    assert set(work.samples.rate_to) == {"all", "none"}
+    assert set(worker.samples.rate_to) == {"all", "none"}
     assert max(source.samples.offered) == pytest.approx(50)
-    assert work.samples.offered == []
-    assert work.processed == COUNT
-    assert work.busy_s >= COUNT * WORK_S
-    assert work.stay_ms is not None
-    assert work.stay_ms >= 1000 * WORK_S
+    assert worker.samples.offered == []
+    assert worker.processed == count >= COUNT
+    assert worker.busy_s >= count * WORK_S
+    assert worker.stay_ms is not None
+    assert worker.stay_ms >= 1000 * WORK_S
     assert source.stay_ms is None
     assert source.busy_s < report.seconds / 2  # not the seconds in which it waited for what was due
     assert all(0 < o.cpu_s < report.seconds for o in report.operators)

@@ -208,6 +208,7 @@ class SourcePump(Pump):
 
     def _leave_off(self, reading: OpenSplit) -> ClaimedSplit:
         """Read no more of it; where that is."""
+        self._offered = reading.reader.offered()
         self._claimed, self._present = reading.position(), None
         reading.reader.close()
         return self._claimed

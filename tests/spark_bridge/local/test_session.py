@@ -75,11 +75,13 @@ def test_only_this_machine_is_listened_to(spark: SparkSession) -> None:
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
 
 
-STARTS_TWICE = """
+STARTS_TWICE = f"""
 import os, sys
+from anabranch.spark_bridge.local import session as sessions
 from anabranch.spark_bridge.local.session import session
+sessions.STOP_TIMEOUT_S = {PATIENCE_S}  # on a busy machine Java needs longer to end than is granted
 before = dict(os.environ)
-quick = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+quick = {{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
 with session("first", conf=quick) as spark:
     process = spark.sparkContext._gateway.proc
     spark.readStream.format("rate").load().writeStream.format("noop").start()

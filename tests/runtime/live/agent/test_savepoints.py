@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -413,11 +414,12 @@ def _check_endless(path: Path, total: int) -> None:
 
 
 def test_a_run_stops_in_the_middle_of_a_split_and_instances_die_in_both_runs(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # All of the input is one split.
+    monkeypatch.setattr(sys.modules["anabranch.runtime.sources.generate"], "SLICE_S", 1e6)
     add, file = _and_die(tmp_path, 900, 5000, 8000), tmp_path / "totals.jsonl"
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
-    # Splits have 4,096 numbers: this is far from the end of one.
     first = _stopped(_endless(tmp_path, add), file, 5000, **state)
     split = next(read(tmp_path / "one", state_format=STATE_FORMAT).each("splits"))
     assert "'next': " in split["split_text"]

@@ -258,7 +258,7 @@ if __name__ == "__main__":
     print("runs", flush=True)
     sys.stdin.readline()
     run.end_input()
-    report = run.wait(PATIENCE_S)
+    report = run.wait({PATIENCE_S})
     print(report.ok, report.ledger.tuples_in, {{e.kind for e in report.events}})
 """
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.anabranch.files import write
+from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S
 
 COMMAND = [sys.executable, "-m", "anabranch.cli", "run"]
@@ -53,9 +54,14 @@ ECHO = """
 ENDLESS = """
     import anabranch as ab
 
+    def text(n):
+        if n == 0:
+            open("begun", "w").close()
+        return str(n)
+
     pipeline = ab.Pipeline("endless")
     numbers = pipeline.source("numbers", ab.generate(lambda n: n, rate=500))
-    numbers.map("text", str, scale=ab.Scale(max_instances=4)).sink("out", ab.discard())
+    numbers.map("text", text, scale=ab.Scale(max_instances=4)).sink("out", ab.discard())
 """
 STUCK = """
     import time
@@ -244,6 +250,7 @@ def test_one_interrupt_finishes_what_was_read(
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
     with process:
         read_until(process, "endless: running")
+        until((tmp_path / "begun").exists)
         if number is signal.SIGINT:  # a terminal's Ctrl-C reaches the whole group
             os.killpg(process.pid, number)
         else:
@@ -279,7 +286,7 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(tmp_path: Path) -> None
     main, side = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
     process = subprocess.Popen(
-        [*COMMAND, write(tmp_path, ENDLESS).name, "--duration", "2"],
+        [*COMMAND, write(tmp_path, ENDLESS).name],
         cwd=tmp_path,
         stdin=side,
         stdout=side,
@@ -288,21 +295,24 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(tmp_path: Path) -> None
         start_new_session=True,
     )
     os.close(side)
-    text = read_terminal(main)
+    wanted = {"endless", "running", "instances", "load", "● 1", "numbers"}
+    text = read_terminal(main, wanted, process)
     assert process.wait(TIMEOUT_S) == 0, text
-    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    for part in ("endless", "running", "instances", "load", "● 1", "numbers"):
-        assert part in plain
     assert text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l"), "the cursor is shown again"
     assert "balanced: every tuple is accounted for" in text
     assert_nobody_left(process.pid)
 
 
-def read_terminal(descriptor: int) -> str:
-    """All output until the other side is closed."""
+def read_terminal(descriptor: int, wanted: set[str], process: subprocess.Popen[bytes]) -> str:
+    """All output until the other side is closed; interrupts the process when all that is wanted
+    has been shown."""
     data = b""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode("utf-8", "replace"))
+        if wanted and all(part in plain for part in wanted):
+            wanted = set()
+            process.send_signal(signal.SIGINT)
         ready, _, _ = select.select([descriptor], [], [], 1.0)
         if not ready:
             continue
@@ -314,6 +324,7 @@ def read_terminal(descriptor: int) -> str:
             break
         data += piece
     os.close(descriptor)
+    assert not wanted, data
     return data.decode("utf-8", "replace")
 
 

@@ -33,21 +33,29 @@ REMOVES_IT = """
     os.rmdir(os.getcwd())
 """
 GOES_ON = """
+    import asyncio, os
     import anabranch as ab
+
+    async def text(n):
+        while n == 900 and os.path.exists(WORK):
+            await asyncio.sleep(0.01)
+        return str(n)
 
     pipeline = ab.Pipeline("goes_on")
     numbers = pipeline.source("numbers", ab.generate(lambda n: n, rate=500, count=1500))
-    numbers.map("text", str).sink("out", ab.jsonl(HERE))
+    numbers.map("text", text).sink("out", ab.jsonl(HERE))
 """
 DEAD_OUT = """
-    import os, signal
+    import asyncio, os, signal
     import anabranch as ab
 
     class Dies:
         def __init__(self):
             self.came = 0
 
-        def __call__(self, n):
+        async def __call__(self, n):
+            while n == 900 and os.path.exists(WORK):
+                await asyncio.sleep(0.01)
             if n == 900 and not os.path.exists(FLAG):
                 open(FLAG, "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -150,7 +158,7 @@ def removed_meanwhile(
 ) -> tuple[subprocess.CompletedProcess[str], Path]:
     """A run whose working directory is removed when its first results are there."""
     results, work = folder / "results.jsonl", folder / "work"
-    for name, where in (("HERE", results), ("FLAG", folder / "died")):
+    for name, where in (("HERE", results), ("FLAG", folder / "died"), ("WORK", work)):
         text = text.replace(name, repr(str(where)))
     path = write(folder, text)
     work.mkdir()

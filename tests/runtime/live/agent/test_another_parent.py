@@ -352,7 +352,7 @@ COUNTED = """
 import anabranch as ab
 
 pipeline = ab.Pipeline("counted")
-numbers = pipeline.source("numbers", ab.generate(lambda n: n, count=30_000, rate=10_000))
+numbers = pipeline.source("numbers", ab.generate(lambda n: n, rate=10_000))
 keyed = numbers.map("twice", lambda n: 2 * n).key_by(lambda n: n % 7)
 sums = keyed.fold("sums", 0, lambda total, n: total + n)
 sums.sink("out", ab.jsonl("out.jsonl"))
@@ -392,6 +392,9 @@ def test_the_command_gives_every_result_once_whoever_is_killed(tmp_path: Path) -
                 for child in children(parent):
                     os.kill(child, signal.SIGKILL)
                 os.kill(parent, signal.SIGKILL)
+        before = results(tmp_path)
+        until(lambda: results(tmp_path) > before)
+        popen.send_signal(signal.SIGINT)
         told, _ = popen.communicate(timeout=PATIENCE_S)
     assert popen.returncode == 0, told
     assert "balanced: every tuple is accounted for" in told
@@ -401,7 +404,7 @@ def test_the_command_gives_every_result_once_whoever_is_killed(tmp_path: Path) -
         came.setdefault(key, []).append(total)
     for key in range(7):
         right, total = [], 0
-        for n in range(30_000):
+        for n in range(results(tmp_path)):
             if 2 * n % 7 == key:
                 right.append(total := total + 2 * n)
         assert came[key] == right

@@ -101,8 +101,6 @@ def run(
     streams = state is not None or duration_s is not None or until_committed
     chosen = mode_of(pipeline, given, mode, streams)
     check(pipeline, given, bounded=chosen == "batch", connect=is_connect(session))
-    if chosen == "batch" and streams:
-        raise PipelineError("state, duration_s and until_committed are for streams: mode='stream'")
     parts = partitions_of(session, partitions)
     start = None if begin_from is None else Path(begin_from)
     if chosen == "batch":
@@ -151,6 +149,9 @@ def mode_of(
     pipeline: Pipeline, given: Mapping[str, Any], mode: str, wants_stream: bool
 ) -> Literal["batch", "stream"]:
     if mode == "batch":
+        if wants_stream:
+            options = "state, duration_s and until_committed"
+            raise PipelineError(f"{options} are for streams: mode='stream'")
         return "batch"
     if mode == "stream":
         return "stream"

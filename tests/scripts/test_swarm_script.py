@@ -50,7 +50,10 @@ def test_a_lapse_of_a_driver_is_broken_like_a_rule(
     assert command in capsys.readouterr().out
 
 
-def test_lapses_that_are_missed_fail(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lapses_that_are_missed_fail(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(swarm, "LAPSES", swarm.LAPSES[:2])
     assert swarm.main(["--lapses", "--seeds", "1"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("acknowledges on receipt: ")

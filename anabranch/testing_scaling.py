@@ -34,14 +34,14 @@ def scaled(
     something is missing, `PipelineError` for a pipeline that cannot run, and what a policy of one's
     own raises.
     """
-    from anabranch import forecasting as f
+    from anabranch.forecasting import costs_of, curves_of, load_of
     from anabranch.runtime.simulation.forecast import forecast, outline_of
 
     pipeline.validate()
     if isinstance(load, Mapping):
         raise ValueError(f"expected a number or the text of a curve as load, got {load!r}")
-    curves = f.curves_of(pipeline, [] if load is None else [str(load)])
-    costs = f.costs_of(
+    curves = curves_of(pipeline, [] if load is None else [str(load)])
+    costs = costs_of(
         pipeline,
         report=None,
         capacities=capacity,
@@ -49,4 +49,4 @@ def scaled(
         skews=skew,
     )
     outline = outline_of(pipeline, {name: costed.cost for name, costed in costs.items()})
-    return forecast(outline, f.load_of(curves, seconds), seed=seed, seconds=seconds)
+    return forecast(outline, load_of(curves, seconds), seed=seed, seconds=seconds)

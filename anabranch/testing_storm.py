@@ -8,7 +8,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,15 @@ from anabranch.runtime.policies.script import Script, parse_script
 from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.values.kinds import EventKind
+from anabranch.runtime.world import drawing
 from anabranch.runtime.world.disk_faults import Blow, ByChance
+from anabranch.runtime.world.drawing import ENDS_SHARE
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import Troubles
 from anabranch.runtime.world.world import End, World
 from anabranch.testing_ends import Given, Tested, tested
 
-ENDS_SHARE = 0.3
-"""Of the storms: in these all processes end at once, one to three times."""
 BEHIND_S = 0.3
 """So long after the last tuple has come in it is still stormy."""
 
@@ -61,34 +61,28 @@ class Weather:
 
 
 def drawn(pipeline: Pipeline, seed: int) -> Weather:
+    """As worlds of the swarm are drawn, but always rough. Power is lost only where all operators
+    are to outlive that."""
     rng = random.Random(f"{seed} storm")
     span_s = rng.choice((0.1, 0.3, 0.8))
-    ends = tuple(_ends(rng, pipeline, span_s + BEHIND_S))
+    until_s, sync_s = span_s + BEHIND_S, 0.0
+    ends: tuple[End, ...] = ()
+    if rng.random() < ENDS_SHARE:
+        power = all(pipeline.durable_of(name) == "power" for name in pipeline.operators)
+        ends, sync_s = drawing.drawn_ends(rng, until_s, power=power)
+    troubles = drawing.drawn_troubles(rng, until_s, rough=True)
+    kills = rng.choice((0.0, 1.0, 4.0, 10.0))
     return Weather(
         span_s,
-        Conditions(
-            latency_s=rng.choice((20e-6, 200e-6, 0.005)),
-            jitter_s=rng.choice((50e-6, 0.001, 0.02)),
-            stalls=rng.choice((0.0, 0.0, 0.02)),
-            cuts=rng.choice((0.0, 0.3)),
-            wire_bytes=rng.choice((2_000, 128_000)),
-        ),
-        Troubles(
-            until_s=span_s + BEHIND_S,
-            kills=rng.choice((0.0, 1.0, 4.0, 10.0)),
-            kills_each_max=KILLS_EACH_MAX,
-            cuts=rng.choice((0.0, 5.0, 20.0)),
-            half_open_s=rng.choice((0.0, 0.3)),
-            clogs=rng.choice((0.0, 5.0)),
-            stops=rng.choice((0.0, 3.0)),
-        ),
+        drawing.drawn_conditions(rng),
+        replace(troubles, kills=kills, kills_each_max=KILLS_EACH_MAX),
         _script(rng, pipeline, span_s),
         ends,
         _Disk(
             random.Random(f"{seed} disk"),
-            full=rng.choice((0.0, 0.0, 0.0, 0.01)),
+            full=rng.choice(drawing.FULL),
             killed=rng.choice((0.0, 0.002, 0.005)),
-            sync_s=rng.choice((0.0, 0.0005, 0.005)) if ends else 0.0,
+            sync_s=sync_s,
         ),
     )
 
@@ -107,14 +101,6 @@ def _script(rng: random.Random, pipeline: Pipeline, span_s: float) -> Script | N
 
 def _may_scale(operator: Operator) -> bool:
     return operator.can_scale and operator.scale is not None and operator.scale.max_instances > 1
-
-
-def _ends(rng: random.Random, pipeline: Pipeline, until_s: float) -> Iterator[End]:
-    """Power is lost only where all operators are to outlive that."""
-    if rng.random() < ENDS_SHARE:
-        power = all(pipeline.durable_of(name) == "power" for name in pipeline.operators)
-        for at_s in sorted(rng.uniform(0.0, until_s) for _ in range(rng.choice((1, 2, 3)))):
-            yield End(at_s, power)
 
 
 def stormy_run(
@@ -152,7 +138,8 @@ def stormy_run(
 
 
 def _happened(world: World, weather: Weather, report: Report) -> Counter[str]:
-    found = Counter({word: world.troubles.done[word] for word in ("cuts", "clogs", "stops")})
+    found = Counter(world.troubles.done)
+    del found["kills"]  # some of them are not deaths of instances
     for operator in report.operators:
         found["joins"] += operator.joins
         found["leaves"] += operator.leaves

@@ -23,6 +23,8 @@ DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
 GRAPHS_SHARE = 0.65
 """Of the worlds: their pipelines are drawn by chance."""
 DEADLY_SHARE = 0.6
+FULL = (0.0, 0.0, 0.0, 0.01)
+"""How probable it may be that a call to the disk finds no room."""
 ENDS_SHARE = 0.3
 """Of the worlds in which processes may die: in these all of them do at once."""
 CONGESTED_SHARE = 0.3
@@ -155,14 +157,15 @@ class _TrialDrawing:
             scene=scene,
             load=load,
             decisions=tuple(self._decisions(scene)),
-            conditions=self._conditions(),
+            conditions=drawn_conditions(rng),
             limits=self._limits(),
-            full=rng.choice((0.0, 0.0, 0.0, 0.01)),
+            full=rng.choice(FULL),
             delivery=self._delivery(scene),
             groups=rng.choice(self.bounds.groups),
             rest_at_s=rest_at_s,
         )
-        trial = replace(trial, troubles=self._troubles(trial.until_s))
+        troubles = drawn_troubles(rng, trial.until_s, rough=self.chance(0.5))
+        trial = replace(trial, troubles=troubles)
         deadly = not scene.crashes and (self.chance(DEADLY_SHARE) or self.crashes == "all")
         ends = self.chance(ENDS_SHARE)
         if self.crashes == "none":
@@ -204,16 +207,6 @@ class _TrialDrawing:
         delivery = self.rng.choice((EXACTLY, EXACTLY, *DELIVERIES))
         return delivery if scene.may_lose else EXACTLY
 
-    def _conditions(self) -> Conditions:
-        rng = self.rng
-        return Conditions(
-            latency_s=rng.choice((20e-6, 200e-6, 0.005)),
-            jitter_s=rng.choice((50e-6, 0.001, 0.02)),
-            stalls=rng.choice((0.0, 0.0, 0.02)),
-            cuts=rng.choice((0.0, 0.3)),
-            wire_bytes=rng.choice((2_000, 128_000)),
-        )
-
     def _limits(self) -> Limits:
         rng = self.rng
         batch = rng.choice((1, 3, 10, 2048, 2048))
@@ -224,20 +217,6 @@ class _TrialDrawing:
             credit_bytes=rng.choice((500, 4 * 2**20, 4 * 2**20)),
             outbox_tuples_max=rng.choice((batch, 8 * batch, 2048)),
             linger_s=rng.choice((0.0, 0.005, 0.02)),
-        )
-
-    def _troubles(self, until_s: float) -> Troubles:
-        rng = self.rng
-        rough = self.chance(0.5)
-        return Troubles(
-            until_s=until_s,
-            cuts=rng.choice((0.0, 5.0, 20.0)) if rough else 0.0,
-            half_open_s=rng.choice((0.0, 0.3)),
-            hang_ups=rng.choice((0.0, 5.0)) if rough else 0.0,
-            clogs=rng.choice((0.0, 5.0)) if rough else 0.0,
-            deafs=rng.choice((0.0, 3.0)) if rough else 0.0,
-            stops=rng.choice((0.0, 3.0)) if rough else 0.0,
-            slows=rng.choice((0.0, 3.0)) if rough else 0.0,
         )
 
     def _deadly(self, trial: Trial) -> Trial:
@@ -281,14 +260,48 @@ class _TrialDrawing:
         return found
 
 
+# -- what worlds of every kind draw ---------------------------------------------------------------
+
+
+def drawn_conditions(rng: random.Random) -> Conditions:
+    return Conditions(
+        latency_s=rng.choice((20e-6, 200e-6, 0.005)),
+        jitter_s=rng.choice((50e-6, 0.001, 0.02)),
+        stalls=rng.choice((0.0, 0.0, 0.02)),
+        cuts=rng.choice((0.0, 0.3)),
+        wire_bytes=rng.choice((2_000, 128_000)),
+    )
+
+
+def drawn_troubles(rng: random.Random, until_s: float, *, rough: bool) -> Troubles:
+    """Those that no process dies of; not `rough`: none."""
+    return Troubles(
+        until_s=until_s,
+        cuts=rng.choice((0.0, 5.0, 20.0)) if rough else 0.0,
+        half_open_s=rng.choice((0.0, 0.3)),
+        hang_ups=rng.choice((0.0, 5.0)) if rough else 0.0,
+        clogs=rng.choice((0.0, 5.0)) if rough else 0.0,
+        deafs=rng.choice((0.0, 3.0)) if rough else 0.0,
+        stops=rng.choice((0.0, 3.0)) if rough else 0.0,
+        slows=rng.choice((0.0, 3.0)) if rough else 0.0,
+    )
+
+
+def drawn_ends(rng: random.Random, until_s: float, *, power: bool) -> tuple[tuple[End, ...], float]:
+    """One to three of all processes at once, and how long a sync of the disk takes, which matters
+    where `power` is lost."""
+    count = rng.choice((1, 2, 3))
+    times = sorted(rng.uniform(0.0, until_s) for _ in range(count))
+    sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
+    return tuple(End(at_s, power) for at_s in times), sync_s
+
+
 def ending(trial: Trial) -> Trial:
     """The same, but all processes end at once, one to three times; half of the trials lose their
     power then."""
     rng = random.Random(f"{trial.seed} ends")
-    power, count = rng.random() < 0.5, rng.choice((1, 2, 3))
-    times = sorted(rng.uniform(0.0, trial.until_s) for _ in range(count))
-    sync_s = rng.choice((0.0, 0.0005, 0.005)) if power else 0.0
-    return replace(trial, ends=tuple(End(at_s, power) for at_s in times), sync_s=sync_s)
+    ends, sync_s = drawn_ends(rng, trial.until_s, power=rng.random() < 0.5)
+    return replace(trial, ends=ends, sync_s=sync_s)
 
 
 def hanging(trial: Trial) -> Trial:

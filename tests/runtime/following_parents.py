@@ -72,10 +72,10 @@ class Made:
 
 
 @asynccontextmanager
-async def made(module: ModuleType, load_timeout_s: float = PATIENCE_S) -> AsyncIterator[Made]:
+async def made(module: ModuleType) -> AsyncIterator[Made]:
     one = Made(module)
     try:
-        await one.forker.start(load_timeout_s)
+        await one.forker.start(PATIENCE_S)
         one.forker.keep_standby()
         yield one
     finally:

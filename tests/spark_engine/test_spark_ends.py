@@ -54,7 +54,7 @@ def test_files_of_all_kinds_are_read_and_bad_lines_are_dead_letters(
     pipeline = ab.Pipeline("kinds", dead_letters=tmp_path / "dead.jsonl")
     records = pipeline.source("json", ab.files(tmp_path / "a.jsonl.gz", format="jsonl"))
     people = pipeline.source("people", ab.csv(tmp_path / "b.csv"))
-    made = pipeline.source("made", ab.generate(number, count=5000, rate=10))  # no minutes here
+    made = pipeline.source("made", ab.generate(number, count=5000, rate=1))  # no hour here
     records.merge(people, made).sink("out", ab.jsonl(tmp_path / "out.jsonl"))
     report = ab.spark.run(pipeline, spark).report
     wanted = [{"n": 1}, {"name": "ada", "age": "36"}, *map(number, range(5000))]
@@ -62,7 +62,7 @@ def test_files_of_all_kinds_are_read_and_bad_lines_are_dead_letters(
     assert sorted(found, key=repr) == sorted(wanted, key=repr)
     assert {d["operator"] for d in lines_of(tmp_path / "dead.jsonl")} == {"json", "people"}
     assert report.operators["out"]["delivered"] == 5002
-    assert report.wall_s < 300
+    assert report.wall_s < 2500
 
 
 def test_frames_and_tables_are_sources_and_tables_are_sinks(

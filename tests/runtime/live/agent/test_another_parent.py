@@ -162,7 +162,8 @@ async def test_a_file_that_cannot_be_read_any_more_is_the_end(module: ModuleType
 
 
 async def test_a_file_that_takes_too_long_is_the_end(module: ModuleType) -> None:
-    async with made(module, load_timeout_s=1.0) as one:
+    async with made(module) as one:
+        one.forker._load_timeout_s = 1.0
         one.rewrite(SLEEPS)
         await one.lose_both()
         with pytest.raises(ForkError, match="within 1 s"):

@@ -84,7 +84,7 @@ def test_a_run_that_was_copied_elsewhere_is_told_where_it_can_go_on(tmp_path: Pa
     path = killed_in(tmp_path / "first")
     shutil.copytree(path.parent, tmp_path / "copy")
     # It is met with the next results, which may take a while to come.
-    done = resumed(tmp_path / "copy" / path.name, "--duration", "60")
+    done = resumed(tmp_path / "copy" / path.name, "--duration", "600")
     assert done.returncode in (1, 2)
     assert "resume the run in the folder where it was begun" in done.stdout + done.stderr
 

@@ -43,7 +43,7 @@ def test_a_run_of_limited_duration_ends_its_input_by_itself() -> None:
 
 
 def test_a_run_that_has_read_its_input_before_its_duration_is_over_is_complete() -> None:
-    report = finish(start(three_operators(Numbers(1)), duration_s=60.0))
+    report = finish(start(three_operators(Numbers(1)), duration_s=600.0))
     assert (report.ended, report.ended_by) == ("completed", "")
 
 

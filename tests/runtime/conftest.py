@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from anabranch.runtime.live.agent import deaths
 from tests.runtime import fake_instance
 from tests.runtime.following_parents import MODULE
 
@@ -19,6 +21,13 @@ def usual_behaviour() -> Iterator[None]:
     yield
     fake_instance.BEFORE_READY.clear()
     fake_instance.BEHAVIOUR.clear()
+
+
+@pytest.fixture
+def deaths_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a busy machine takes from one to the next."""
+    monkeypatch.setattr(deaths, "RESUMES_WINDOW_S", math.inf)
+    monkeypatch.setattr(deaths, "IDLE_LIFETIME_S", math.inf)
 
 
 @pytest.fixture

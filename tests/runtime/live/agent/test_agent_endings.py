@@ -123,6 +123,7 @@ def test_an_instance_that_says_why_it_fails_is_quoted() -> None:
     )
 
 
+@pytest.mark.usefixtures("deaths_add_up")
 def test_an_instance_that_speaks_nonsense_whenever_it_is_resumed_fails_the_run() -> None:
     def babble(me: Fake) -> None:
         me.say({"kind": "nonsense"})

@@ -166,6 +166,7 @@ def test_a_service_that_is_killed_while_it_lingers_is_resumed_and_told_of_the_en
     assert (tmp_path / "closed.2").exists()
 
 
+@pytest.mark.usefixtures("deaths_add_up")
 def test_a_service_that_always_dies_fails_the_run(tmp_path: Path) -> None:
     class Hopeless(Mortal):
         async def live(self, incarnation: int, context: ServiceContext) -> None:
@@ -183,6 +184,7 @@ def test_a_service_that_always_dies_fails_the_run(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("incarnation.*"))) == deaths.RESUMES_MAX + 1
 
 
+@pytest.mark.usefixtures("deaths_add_up")
 def test_later_incarnations_that_always_die_before_they_are_ready_fail_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

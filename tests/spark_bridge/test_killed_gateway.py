@@ -64,7 +64,7 @@ class Killable:
 
 async def insist(killable: Killable, work: Callable[[Place], Awaitable[T]]) -> T:
     """Repeat as Spark's side does, until there is a gateway that answers."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 return await work(await killable.place())

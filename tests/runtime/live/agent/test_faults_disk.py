@@ -89,7 +89,7 @@ class Full:
     async def stands_still(self) -> int:
         """Nobody reads any more; returns how much was read."""
         before = -1
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while before != self.read():
                 before = self.read()
                 await asyncio.sleep(0.3)

@@ -457,7 +457,7 @@ def test_an_incarnation_that_is_too_slow_has_ended_before_the_next_one_begins(
     monkeypatch.setattr(watchdog, "SUSPECT_S", 2.0)
     run = start(three_operators(Endless()))
     assert run._agent is not None
-    run._agent.starter._deadline_s = 1.0
+    run._agent.starter._deadline_s = 4.0
     parent = pids_with_standby(run)[0]
     until(lambda: run.snapshot().idle == 2)
     os.kill(member(run).pid, signal.SIGKILL)

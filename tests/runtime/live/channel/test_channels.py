@@ -22,7 +22,7 @@ from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.channel.connection import HANDSHAKE_BYTES_MAX, Identity
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.neighbourhood import Neighbourhood
-from tests.runtime.processes import eventually
+from tests.runtime.processes import PATIENCE_S, eventually
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
 TOPOLOGY = Topology.of([("up", "down")])
@@ -87,7 +87,7 @@ class Listener:
         return 1, 0
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 self.news.clear()
                 await self.news.wait()
@@ -240,7 +240,7 @@ async def test_a_stranger_is_cut_off_and_counted_and_touches_nothing(
         reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(data)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE_S):
             while await reader.read(4096):
                 pass
     except ConnectionResetError:

@@ -19,7 +19,7 @@ from anabranch.runtime.ports.clock import pause
 from tests.runtime.live.commit.test_commits import Kept as KeptTurns
 from tests.runtime.live.instance.test_keyed_watermarks import Spoken
 from tests.runtime.network import Kept, Network
-from tests.runtime.processes import eventually
+from tests.runtime.processes import PATIENCE_S, eventually
 from tests.runtime.virtual_time import in_virtual_time
 
 CREDIT = 64
@@ -127,10 +127,10 @@ async def test_who_can_do_nothing_else_has_the_commit_ended(tmp_path: Path) -> N
     kept = KeptTurns(tmp_path / "a.journal")
     await kept.begin()
     kept.commits.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         await kept.commits.committed(at_once=True)
     kept.commits.timer.not_before = asyncio.get_running_loop().time() + ENDLESS_S
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         await kept.commits.close()
 
 

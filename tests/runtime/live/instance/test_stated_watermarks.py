@@ -12,6 +12,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.runtime.keyed.watermarks import Gate
 from anabranch.runtime.live.instance.intake import Said
 from anabranch.runtime.live.instance.watermarks import Watermarks
+from tests.runtime.processes import PATIENCE_S
 
 A, B = InstanceId(OperatorName("next"), 0), InstanceId(OperatorName("next"), 1)
 Stated = tuple[float, bool]
@@ -45,7 +46,7 @@ def stating() -> tuple[Watermarks, Outbox]:
 
 
 async def soon(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE_S):
         while not condition():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.001)
 

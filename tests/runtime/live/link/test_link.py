@@ -37,7 +37,7 @@ Pair = tuple[socket.socket, socket.socket]
 @pytest.fixture
 def pair() -> Iterator[Pair]:
     ours, theirs = socket.socketpair()
-    theirs.settimeout(10)
+    theirs.settimeout(PATIENCE_S)
     yield ours, theirs
     ours.close()
     theirs.close()

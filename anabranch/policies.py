@@ -15,7 +15,7 @@ from anabranch.runtime.policies.decision import (
     Resize,
 )
 from anabranch.runtime.policies.fixed import Fixed
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Plan, Seen, Shift
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.multi_metric.summed import MultiMetricSummed

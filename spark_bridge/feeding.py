@@ -23,9 +23,9 @@ from pathlib import Path
 
 from anabranch.runtime.plan.ends import Split
 from anabranch.runtime.storage.record_log import CannotSync, RecordLog, read_log
-from anabranch.spark_bridge.book import (
-    Book,
+from anabranch.spark_bridge.feed_register import (
     Committed,
+    FeedRegister,
     File,
     InputEnded,
     PartKey,
@@ -72,10 +72,10 @@ class Feed:
         self._streams = streams
         self._run = pipeline_run
         self._limits = limits
-        self._book = Book()
+        self._register = FeedRegister()
         self._journal: RecordLog | None = None
         self._lock = asyncio.Lock()
-        """Held from looking into the book until what follows from it is journalled."""
+        """Held from looking into the register until what follows from it is journalled."""
         self._disk = ThreadPoolExecutor(1, "journal")
         self._pending: dict[str, deque[list[Split]]] = defaultdict(deque)
         self._publishing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
@@ -92,18 +92,18 @@ class Feed:
         shutil.rmtree(self._folder / "incoming", ignore_errors=True)
         path = self._folder / "journal"
         for payload in read_log(path, name=str(path), power=True):
-            self._book.apply(record_of(payload))
+            self._register.apply(record_of(payload))
         self._journal = RecordLog(path, power=True)
         self._forget_read()
         self._take_up_parts()
         self._rewrite_journal()
-        for stream, state in self._book.streams.items():
+        for stream, state in self._register.streams.items():
             if state.unread:
                 self._pending[stream].append(
                     [self._split(stream, n, f) for n, f in sorted(state.unread.items())]
                 )
             await self._flush(stream)
-            if self._book.has_ended(stream, self._run):
+            if self._register.has_ended(stream, self._run):
                 await self._ended(stream)
 
     def close(self) -> None:
@@ -119,11 +119,11 @@ class Feed:
         self._check_known(request.stream)
         async with self._lock:
             await self._enter_run(request.query, request.run)
-            if self._book.is_committed(request.query, request.epoch):
+            if self._register.is_committed(request.query, request.epoch):
                 self._counts["parts_skipped"] += 1
                 return None
             self._check_open(request.stream)
-            room = self._limits.batch_bytes_max - self._book.staged_bytes(
+            room = self._limits.batch_bytes_max - self._register.staged_bytes(
                 request.query, request.epoch
             )
             self._counts["parts_begun"] += 1
@@ -138,7 +138,7 @@ class Feed:
         async with self._lock:
             await self._enter_run(key.query, note.run)
             await asyncio.to_thread(_move, receiver.folder, self._folder / path)
-            self._book.staged[key] = _staged(note, path)
+            self._register.staged[key] = _staged(note, path)
         self._counts["rows_staged"] += receiver.rows
         return Ok(rows=receiver.rows)
 
@@ -146,8 +146,8 @@ class Feed:
         """All of these parts or nothing; asked again, nothing more than `repeated`."""
         self._check_known(request.stream)
         async with self._lock:
-            self._book.check_living(request.query, request.run)
-            repeated = self._book.is_committed(request.query, request.epoch)
+            self._register.check_living(request.query, request.run)
+            repeated = self._register.is_committed(request.query, request.epoch)
             if repeated:
                 self._counts["batches_repeated"] += 1
             else:
@@ -163,7 +163,7 @@ class Feed:
         """Drop these parts if they are only staged; a shut-out driver's word counts for nothing."""
         keys = [PartKey(request.query, request.epoch, *part) for part in request.parts]
         async with self._lock:
-            parts = [self._book.staged.get(k) for k in keys]
+            parts = [self._register.staged.get(k) for k in keys]
             await self._drop([p for p in parts if p and p.run == request.run])
         return Ok()
 
@@ -171,7 +171,7 @@ class Feed:
         """The stream's input has ended; told to the pipeline after all that was committed."""
         self._check_known(stream)
         async with self._lock:
-            repeated = self._book.has_ended(stream, self._run)
+            repeated = self._register.has_ended(stream, self._run)
             if not repeated:
                 await self._write(InputEnded(stream, self._run))
         await self._flush(stream)
@@ -180,7 +180,7 @@ class Feed:
 
     def is_behind(self, stream: str) -> bool:
         """Whether so much lies unread that Spark should wait with more."""
-        state = self._book.streams.get(stream)
+        state = self._register.streams.get(stream)
         if state is None or not self._too_much(stream, len(state.unread)):
             return False
         self._forget_read()
@@ -203,13 +203,13 @@ class Feed:
     # --- below the lock --------------------------------------------------------------------
 
     async def _enter_run(self, query: str, run: str) -> None:
-        record = self._book.run_record(query, run)
+        record = self._register.run_record(query, run)
         if record is not None:
             await self._write(record)
             await self._drop_worthless()
 
     async def _commit(self, request: Commit) -> None:
-        record = self._book.commit_record(
+        record = self._register.commit_record(
             request.stream, request.query, request.run, request.epoch, request.parts
         )
         await self._write(record)
@@ -222,7 +222,7 @@ class Feed:
 
     async def _write(self, record: Record) -> None:
         await self._on_disk(self._append, record_bytes(record))
-        self._book.apply(record)
+        self._register.apply(record)
 
     async def _on_disk(self, work: Callable[..., None], *args: bytes) -> None:
         await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
@@ -236,14 +236,14 @@ class Feed:
 
     def _rewrite_journal(self) -> None:
         assert self._journal is not None
-        self._journal.replace(map(record_bytes, self._book.records(self._run)))
+        self._journal.replace(map(record_bytes, self._register.records(self._run)))
 
     async def _drop_worthless(self) -> None:
-        await self._drop(self._book.worthless(time.monotonic() - self._limits.stage_ttl_s))
+        await self._drop(self._register.worthless(time.monotonic() - self._limits.stage_ttl_s))
 
     async def _drop(self, parts: Iterable[StagedPart]) -> None:
         for part in parts:
-            del self._book.staged[part.key]
+            del self._register.staged[part.key]
             self._counts["parts_dropped"] += 1
             await asyncio.to_thread(shutil.rmtree, self._folder / part.folder, True)
 
@@ -268,9 +268,9 @@ class Feed:
 
     def _forget_read(self) -> None:
         """A source instance deletes a file when it has read it to the end."""
-        for stream, state in self._book.streams.items():
+        for stream, state in self._register.streams.items():
             read = [n for n, f in state.unread.items() if not (self._folder / f.path).exists()]
-            self._book.forget_read(stream, read)
+            self._register.forget_read(stream, read)
             self._unread_bytes[stream] = sum(f.bytes for f in state.unread.values())
 
     def _too_much(self, stream: str, files: int) -> bool:
@@ -289,12 +289,14 @@ class Feed:
             )
 
     def _check_open(self, stream: str) -> None:
-        if self._book.has_ended(stream, self._run):
+        if self._register.has_ended(stream, self._run):
             raise Refused("ended", f"the input of stream {stream!r} was declared finished")
 
     def _take_up_parts(self) -> None:
         committed = {
-            os.path.dirname(f.path) for s in self._book.streams.values() for f in s.unread.values()
+            os.path.dirname(f.path)
+            for s in self._register.streams.values()
+            for f in s.unread.values()
         }
         for folder in sorted((self._folder / "parts").glob("*/*/*")):
             path = str(folder.relative_to(self._folder))
@@ -305,7 +307,7 @@ class Feed:
                 shutil.rmtree(folder, ignore_errors=True)
             else:
                 part = _staged(note, path)
-                self._book.staged[part.key] = part
+                self._register.staged[part.key] = part
 
 
 def _key(request: Stage | StageNote) -> PartKey:

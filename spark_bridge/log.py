@@ -5,8 +5,8 @@
     STREAM/PART/FIRSTROW.seg       frames of rows; the name is the number of the first row
     STREAM/PART/closed             its writer is gone: nothing will be added
 
-Each sink instance writes one part of its own (`anabranch.spark_bridge.part`), so instances need
-nothing from each other and may come and go. Rows of a part are numbered without gaps and never
+Each sink instance writes one part of its own (`anabranch.spark_bridge.part_writer`), so instances
+need nothing from each other and may come and go. Rows of a part are numbered without gaps and never
 change, so a row range always names the same rows. Whole segments are deleted once every
 subscriber has acknowledged them.
 """

@@ -18,8 +18,8 @@ from anabranch.runtime.columns.rows import to_tuples
 from anabranch.runtime.processing.payload import Encoder
 from anabranch.runtime.storage.record_log import framed as as_record
 from anabranch.runtime.storage.record_log import payloads_of
-from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.durable import replace_file, sync_file
+from anabranch.spark_bridge.feed_register import File
 from anabranch.spark_bridge.frames import framed
 from anabranch.spark_bridge.messages import Stage, Staged
 from anabranch.spark_bridge.wire import Refused

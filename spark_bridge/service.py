@@ -24,7 +24,7 @@ class GatewayService(Service):
     async def serve(self, context: ServiceContext) -> None:
         # Here, because instances are forked without PyArrow, whose import starts threads.
         from anabranch.spark_bridge.gateway import Gateway
-        from anabranch.spark_bridge.needs import gateway_needs
+        from anabranch.spark_bridge.gateway_needs import gateway_needs
 
         needs = gateway_needs(context.ends, context.run_dir)
 

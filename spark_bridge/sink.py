@@ -17,7 +17,7 @@ from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.frames import framed
 from anabranch.spark_bridge.gateway_ends import CollectEnd
 from anabranch.spark_bridge.log import claim_stream, log_bytes, stream_dir
-from anabranch.spark_bridge.part import PartWriter
+from anabranch.spark_bridge.part_writer import PartWriter
 from anabranch.spark_bridge.places import forget_ended, state_dir
 from anabranch.spark_bridge.service import GATEWAY, check_packages
 

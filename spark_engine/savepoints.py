@@ -23,7 +23,8 @@ from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, is_backfill, rows_of_files
-from anabranch.runtime.savepoint.kept import (
+from anabranch.runtime.savepoint.opening import open_savepoint
+from anabranch.runtime.savepoint.state_rows import (
     KeptState,
     head_of,
     row_of_watermark,
@@ -31,7 +32,6 @@ from anabranch.runtime.savepoint.kept import (
     rows_of_keys,
     rows_of_source,
 )
-from anabranch.runtime.savepoint.opening import open_savepoint
 from anabranch.runtime.savepoint.versions import STATE_FORMAT, version
 from anabranch.spark_engine.ends import SparkRows
 from anabranch.spark_engine.job import Job

@@ -19,10 +19,10 @@ from anabranch.runtime.explorer.bulk_watch import BulkWatch
 from anabranch.runtime.explorer.coverage import Coverage
 from anabranch.runtime.explorer.lookup import Lookup, SearchLevel
 from anabranch.runtime.explorer.machine import Machine
-from anabranch.runtime.explorer.met import MetStates
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import StateSpace, Verdict
 from anabranch.runtime.explorer.trails import Trail, Trails
+from anabranch.runtime.explorer.visited import VisitedStates
 from anabranch.runtime.explorer.zobrist import Pair
 
 Numbers = NDArray[np.int32]
@@ -62,7 +62,7 @@ class Bulk:
         self._coverage = coverage
         self._watch = BulkWatch(self.world) if coverage is not None else None
         self.lookup = Lookup(self.world)
-        self.met = MetStates()
+        self.met = VisitedStates()
         self.verdict = Verdict(scope, machine.name, sites=self.world.sites)
         self._trails = Trails(self.world, self.lookup.moves) if trails else None
 

@@ -14,7 +14,7 @@ from anabranch.runtime.keyed.attempts import FailedTuple
 from anabranch.runtime.keyed.emitter import Emitter
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.holdings import Holdings
-from anabranch.runtime.keyed.lot import Lot
+from anabranch.runtime.keyed.keyed_batch import KeyedBatch
 from anabranch.runtime.keyed.marking import Marking
 from anabranch.runtime.keyed.moving import Kept
 from anabranch.runtime.keyed.slices import Slices
@@ -51,35 +51,35 @@ class Batches:
         self._care = care
         self._saver = Saver()
         self._slice_tuples = SLICE_TUPLES_FIRST
-        self._lots: deque[Lot] = deque()
+        self._waiting: deque[KeyedBatch] = deque()
         self._came: deque[Came] = deque()
         """The tuples of each batch as they have come."""
 
-    def add(self, lot: Lot, read: Callable[[], list[Any]] | None) -> None:
-        tuples = lot.tuples
-        self._lots.append(lot)
+    def add(self, batch: KeyedBatch, read: Callable[[], list[Any]] | None) -> None:
+        tuples = batch.tuples
+        self._waiting.append(batch)
         self._came.append(Came(read, len(tuples)) if read else self._saver.save(tuples))
 
     async def drain(self) -> None:
-        while self._lots:
-            lot = self._lots[0]
-            refused = await self._care.refusal(lot.tag) if lot.tuples else ""
+        while self._waiting:
+            batch = self._waiting[0]
+            refused = await self._care.refusal(batch.tag) if batch.tuples else ""
             if refused:
                 self._refuse(refused)
             else:
-                await self._slice(lot)
+                await self._slice(batch)
             await self._slices.give_turn_if_due()
 
     def _refuse(self, reason: str) -> None:
         """Do not work on the first tuple of the first batch."""
         part, began = self._emitter.part(), self._slices.clock()
-        lot = self._lots[0]
-        self._worker.refuse(lot.keys[0], lot.tuples[0], reason, part)
-        self._go_on_with(lot.without(1))
-        self._done_of_batch(part, began, lot.tag, last=len(lot.tuples) == 1)
+        batch = self._waiting[0]
+        self._worker.refuse(batch.keys[0], batch.tuples[0], reason, part)
+        self._go_on_with(batch.without(1))
+        self._done_of_batch(part, began, batch.tag, last=len(batch.tuples) == 1)
 
-    async def _slice(self, lot: Lot) -> None:
-        now = lot.first(self._slice_tuples if self._care.before is None else 1)
+    async def _slice(self, batch: KeyedBatch) -> None:
+        now = batch.first(self._slice_tuples if self._care.before is None else 1)
         await self._marking.hear_first(now)
         began, part = self._slices.clock(), self._emitter.part()
         self._heat.note(now.keys, began)
@@ -88,13 +88,13 @@ class Batches:
         ready, failed = now.chosen(at), None
         if marks is not None and ready is not now:
             marks = marks._replace(values=[marks.values[n] for n in at])
-        self._held.notes.touch(ready.keys)
-        came = self._came[0].last(len(lot.tuples))
+        self._held.changes.touch(ready.keys)
+        came = self._came[0].last(len(batch.tuples))
         try:
             failed = self._worker.work(
                 ready.keys,
                 ready.tuples,
-                lot.side,
+                batch.side,
                 self._held.watermark,
                 part,
                 lambda n: came[at[n]],
@@ -104,17 +104,17 @@ class Batches:
             done = part.taken + part.pended
             done = at[done] if done < len(at) else len(now.tuples)
             part.pended += self._keep(aside, done)
-            left = lot.without(done)
+            left = batch.without(done)
             if failed is not None:
                 left = left.beginning_with(own.copied(failed.kept.item))
             self._go_on_with(left)
             if failed is None or part.taken or part.pended:
-                self._done_of_batch(part, began, lot.tag, last=not left.tuples)
+                self._done_of_batch(part, began, batch.tag, last=not left.tuples)
         self._adapt(part)
         if marks is not None and done:
-            await self._marking.hear_last(lot, done, exact=marks.exact)
+            await self._marking.hear_last(batch, done, exact=marks.exact)
         if failed is not None:
-            await self._mend(failed, lot.tag)
+            await self._mend(failed, batch.tag)
 
     async def _mend(self, failed: FailedTuple, tag: Any) -> None:
         """Try the first tuple of the batch again."""
@@ -123,30 +123,32 @@ class Batches:
             await self._worker.mend(failed, part)
         finally:
             if part.taken or part.pended:
-                self._held.notes.touch((failed.kept.key,))
-                left = self._lots[0].without(1)
+                self._held.changes.touch((failed.kept.key,))
+                left = self._waiting[0].without(1)
                 self._go_on_with(left)
                 self._done_of_batch(part, began, tag, last=not left.tuples)
 
-    def _go_on_with(self, left: Lot) -> None:
+    def _go_on_with(self, left: KeyedBatch) -> None:
         """This is left of the first batch."""
         if left.tuples:
-            self._lots[0] = left
+            self._waiting[0] = left
         else:
-            self._lots.popleft()
+            self._waiting.popleft()
             self._came.popleft()
 
     def _done_of_batch(self, part: Part, began: float, tag: Any, *, last: bool) -> None:
         part.tag, part.last = tag, last
         self._emitter.done(part, began)
 
-    def _sort_out(self, lot: Lot, marks: Marks | None) -> tuple[Sequence[int], list[Aside]]:
+    def _sort_out(
+        self, batch: KeyedBatch, marks: Marks | None
+    ) -> tuple[Sequence[int], list[Aside]]:
         """The places of tuples that may be processed, and those of groups that are shut."""
-        held, everything = self._held, range(len(lot.tuples))
-        if not held.shut or not lot.tuples or self._worker.open(lot.keys, held.owned):
+        held, everything = self._held, range(len(batch.tuples))
+        if not held.shut or not batch.tuples or self._worker.open(batch.keys, held.owned):
             return everything, []
         at, aside = [], list[Aside]()
-        for number, (key, item) in enumerate(zip(lot.keys, lot.tuples, strict=True)):
+        for number, (key, item) in enumerate(zip(batch.keys, batch.tuples, strict=True)):
             try:
                 group = held.store.group_of[key]
             except Exception:
@@ -154,7 +156,7 @@ class Batches:
             if group in held.shut:
                 mark = held.watermark if marks is None else marks.values[number]
                 met = mark if marks is not None and marks.reached else held.watermark
-                aside.append((number, group, Kept(key, item, lot.side, met, mark)))
+                aside.append((number, group, Kept(key, item, batch.side, met, mark)))
             else:
                 at.append(number)
         return at, aside

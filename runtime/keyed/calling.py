@@ -17,7 +17,7 @@ from anabranch.runtime.keyed.handler import NOTHING, Handler, Timer, ValueHandle
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.late import Late
 from anabranch.runtime.keyed.moving import Kept
-from anabranch.runtime.keyed.notes import Notes
+from anabranch.runtime.keyed.state_changes import StateChanges
 from anabranch.runtime.keyed.timers import mark_of_end
 from anabranch.runtime.keyed.window_ends import WindowEnds
 from anabranch.runtime.plan.ends import DeadLetter
@@ -39,7 +39,7 @@ class Caller:
     def __init__(self, operator: Operator, held: Holdings, wall: Callable[[], float]) -> None:
         assert operator.keyed is not None
         self.handler: Handler = _made(operator)
-        self.handler.journaled = isinstance(held.notes, Notes)
+        self.handler.journaled = isinstance(held.changes, StateChanges)
         self._retry = operator.retry
         self._timers = held.store.timers
         if self.handler.holds_windows:

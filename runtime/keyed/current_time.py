@@ -24,7 +24,7 @@ class IsLate(NamedTuple):
 
 
 class Present(KeyTime):
-    """Notes what a handler says (`said`), to be done once its call has ended well."""
+    """StateChanges what a handler says (`said`), to be done once its call has ended well."""
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self.watermark = self.reached = -math.inf

@@ -168,6 +168,6 @@ class GroupMoves:
             self._worked_off(group, 1, part, began)
 
     def _worked_off(self, group: int, n: int, part: Part, began: float) -> None:
-        self._held.notes.touch([kept.key for kept in islice(self._held.kept[group], n)])
+        self._held.changes.touch([kept.key for kept in islice(self._held.kept[group], n)])
         self._held.work_off(group, n)
         self._emitter.done(part, began)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from anabranch.runtime.keyed.moving import Arrival, Head, Kept
-from anabranch.runtime.keyed.notes import NoNotes
+from anabranch.runtime.keyed.state_changes import NoStateChanges
 from anabranch.runtime.keyed.store import KeyStore
 
 Groups = frozenset[int]
@@ -34,7 +34,7 @@ class Holdings:
     def __init__(self, operator: str, groups: int) -> None:
         self.operator = operator
         self.groups = groups
-        self.notes = NoNotes()
+        self.changes = NoStateChanges()
         self.careful = False
         """Whether states of any size are looked at after each call."""
         self.store = KeyStore(groups)
@@ -79,19 +79,19 @@ class Holdings:
     def own(self, groups: Iterable[int]) -> None:
         """With nothing in them."""
         self.set_groups(self.owned | {*groups}, self.frozen, self.behind)
-        self.notes.add("own", [*groups])
+        self.changes.add("own", [*groups])
 
     def freeze(self, groups: Iterable[int]) -> None:
         mine = self.owned & {*groups}
         self.set_groups(self.owned - mine, self.frozen | mine, self.behind)
-        self.notes.add("freeze", [*mine])
+        self.changes.add("freeze", [*mine])
 
     def keep(self, group: int, kept: Kept) -> None:
         queue = self.kept.get(group)
         if queue is None:
             queue = self.kept[group] = deque()
         queue.append(kept)
-        self.notes.add("keep", group, tuple(kept))
+        self.changes.add("keep", group, tuple(kept))
 
     def hold_time_back(self, group: int) -> None:
         """Before what was kept is worked off. What a predecessor says of event time does not cover
@@ -112,7 +112,7 @@ class Holdings:
     def work_off(self, group: int, n: int) -> None:
         """The first of what was kept are processed."""
         self._drop_kept(group, n)
-        self.notes.add("work_off", group, n)
+        self.changes.add("work_off", group, n)
 
     def arrive(self, chunk: bytes) -> bool:
         """Take in a chunk. False: it does not follow those before, so that something is missing.
@@ -140,7 +140,7 @@ class Holdings:
 
     def open(self, group: int) -> float:
         """What has arrived becomes what is here; returns how hot it was."""
-        self.notes.add("open", group)
+        self.changes.add("open", group)
         return self._open(group)
 
     def _open(self, group: int) -> float:
@@ -157,7 +157,7 @@ class Holdings:
         """Nothing that was kept is left to process."""
         self.kept.pop(group, None)
         self.set_groups(self.owned | {group}, self.frozen, self.behind - {group})
-        self.notes.add("caught_up", group)
+        self.changes.add("caught_up", group)
 
     def give(self, group: int, tuples: int) -> None:
         """A frozen group, and so many of the tuples kept for it, belong to another instance."""
@@ -165,13 +165,13 @@ class Holdings:
         self._drop_kept(group, tuples)
         self.pended_out += tuples
         self.set_groups(self.owned, self.frozen - {group}, self.behind)
-        self.notes.add("give", group, tuples)
+        self.changes.add("give", group, tuples)
 
     def resume(self, owned: Iterable[int], frozen: Iterable[int]) -> None:
         """Groups as they are to be after a restoration; `owned` without the frozen ones. Those
         that are not open yet, or have kept tuples, are behind."""
         mine = frozenset(owned)
-        self.notes.add("resume", [*mine], [*frozen])
+        self.changes.add("resume", [*mine], [*frozen])
         for group in sorted(mine & self.whole):
             self._open(group)
         behind = mine & (self.behind | {g for g, kept in self.kept.items() if kept})
@@ -181,7 +181,7 @@ class Holdings:
         """Keys whose states are not worth keeping, as far as they have no timers."""
         keys = self.store.without_timers(keys)
         self.store.forget(keys)
-        self.notes.forgot(keys)
+        self.changes.forgot(keys)
 
     def _drop_kept(self, group: int, n: int) -> None:
         kept = self.kept.get(group)

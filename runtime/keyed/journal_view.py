@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.journaling import changes, restore, snapshot
-from anabranch.runtime.keyed.notes import Notes
+from anabranch.runtime.keyed.state_changes import StateChanges
 from anabranch.runtime.plan.operator import Operator
 
 
@@ -30,9 +30,9 @@ class Keeping:
     ) -> None:
         self.operator = operator
         self._held = Holdings(operator.name, groups)
-        self._notes = Notes() if changed is not None else None
-        if self._notes is not None:
-            self._held.notes = self._notes
+        self._changes = StateChanges() if changed is not None else None
+        if self._changes is not None:
+            self._held.changes = self._changes
             self._held.store.timers.note_changes()
             self._held.store.processing.note_changes()
         self._changed = changed
@@ -82,9 +82,9 @@ class Keeping:
 
     def tell(self) -> None:
         """Tell what has changed since this was called last, if anything has and it is journaled."""
-        if self._changed is None or self._notes is None:
+        if self._changed is None or self._changes is None:
             return
-        for change in changes(self._held, self._notes):
+        for change in changes(self._held, self._changes):
             self._changed(change)
 
     def _tell_chunk(self, chunk: bytes) -> None:

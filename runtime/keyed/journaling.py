@@ -22,9 +22,9 @@ from typing import Any
 from anabranch.runtime.keyed.handler import NOTHING
 from anabranch.runtime.keyed.holdings import Holdings
 from anabranch.runtime.keyed.moving import Arrival, Kept, is_chunk
-from anabranch.runtime.keyed.notes import NoNotes, Notes, Word
 from anabranch.runtime.keyed.parts import Parted, in_pieces
 from anabranch.runtime.keyed.pickling import pickled
+from anabranch.runtime.keyed.state_changes import NoStateChanges, StateChanges, Word
 from anabranch.runtime.keyed.timers import Rows
 from anabranch.runtime.processing.steps import StepError
 from anabranch.runtime.reporting.failure import StateSpoilt
@@ -35,12 +35,12 @@ KEYS_AT_ONCE = 512
 # -- writing -------------------------------------------------------------------------------------
 
 
-def changes(held: Holdings, notes: Notes) -> Iterator[bytes]:
+def changes(held: Holdings, noted: StateChanges) -> Iterator[bytes]:
     """What has changed since this was asked last, if anything has. In pieces of so many keys, parts
     or timers: to pickle many small objects at once takes several times the memory of what comes of
     it."""
-    words, notes.words = notes.words, []
-    touched, notes.touched = notes.touched, set()
+    words, noted.words = noted.words, []
+    touched, noted.touched = noted.touched, set()
     store = held.store
     for word, full in _news(held, touched):
         words.append(word)
@@ -53,14 +53,14 @@ def changes(held: Holdings, notes: Notes) -> Iterator[bytes]:
             if len(columns[0]) == KEYS_AT_ONCE:
                 yield _pickled(held, words)
                 words = []
-    if notes.forgotten:
+    if noted.forgotten:
         # A set less a view would look at every key that is held.
-        gone = [key for key in notes.forgotten if key not in store.states]
+        gone = [key for key in noted.forgotten if key not in store.states]
         words.append(("forgotten", gone))
-        notes.forgotten = set()
+        noted.forgotten = set()
     sums = _sums(held)
-    words += [word for word in sums if word not in notes.told]
-    notes.told = sums
+    words += [word for word in sums if word not in noted.told]
+    noted.told = sums
     if words:
         yield _pickled(held, words)
 
@@ -241,15 +241,15 @@ _BY_KEY = frozenset(("entries", "rows", "parts"))
 
 def restore(held: Holdings, told: Iterable[bytes]) -> None:
     """Apply changes, without noting them again."""
-    notes, held.notes = held.notes, NoNotes()
+    noted, held.changes = held.changes, NoStateChanges()
     reading = _Reading(held)
     try:
         for change in told:
             reading.apply(change)
     finally:
-        held.notes = notes
-        if isinstance(notes, Notes):
-            notes.told = _sums(held)
+        held.changes = noted
+        if isinstance(noted, StateChanges):
+            noted.told = _sums(held)
 
 
 class _Reading:

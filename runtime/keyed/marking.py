@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from anabranch.runtime.keyed.holdings import Holdings
-from anabranch.runtime.keyed.lot import Lot
+from anabranch.runtime.keyed.keyed_batch import KeyedBatch
 from anabranch.runtime.keyed.work import Marks
 
 
@@ -22,33 +22,33 @@ class Marking:
         self._held = held
         self._time_by_key = time_by_key
 
-    def marks_of(self, lot: Lot, *, asked: bool) -> Marks | None:
+    def marks_of(self, batch: KeyedBatch, *, asked: bool) -> Marks | None:
         """By what the tuples are judged; None: all by the watermark, if no more is `asked`."""
-        if not lot.tuples or (lot.marks is None and not asked):
+        if not batch.tuples or (batch.marks is None and not asked):
             return None
         watermark = self._held.watermark
-        if lot.marks is None:
-            return Marks([watermark] * len(lot.tuples), exact=False)
-        limit = self.limit(lot.tag)
-        exact = lot.follows and lot.marks[-1] <= limit
+        if batch.marks is None:
+            return Marks([watermark] * len(batch.tuples), exact=False)
+        limit = self.limit(batch.tag)
+        exact = batch.follows and batch.marks[-1] <= limit
         # By another way tuples may come that its watermark has passed, as their group moves.
-        by_key = lot.by_key and self._time_by_key and limit == math.inf
-        if min(lot.marks) >= watermark:
-            return Marks(lot.marks, exact, by_key)
-        return Marks([max(mark, watermark) for mark in lot.marks], exact, by_key)
+        by_key = batch.by_key and self._time_by_key and limit == math.inf
+        if min(batch.marks) >= watermark:
+            return Marks(batch.marks, exact, by_key)
+        return Marks([max(mark, watermark) for mark in batch.marks], exact, by_key)
 
-    async def hear_first(self, lot: Lot) -> None:
+    async def hear_first(self, batch: KeyedBatch) -> None:
         """Event time goes on to the first tuple, if nothing else holds it up."""
-        if lot.follows and lot.marks and lot.marks[0] > self._held.watermark:
-            await self.heard(lot.tag, lot.marks[0])
+        if batch.follows and batch.marks and batch.marks[0] > self._held.watermark:
+            await self.heard(batch.tag, batch.marks[0])
 
-    async def hear_last(self, lot: Lot, done: int, *, exact: bool) -> None:
+    async def hear_last(self, batch: KeyedBatch, done: int, *, exact: bool) -> None:
         """Event time has gone on with tuples that are processed. Where that was exact, no timer
         is due but those which they have set behind it: these wait until it goes on again."""
-        if lot.follows and lot.marks:
+        if batch.follows and batch.marks:
             if exact:
-                self._held.watermark = max(self._held.watermark, lot.marks[done - 1])
-            await self.heard(lot.tag, lot.marks[done - 1])
+                self._held.watermark = max(self._held.watermark, batch.marks[done - 1])
+            await self.heard(batch.tag, batch.marks[done - 1])
 
 
 async def _not_heard(_tag: Any, _mark: float) -> None:

@@ -32,7 +32,7 @@ from anabranch.runtime.keyed.emitter import Emitter
 from anabranch.runtime.keyed.group_moves import GroupMoves
 from anabranch.runtime.keyed.heat import Heat
 from anabranch.runtime.keyed.journal_view import Keeping
-from anabranch.runtime.keyed.lot import Lot
+from anabranch.runtime.keyed.keyed_batch import KeyedBatch
 from anabranch.runtime.keyed.marking import Marking
 from anabranch.runtime.keyed.slices import Slices
 from anabranch.runtime.keyed.suspected_tuples import Before, Care
@@ -139,7 +139,7 @@ class KeyedProcessor(Keeping):
     ) -> None:
         """Take a batch: process or keep all of it. `read` makes the tuples anew, as they have come
         (and perhaps others before them); without it they are saved before functions get them."""
-        self._batches.add(Lot(keys, tuples, side, tag, marks, follows, by_key), read)
+        self._batches.add(KeyedBatch(keys, tuples, side, tag, marks, follows, by_key), read)
         await self._batches.drain()
 
     async def drain(self) -> None:

@@ -91,7 +91,7 @@ class TimerCalls:
                         break
                 self._worker.shed(called)
         finally:
-            self._held.notes.touch(called)
+            self._held.changes.touch(called)
         self._emitter.done_if_told(part, began)
         return more
 

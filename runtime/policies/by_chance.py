@@ -10,7 +10,7 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
 from anabranch.runtime.policies.load import SATURATED
 from anabranch.runtime.policies.memory import Memory
-from anabranch.runtime.policies.way import Way
+from anabranch.runtime.policies.tactic import Tactic
 
 if TYPE_CHECKING:
     from random import Random
@@ -76,4 +76,4 @@ def _next_look_s(reading: Reading, settings: Scale, rng: Random) -> float:
     return reading.now_s + settings.period_s * (1 + JITTER * (2 * rng.random() - 1))
 
 
-BY_CHANCE = Way(_grow, _shrink, _shed, _next_look_s)
+BY_CHANCE = Tactic(_grow, _shrink, _shed, _next_look_s)

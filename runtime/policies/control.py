@@ -10,7 +10,14 @@ from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.policies.controller import Controller
 from anabranch.runtime.policies.decider import heritage_of, named, pair_of
 from anabranch.runtime.policies.decision import share_of, whole
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift, operator_of
+from anabranch.runtime.policies.look_and_plan import (
+    Look,
+    OperatorLook,
+    Plan,
+    Seen,
+    Shift,
+    operator_of,
+)
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.reconcile import Ordered, PlannedOrder, reconcile
 from anabranch.runtime.values.foreign import shown

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from anabranch.runtime.measuring.reading import Reading
     from anabranch.runtime.policies.decision import Decision
-    from anabranch.runtime.policies.look import Look, Plan
+    from anabranch.runtime.policies.look_and_plan import Look, Plan
     from anabranch.runtime.policies.policy import Scale
 
 

@@ -20,7 +20,7 @@ from anabranch.runtime.measuring.turns import (
 from anabranch.runtime.policies.decision import Act, Duplicate, Explanation, Hold, Leave, Why
 from anabranch.runtime.policies.load import SATURATED
 from anabranch.runtime.policies.memory import Memory, cooling_s
-from anabranch.runtime.policies.way import Way
+from anabranch.runtime.policies.tactic import Tactic
 
 if TYPE_CHECKING:
     from random import Random
@@ -150,4 +150,4 @@ def _next_look_s(reading: Reading, settings: Scale, rng: Random) -> float:
     return next_slot_s(reading.now_s, settings.period_s)
 
 
-IN_TURN = Way(_grow, _shrink, _shed, _next_look_s)
+IN_TURN = Tactic(_grow, _shrink, _shed, _next_look_s)

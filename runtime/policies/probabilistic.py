@@ -56,7 +56,7 @@ from anabranch.runtime.policies.load import BLOCKED, CPU_WAIT, Load, measure
 from anabranch.runtime.policies.memory import Memory, born, cooling_s, heritage, learn
 from anabranch.runtime.policies.motion import Motion
 from anabranch.runtime.policies.policy import Heritage, Policy
-from anabranch.runtime.policies.way import Way
+from anabranch.runtime.policies.tactic import Tactic
 
 if TYPE_CHECKING:
     from random import Random
@@ -72,13 +72,13 @@ def decide(reading: Reading, settings: Scale, memory: Memory, rng: Random) -> tu
     memory = replace(memory, actions=recent(memory.actions, reading.now_s))
     load = measure(reading, settings)
     memory = learn(reading, settings, memory, load)
-    way = IN_TURN if reading.rank is not None else BY_CHANCE
-    decision, memory = _within_bounds(reading, settings, memory, way, rng) or _by_load(
-        reading, settings, memory, load, way, rng
+    tactic = IN_TURN if reading.rank is not None else BY_CHANCE
+    decision, memory = _within_bounds(reading, settings, memory, tactic, rng) or _by_load(
+        reading, settings, memory, load, tactic, rng
     )
     most = settings.actions_per_minute_max
     decision, actions = within_budget(decision, memory.actions, most, reading.now_s)
-    due_s = way.next_look_s(reading, settings, rng)
+    due_s = tactic.next_look_s(reading, settings, rng)
     return decision, replace(memory, due_s=due_s, actions=actions)
 
 
@@ -106,7 +106,7 @@ def _refills(reading: Reading, settings: Scale) -> bool:
 
 
 def _within_bounds(
-    reading: Reading, settings: Scale, memory: Memory, way: Way, rng: Random
+    reading: Reading, settings: Scale, memory: Memory, tactic: Tactic, rng: Random
 ) -> tuple[Act, Memory] | None:
     """What the bounds demand, whatever the load."""
     n = reading.instances
@@ -115,11 +115,11 @@ def _within_bounds(
         return Duplicate(settings.min_instances - n, why), memory
     if n <= settings.max_instances or reading.keeper:
         return None
-    return way.shed(reading, settings, memory, Explanation(Why.ABOVE_MAXIMUM, n), rng)
+    return tactic.shed(reading, settings, memory, Explanation(Why.ABOVE_MAXIMUM, n), rng)
 
 
 def _by_load(
-    reading: Reading, settings: Scale, memory: Memory, load: Load, way: Way, rng: Random
+    reading: Reading, settings: Scale, memory: Memory, load: Load, tactic: Tactic, rng: Random
 ) -> tuple[Act, Memory]:
     memory, ratio = _believed(reading, memory, load)
     numbers = Explanation(
@@ -141,9 +141,9 @@ def _by_load(
         held = _must_not_grow(reading, settings, memory)
         if held is not None:
             return Hold(replace(numbers, why=held[0], wait_s=held[1])), memory
-        return way.grow(reading, settings, memory, numbers, rng)
+        return tactic.grow(reading, settings, memory, numbers, rng)
     if ratio < settings.low:
-        return way.shrink(reading, settings, memory, numbers, rng)
+        return tactic.shrink(reading, settings, memory, numbers, rng)
     return Hold(numbers), rested(memory)
 
 

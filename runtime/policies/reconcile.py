@@ -23,12 +23,12 @@ from anabranch.runtime.measuring.turns import (
 )
 from anabranch.runtime.policies.concert import ConcertPart, by_turn, carried_out, evenly
 from anabranch.runtime.policies.decision import Duplicate, Leave, Move, Resize
-from anabranch.runtime.policies.look import operator_of
+from anabranch.runtime.policies.look_and_plan import operator_of
 
 if TYPE_CHECKING:
     from random import Random
 
-    from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen
+    from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Plan, Seen
 
 
 @dataclass(frozen=True, slots=True)

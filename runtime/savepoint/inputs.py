@@ -26,7 +26,7 @@ from anabranch.runtime.savepoint.folder import (
     Savepoint,
     SavepointError,
 )
-from anabranch.runtime.savepoint.kept import splits_left
+from anabranch.runtime.savepoint.state_rows import splits_left
 from anabranch.runtime.sources.board import digest_of
 from anabranch.runtime.sources.contents import Content, content_of
 from anabranch.runtime.sources.covered import Covered, CoveredPart

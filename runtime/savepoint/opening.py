@@ -10,7 +10,7 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.spans import check_chosen
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Savepoint, SavepointError, SavepointHead
-from anabranch.runtime.savepoint.kept import in_words
+from anabranch.runtime.savepoint.state_rows import in_words
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 
 

@@ -8,7 +8,7 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.states import Active
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
-from anabranch.runtime.policies.look import Look, OperatorLook, Seen
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.policies.reconcile import PlannedOrder
 

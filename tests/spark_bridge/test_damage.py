@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from anabranch.runtime.storage.record_log import framed as as_record
-from anabranch.spark_bridge.book import File
 from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
+from anabranch.spark_bridge.feed_register import File
 from anabranch.spark_bridge.frames import FrameError
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import LogError, claim_stream, read_stream, stream_dir

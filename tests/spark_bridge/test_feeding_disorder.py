@@ -154,7 +154,7 @@ class World:
         await self.feed.sweep()
 
     def journalled(self) -> set[tuple[str, int]]:
-        queries = self.feed._book.queries
+        queries = self.feed._register.queries
         return {(q, e) for q, known in queries.items() for e in range(known.last_epoch + 1)}
 
     def commit_request(

@@ -17,7 +17,7 @@ from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.client import Caller
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.needs import GatewayNeeds, gateway_needs
+from anabranch.spark_bridge.gateway_needs import GatewayNeeds, gateway_needs
 from anabranch.spark_bridge.places import Place, PlaceUnknown, RunEnded
 from anabranch.spark_bridge.service import GatewayService
 from anabranch.spark_bridge.sink import SparkCollect

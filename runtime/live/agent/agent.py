@@ -45,11 +45,11 @@ from anabranch.runtime.live.agent.inputs import Inputs
 from anabranch.runtime.live.agent.journal_writer import RunJournalWriter
 from anabranch.runtime.live.agent.member_reports import MemberReports
 from anabranch.runtime.live.agent.messenger import Messenger
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.outcome import Course, Outcome
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, snapshot
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_files import RunFiles, run_file_of
 from anabranch.runtime.live.agent.run_journal import read_records
 from anabranch.runtime.live.agent.sampler import Sampler
@@ -142,7 +142,11 @@ class Agent:
         folder = self.run_dir.path / "state" if state is None else state.path
         self.files = RunFiles(folder, operators, keep_finished=options.until_committed)
         self.journal = RunJournalWriter(
-            state, self.clock, self.tasks, self.course, lambda *told: self.news.note("agent", *told)
+            state,
+            self.clock,
+            self.tasks,
+            self.course,
+            lambda *told: self.run_events.note("agent", *told),
         )
         log = self.journal.log
         self.roster = Roster(pipeline, log)
@@ -150,7 +154,7 @@ class Agent:
             operators, options.limits.status_period_s, edges(operators.values())
         )
         alert = options.on_alert or partial(self.say, "agent")
-        self.news: News = News(self.roster, self.recorder, self.clock, log, alert)
+        self.run_events: RunEvents = RunEvents(self.roster, self.recorder, self.clock, log, alert)
         self.messenger = Messenger(self.roster, self.journal)
         self.boards = Boards(pipeline, self.messenger.send, log)
         self._recorded = Recorded(self.roster, self.recorder, self.boards, left={})
@@ -172,14 +176,14 @@ class Agent:
                 forker=self.forker,
                 tasks=self.tasks,
                 boards=self.boards,
-                news=self.news,
+                run_events=self.run_events,
                 course=self.course,
             ),
         )
         self._assignments = Assignments(
             self.services, self.files, self.journal, self.boards, self.messenger
         )
-        self._deaths = DeathRegister(self.news, self.recorder, self.course, self.journal.log)
+        self._deaths = DeathRegister(self.run_events, self.recorder, self.course, self.journal.log)
         self._incarnations = Incarnations(
             self.starter,
             self.forker,
@@ -194,30 +198,35 @@ class Agent:
             self.roster,
             self.tasks,
             self.course,
-            self.news,
+            self.run_events,
             self._member_ended,
         )
 
     def _make_parts(self) -> None:
         """What hears instances, looks after them and tells them."""
-        roster, news, messenger, log = self.roster, self.news, self.messenger, self.journal.log
-        self._spawner = Spawner(roster, self._incarnations, self.tasks, messenger, news)
+        roster, run_events, messenger, log = (
+            self.roster,
+            self.run_events,
+            self.messenger,
+            self.journal.log,
+        )
+        self._spawner = Spawner(roster, self._incarnations, self.tasks, messenger, run_events)
         self._completion: Completion = Completion(
             roster, self._supervisor, self._spawner, self.course
         )
         self._inputs = Inputs(self.pipeline, self.boards, roster, messenger, self.course)
         self._watchdog = Watchdog(
-            roster, self.forker, news, partial(self.say, "agent"), self.options.hang_s
+            roster, self.forker, run_events, partial(self.say, "agent"), self.options.hang_s
         )
         looks = Looks(self.pipeline.operators.values(), roster, self.recorder)
-        self._controllers = Controllers(looks, messenger, news, log, self._recorded.left)
+        self._controllers = Controllers(looks, messenger, run_events, log, self._recorded.left)
         self._dispatcher: Dispatcher = Dispatcher(
             self.starter,
             self._spawner,
             roster,
             messenger,
             SplitDesk(self.boards, messenger, self.course),
-            MemberReports(roster, self.recorder, self.boards, news, self.course, log),
+            MemberReports(roster, self.recorder, self.boards, run_events, self.course, log),
             self._watchdog,
         )
         self._observed = Observed(
@@ -349,11 +358,11 @@ class Agent:
 
     async def _bring_up(self) -> None:
         """The first instances, or all that lived."""
-        roster, news = self.roster, self.news
+        roster, run_events = self.roster, self.run_events
         if self.resumed is not None:
             self._open_journal()
             gone = self.resumed.gone
-            await resume(roster, self._supervisor, self.files.ends, news, gone, self.say)
+            await resume(roster, self._supervisor, self.files.ends, run_events, gone, self.say)
         else:
             if self._savepoint is not None:
                 begun = await asyncio.to_thread(positions_of, self.pipeline, self._savepoint)
@@ -362,7 +371,7 @@ class Agent:
                     savepoints.lay_bases, self.pipeline, self.files, self._savepoint
                 )
             founders = Founders(
-                self.pipeline, roster, self._incarnations, self._deaths, self.files, news
+                self.pipeline, roster, self._incarnations, self._deaths, self.files, run_events
             )
             await founders.start()
             self.journal.founded()
@@ -392,7 +401,7 @@ class Agent:
         all_decisions = script.decisions(scalable, bound(operators))
         decisions = (d for d in all_decisions if d.at_s >= begins_s)
         rng = random.Random(f"{self.seed}:script")
-        await follow(decisions, self.clock, self.roster, self.messenger, self.news, rng)
+        await follow(decisions, self.clock, self.roster, self.messenger, self.run_events, rng)
 
     async def _member_ended(self, member: Member) -> None:
         self._completion.check()

@@ -19,9 +19,9 @@ import msgspec
 
 from anabranch.runtime.live.agent.boards import Boards
 from anabranch.runtime.live.agent.deaths import Deaths
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.process_exit import describe_end, how_ended, watch_process
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.starter import Starter, StartError, StartOrders, Tries
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link import messages as msg
@@ -98,7 +98,7 @@ class Attendant:
         forker: Processes,
         tasks: Tasks,
         boards: Boards,
-        news: News,
+        run_events: RunEvents,
         course: Course,
     ) -> None:
         self.service = service
@@ -114,7 +114,7 @@ class Attendant:
         self._starter = starter
         self._forker = forker
         self._tasks = tasks
-        self._news = news
+        self._run_events = run_events
         self._course = course
         self._index = index
         self._number = 0
@@ -283,4 +283,4 @@ class Attendant:
 
     def _write(self, kind: EventKind, detail: str, cause: Cause | None = None) -> None:
         """An event of the report."""
-        self._news.note(self.operators[0], kind, detail, instance=self.name, cause=cause)
+        self._run_events.note(self.operators[0], kind, detail, instance=self.name, cause=cause)

@@ -14,16 +14,16 @@ from contextlib import suppress
 
 from anabranch.runtime.live.agent.journal_writer import CannotWrite
 from anabranch.runtime.live.agent.messenger import Messenger
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import Member, Phase, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_journal import PlanNoted, RunRecord
 from anabranch.runtime.live.link.messages import Order
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.policies.control import Control, Sight, unread
 from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.decider import PolicyError
-from anabranch.runtime.policies.look import Look, OperatorLook, Seen
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen
 from anabranch.runtime.policies.policy import Scale
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.status import InstanceState
@@ -67,13 +67,13 @@ class Controllers:
         self,
         looks: Looks,
         messenger: Messenger,
-        news: News,
+        run_events: RunEvents,
         log: Callable[[RunRecord], None],
         left: dict[str, dict[str, float]],
     ) -> None:
         self._looks = looks
         self._messenger = messenger
-        self._news = news
+        self._run_events = run_events
         self._log = log
         self._left = left
         self._controls: list[Control] = []
@@ -120,7 +120,7 @@ class Controllers:
         self._note(control.operators[0], EventKind.POLICY_FAILED, _told(error))
 
     def _note(self, operator: str, kind: EventKind, detail: str) -> None:
-        self._news.note(operator, kind, detail)
+        self._run_events.note(operator, kind, detail)
 
 
 def _told(error: PolicyError) -> str:

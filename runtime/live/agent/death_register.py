@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.process_exit import how_ended
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import KNOWN, Member
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_journal import MemberDied, RunRecord
 from anabranch.runtime.live.process.process import Process
 from anabranch.runtime.ports import clock
@@ -21,9 +21,13 @@ class DeathRegister:
     """`log`: into the journal."""
 
     def __init__(
-        self, news: News, recorder: Recorder, course: Course, log: Callable[[RunRecord], None]
+        self,
+        run_events: RunEvents,
+        recorder: Recorder,
+        course: Course,
+        log: Callable[[RunRecord], None],
     ) -> None:
-        self._news = news
+        self._run_events = run_events
         self._recorder = recorder
         self._course = course
         self._log = log
@@ -49,12 +53,12 @@ class DeathRegister:
         lived_s = clock.monotonic() - member.begun_s
         member.deaths.note(end, self._done(member), lived_s, busy=self._was_busy(member))
         if (often := member.deaths.often) is not None:
-            self._news.of(member, EventKind.DIES_OFTEN, often, cause=end.cause)
+            self._run_events.of(member, EventKind.DIES_OFTEN, often, cause=end.cause)
         if member.deaths.too_many:
             self._course.fail(Failure(member.deaths.told(member.who), failure.detail))
 
     def _count(self, member: Member, end: Ending) -> None:
-        self._news.of(member, EventKind.DIED, end.how, cause=end.cause)
+        self._run_events.of(member, EventKind.DIED, end.how, cause=end.cause)
         self._log(MemberDied(id=id_to_wire(member.id)))
         self._recorder.deaths[member.id.operator] += 1
 

@@ -14,8 +14,8 @@ from types import TracebackType
 import msgspec
 
 from anabranch.runtime.live.agent.agent import Agent
-from anabranch.runtime.live.agent.ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.outcome import Outcome
+from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
 from anabranch.runtime.live.agent.savepoints import check_stop
 from anabranch.runtime.live.agent.state_dir import StateDir, open_state
 from anabranch.runtime.live.process.forker import Forker

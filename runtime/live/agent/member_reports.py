@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from anabranch.runtime.live.agent.boards import Boards
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.process_exit import describe_end
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.roster import KNOWN, LIVING, Member, Phase, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_journal import Final, RunRecord
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.ports import clock
@@ -38,14 +38,14 @@ class MemberReports:
         roster: Roster,
         recorder: Recorder,
         boards: Boards,
-        news: News,
+        run_events: RunEvents,
         course: Course,
         log: Callable[[RunRecord], None],
     ) -> None:
         self._roster = roster
         self._recorder = recorder
         self._boards = boards
-        self._news = news
+        self._run_events = run_events
         self._course = course
         self._log = log
 
@@ -64,7 +64,7 @@ class MemberReports:
             case EventKind.VETO | EventKind.REFUSED:
                 member.told_to_leave = False
         if note.event not in DERIVED:
-            self._news.of(member, note.event, note.detail, label=note.label, t=note.t)
+            self._run_events.of(member, note.event, note.detail, label=note.label, t=note.t)
 
     def status(self, member: Member, status: Status) -> None:
         if status.state != IDLE:
@@ -76,7 +76,7 @@ class MemberReports:
         if self._roster.activate(member) and not member.founder:
             self._recorder.joins[member.id.operator] += 1
             detail = f"by {member.id.operator}.{member.id.creator}"
-            self._news.of(member, EventKind.JOINED, detail, t=t)
+            self._run_events.of(member, EventKind.JOINED, detail, t=t)
 
     def end(self, member: Member, final: FinalCount) -> None:
         # One that was ready before it could be seen active has taken part all the same.
@@ -88,7 +88,7 @@ class MemberReports:
         member.finished = not final.leaves
         self._roster.end(member, Phase.GONE)
         self._recorder.note_final(final)
-        self._news.of(member, EventKind.LEFT if final.leaves else EventKind.ENDED)
+        self._run_events.of(member, EventKind.LEFT if final.leaves else EventKind.ENDED)
         member.goodbye.set_result(None)
 
     def fail(self, member: Member, message: msg.Failed) -> None:

@@ -40,7 +40,7 @@ from anabranch.runtime.plan.spec import Span
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Columns, Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import INPUT_ADVICE, Position, is_backfill, rows_of_files
-from anabranch.runtime.savepoint.kept import (
+from anabranch.runtime.savepoint.state_rows import (
     KeptState,
     head_of,
     row_of_watermark,

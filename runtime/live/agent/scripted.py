@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.messenger import Messenger
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.link.messages import Decide
 from anabranch.runtime.policies.script import Scripted
 from anabranch.runtime.values.kinds import EventKind
@@ -20,7 +20,7 @@ async def follow(
     clock: RunClock,
     roster: Roster,
     messenger: Messenger,
-    news: News,
+    run_events: RunEvents,
     rng: random.Random,
 ) -> None:
     """Return after the last decision. Late decisions are made at once, in their order."""
@@ -29,7 +29,7 @@ async def follow(
         member = choose(decision, roster.active(decision.operator), rng)
         if member is None:
             skipped = f"no instance can {decision.action}"
-            news.note(decision.operator, EventKind.SKIPPED, skipped)
+            run_events.note(decision.operator, EventKind.SKIPPED, skipped)
             continue
         member.told_to_leave |= decision.action == "leave"
         messenger.send(member.id, Decide(action=decision.action, n=decision.n))

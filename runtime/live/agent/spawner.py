@@ -7,8 +7,8 @@ import asyncio
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.incarnations import Incarnations
 from anabranch.runtime.live.agent.messenger import Messenger
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.roster import LIVING, Member, Phase, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.starter import StartError
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.live.link.messages import Spawn, Spawned
@@ -26,13 +26,13 @@ class Spawner:
         incarnations: Incarnations,
         tasks: Tasks,
         messenger: Messenger,
-        news: News,
+        run_events: RunEvents,
     ) -> None:
         self._roster = roster
         self._incarnations = incarnations
         self._tasks = tasks
         self._messenger = messenger
-        self._news = news
+        self._run_events = run_events
 
     def begin(self, creator: Member, request: Spawn) -> None:
         """Places are taken at once, so that siblings which ask together do not exceed the limit."""
@@ -40,7 +40,7 @@ class Spawner:
         children, reason = self._roster.reserve(creator.id, n, request.heritage)
         if children and reason:
             told = f"{reason}: {len(children)} of {n} are started"
-            self._news.of(creator, EventKind.LIMITED, told)
+            self._run_events.of(creator, EventKind.LIMITED, told)
         work = self._bring_up(creator, request.request, children, reason)
         self._tasks.start(f"spawn for {creator.text}", work)
 
@@ -64,7 +64,7 @@ class Spawner:
     ) -> None:
         """End a process that has taken no part: it holds nothing, and is not waited for."""
         if self._roster.end(member, Phase.DISCARDED):
-            self._news.of(member, why, detail)
+            self._run_events.of(member, why, detail)
             self._incarnations.kill(member)
 
     async def _bring_up(
@@ -82,7 +82,7 @@ class Spawner:
             self._roster.listen(child)
         reason = next((error for error in errors if error is not None), reason)
         if not ready:
-            self._news.of(creator, EventKind.REFUSED, reason)
+            self._run_events.of(creator, EventKind.REFUSED, reason)
         wire = [(id_to_wire(c.id), c.address) for c in ready]
         answer = Spawned(request=request, children=wire, reason=reason)
         self._messenger.send(creator.id, answer)

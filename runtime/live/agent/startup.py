@@ -9,8 +9,8 @@ from pathlib import Path
 from anabranch.runtime.live.agent.bootstrap import bootstrap_of, waves
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.incarnations import Incarnations
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.roster import Member, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.run_files import RunFiles
 from anabranch.runtime.live.agent.starter import PAUSE_FIRST_S, StartError
 from anabranch.runtime.live.agent.supervisor import Supervisor
@@ -33,14 +33,14 @@ class Founders:
         incarnations: Incarnations,
         deaths: DeathRegister,
         files: RunFiles,
-        news: News,
+        run_events: RunEvents,
     ) -> None:
         self._pipeline = pipeline
         self._roster = roster
         self._incarnations = incarnations
         self._deaths = deaths
         self._files = files
-        self._news = news
+        self._run_events = run_events
 
     async def start(self) -> None:
         """From the sinks up: an instance that starts finds its successors listening.
@@ -78,14 +78,14 @@ class Founders:
                 member.incarnation += 1
         self._roster.activate(member)
         if deaths:
-            self._news.of(member, EventKind.RESUMED, f"incarnation {member.incarnation}")
+            self._run_events.of(member, EventKind.RESUMED, f"incarnation {member.incarnation}")
 
 
 async def resume(
     roster: Roster,
     supervisor: Supervisor,
     ends: Path,
-    news: News,
+    run_events: RunEvents,
     gone: Mapping[str, str],
     say: Callable[[str, str], None],
 ) -> None:
@@ -96,8 +96,8 @@ async def resume(
         mark_all(ended_dir(ends), operator, below, numbers)
     living = roster.living()
     told = f"all processes were gone; instances that go on: {len(living)}"
-    news.note("agent", EventKind.RUN_RESUMED, told)
+    run_events.note("agent", EventKind.RUN_RESUMED, told)
     for name, why in gone.items():
         say(name, f"source {name!r}: {why}")
-        news.note(name, EventKind.INPUT_GONE, why)
+        run_events.note(name, EventKind.INPUT_GONE, why)
     await supervisor.resume(living)

@@ -17,9 +17,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.incarnations import Incarnations
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.outcome import Course
 from anabranch.runtime.live.agent.roster import KNOWN, Member, Phase, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.agent.starter import StartError, Tries
 from anabranch.runtime.live.agent.tasks import Tasks
 from anabranch.runtime.reporting.failure import Failure
@@ -37,7 +37,7 @@ class Supervisor:
         roster: Roster,
         tasks: Tasks,
         course: Course,
-        news: News,
+        run_events: RunEvents,
         on_end: Callable[[Member], Awaitable[None]],
     ) -> None:
         self._incarnations = incarnations
@@ -45,7 +45,7 @@ class Supervisor:
         self._roster = roster
         self._tasks = tasks
         self._course = course
-        self._news = news
+        self._run_events = run_events
         self._on_end = on_end
         self._led: set[InstanceId] = set()
         incarnations.on_begun = self._take_over
@@ -118,14 +118,14 @@ class Supervisor:
         member.resuming = False
         if member.phase in KNOWN:
             told = f"incarnation {member.incarnation} after {1000 * tries.passed_s:.0f} ms"
-            self._news.of(member, EventKind.RESUMED, told)
+            self._run_events.of(member, EventKind.RESUMED, told)
         else:  # ended as unused meanwhile
             self._incarnations.kill(member)
 
     def _could_not_start(self, member: Member, why: str, tries: Tries) -> None:
         if not self._deaths.is_to_resume(member):
             return
-        self._news.of(member, EventKind.START_FAILED, why)
+        self._run_events.of(member, EventKind.START_FAILED, why)
         if tries.are_enough:
             told = f"{member.who} could not be resumed for {tries.passed_s:.0f} s: {why}"
             self._course.fail(Failure(told))

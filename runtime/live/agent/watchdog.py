@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from anabranch.protocol.ids import InstanceId
-from anabranch.runtime.live.agent.news import News
 from anabranch.runtime.live.agent.roster import KNOWN, Member, Roster
+from anabranch.runtime.live.agent.run_events import RunEvents
 from anabranch.runtime.live.process.kernel_view import ENDED, STOPPED
 from anabranch.runtime.live.process.processes import Processes
 from anabranch.runtime.plan.ends import passing
@@ -58,13 +58,13 @@ class Watchdog:
         self,
         roster: Roster,
         forker: Processes,
-        news: News,
+        run_events: RunEvents,
         say: Callable[[str], None],
         hang_s: float | None,
     ) -> None:
         self._roster = roster
         self._forker = forker
-        self._news = news
+        self._run_events = run_events
         self._say = say
         self._hang_s = hang_s
         self._silences: dict[InstanceId, _Silence] = {}
@@ -171,7 +171,7 @@ class Watchdog:
         self._forker.kill(member.process)
 
     def _write(self, member: Member, kind: EventKind, detail: str) -> None:
-        self._news.of(member, kind, detail)
+        self._run_events.of(member, kind, detail)
 
 
 def _how_to_see(pid: int) -> str:

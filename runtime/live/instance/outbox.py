@@ -18,7 +18,7 @@ from anabranch.protocol.limits import Limits
 from anabranch.protocol.ownership import Routes
 from anabranch.runtime.live.channel.channel import Channel
 from anabranch.runtime.live.instance.branch import Branch
-from anabranch.runtime.live.instance.held import HeldPieces, restored
+from anabranch.runtime.live.instance.held_pieces import HeldPieces, restored
 from anabranch.runtime.plan.ends import DeadLetter
 from anabranch.runtime.processing.flow import RATE_SHARE, held_tuples_max
 from anabranch.runtime.processing.marks import opened

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.controller import Controller
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Plan
 from anabranch.runtime.policies.multi_metric.windows import WindowMemory, Windows, WindowSight
 from anabranch.runtime.policies.policy import Heritage
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from anabranch.runtime.policies.controller import Controller
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Shift
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Plan, Shift
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.predictive.steps import ForecastStep, ForecastSteps, StepMemory
 

@@ -28,10 +28,10 @@ from anabranch.runtime.explorer.deaths import QueuedItem
 from anabranch.runtime.explorer.driver import Driver, TupleProcessed
 from anabranch.runtime.explorer.items import GroupState, Parcel, Tuple
 from anabranch.runtime.explorer.machine import Shipped
-from anabranch.runtime.explorer.met import MetStates
 from anabranch.runtime.explorer.node import Fault, Node
 from anabranch.runtime.explorer.scope import Scope
 from anabranch.runtime.explorer.search import StateSpace
+from anabranch.runtime.explorer.visited import VisitedStates
 from tests.runtime.explorer.walker import Walker
 
 ME, PRED, SUCC = (InstanceId(OperatorName(o), 1) for o in ("O1", "O0", "O2"))
@@ -40,7 +40,7 @@ SCOPE = Scope((2, 2, 2))
 
 @given(st.lists(st.lists(st.integers(0, 60), max_size=30), max_size=12))
 def test_what_has_been_met_is_new_once(batches: list[list[int]]) -> None:
-    met, known = MetStates(), set[int]()
+    met, known = VisitedStates(), set[int]()
     for batch in batches:
         first = np.array(batch, dtype=np.uint64)
         fresh = [batch[i] for i in met.add(first, first * np.uint64(7))]
@@ -50,13 +50,13 @@ def test_what_has_been_met_is_new_once(batches: list[list[int]]) -> None:
 
 
 def test_two_states_with_half_a_hash_in_common_are_not_taken_for_one() -> None:
-    met = MetStates()
+    met = VisitedStates()
     one, other = np.array([5], dtype=np.uint64), np.array([6], dtype=np.uint64)
     met.add(one, one)
     with pytest.raises(RuntimeError, match="share 64 bits"):
         met.add(one, other)
     with pytest.raises(RuntimeError, match="share 64 bits"):
-        MetStates().add(np.array([5, 5], dtype=np.uint64), np.array([1, 2], dtype=np.uint64))
+        VisitedStates().add(np.array([5, 5], dtype=np.uint64), np.array([1, 2], dtype=np.uint64))
 
 
 def test_no_two_numbers_have_the_same_hash() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from anabranch.runtime.keyed.aggregations import mean
 from anabranch.runtime.keyed.handler import KeyTime
-from anabranch.runtime.keyed.notes import NoNotes
+from anabranch.runtime.keyed.state_changes import NoStateChanges
 from anabranch.runtime.keyed.windows import count, tumbling
 from anabranch.runtime.plan.operator import Retry
 from anabranch.runtime.processing.steps import StepError
@@ -34,7 +34,7 @@ async def test_nothing_is_told_of_what_is_not_journaled() -> None:
     bench = Bench(counting)
     await bench.over(*MANY)
     bench.one.tell()
-    assert type(bench.one._held.notes) is NoNotes
+    assert type(bench.one._held.changes) is NoStateChanges
 
 
 async def test_a_part_tells_of_the_keys_that_it_has_touched_and_no_others() -> None:

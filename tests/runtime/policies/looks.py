@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.runtime.measuring.reading import Reading
-from anabranch.runtime.policies.look import Look, OperatorLook, Seen
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Seen
 from anabranch.runtime.policies.policy import Scale
 
 SCALE = Scale(max_instances=20, period_s=1.0, actions_per_minute_max=60)

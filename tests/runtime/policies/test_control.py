@@ -17,7 +17,7 @@ from anabranch.runtime.policies.control import Control, Sight
 from anabranch.runtime.policies.controller import Controller, controllers_of
 from anabranch.runtime.policies.decider import Decider, PolicyError
 from anabranch.runtime.policies.decision import Duplicate, Hold, Leave, Move, Why
-from anabranch.runtime.policies.look import Look, OperatorLook, Plan, Seen, Shift
+from anabranch.runtime.policies.look_and_plan import Look, OperatorLook, Plan, Seen, Shift
 from anabranch.runtime.policies.policy import Heritage, Scale
 from anabranch.runtime.policies.reconcile import PlannedOrder
 from anabranch.runtime.policies.settings import setting

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.runtime.policies.concert import ConcertPart, carried_out
 from anabranch.runtime.policies.decision import Act, Duplicate, Leave, Move, Resize
-from anabranch.runtime.policies.look import Look, Plan, Seen, Shift
+from anabranch.runtime.policies.look_and_plan import Look, Plan, Seen, Shift
 from anabranch.runtime.policies.reconcile import Ordered, PlannedOrder, reconcile
 from tests.runtime.policies.looks import SCALE, look, seen
 

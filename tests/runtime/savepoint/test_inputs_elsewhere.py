@@ -20,7 +20,7 @@ from anabranch.runtime.plan.ends import Reader, RunContext, Source, Split
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import Columns, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of, rows_of_files
-from anabranch.runtime.savepoint.kept import head_of, rows_of_source
+from anabranch.runtime.savepoint.state_rows import head_of, rows_of_source
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.runtime.sources import contents, raw
 from anabranch.runtime.sources.patterns import names_of

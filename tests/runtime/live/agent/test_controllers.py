@@ -16,7 +16,7 @@ from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.policies.controller import Controller
-from anabranch.runtime.policies.look import Look, Plan
+from anabranch.runtime.policies.look_and_plan import Look, Plan
 from anabranch.runtime.policies.policy import Heritage
 from anabranch.runtime.policies.settings import setting
 from tests.runtime import fake_instance as fake

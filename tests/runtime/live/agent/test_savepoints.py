@@ -40,7 +40,7 @@ from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SavepointError, SavepointHead, read
-from anabranch.runtime.savepoint.kept import row_of_watermark, rows_of_devices
+from anabranch.runtime.savepoint.state_rows import row_of_watermark, rows_of_devices
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.runtime.storage.state_folder import StateError
 from anabranch.setting import apply_settings

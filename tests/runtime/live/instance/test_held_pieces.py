@@ -12,7 +12,7 @@ from anabranch.protocol.ids import OperatorName
 from anabranch.protocol.limits import Limits
 from anabranch.runtime.live.commit.commits import Commits
 from anabranch.runtime.live.instance.branch import Branch, SharedBranch
-from anabranch.runtime.live.instance.held import ABOUT, HELD, HeldPieces, restored
+from anabranch.runtime.live.instance.held_pieces import ABOUT, HELD, HeldPieces, restored
 from anabranch.runtime.processing.payload import Batch
 from anabranch.runtime.values.line import Line
 from tests.runtime.live.instance.test_keyed_branch import GROUPS, OWNERS, Way

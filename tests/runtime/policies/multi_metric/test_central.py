@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import anabranch as ab
 from anabranch.runtime.policies.control import Sight
 from anabranch.runtime.policies.decision import Resize
-from anabranch.runtime.policies.look import OperatorLook, Plan
+from anabranch.runtime.policies.look_and_plan import OperatorLook, Plan
 from anabranch.runtime.policies.multi_metric.central import MultiMetricCentral
 from anabranch.runtime.policies.multi_metric.policy import MultiMetric
 from anabranch.runtime.policies.policy import Policy, Scale

@@ -14,7 +14,7 @@ from anabranch.runtime.measuring.reading import Figures
 from anabranch.runtime.measuring.slot_meter import added
 from anabranch.runtime.measuring.slot_sums import SlotSums
 from anabranch.runtime.policies.decision import Decision, Move, Resize
-from anabranch.runtime.policies.look import Look, Plan, Seen
+from anabranch.runtime.policies.look_and_plan import Look, Plan, Seen
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.predictive.central import PredictiveCentral
 from anabranch.runtime.policies.predictive.policy import Predictive

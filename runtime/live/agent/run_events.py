@@ -62,7 +62,7 @@ def line_of(event: Event) -> str:
     return f"{words}: {event.detail}" if event.detail else words
 
 
-class News:
+class RunEvents:
     """`log`: into the journal; `say`: see `Alerts`."""
 
     def __init__(

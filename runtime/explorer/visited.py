@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 Hashes = NDArray[np.uint64]
 
 
-class MetStates:
+class VisitedStates:
     """A set of pairs of 64-bit numbers that grows by whole batches.
 
     The first number of a pair decides order and place, the second only tells apart. Two pairs

@@ -18,7 +18,7 @@ Step = Callable[["Reading", "Scale", Memory, Explanation, Random], tuple[Act, Me
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Tactic:
     """`grow`, `shrink`: above and below the thresholds. `shed`: there are more instances than the
     bounds allow. `next_look_s`: when to look at the load again."""
 

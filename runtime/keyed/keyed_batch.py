@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
-class Lot(NamedTuple):
+class KeyedBatch(NamedTuple):
     """`marks`: of its tuples, if they have any; `follows`: the watermark of their sender follows
     these; `by_key`: that of each key does."""
 
@@ -18,21 +18,21 @@ class Lot(NamedTuple):
     follows: bool = False
     by_key: bool = False
 
-    def first(self, n: int) -> Lot:
+    def first(self, n: int) -> KeyedBatch:
         return self if n >= len(self.tuples) else self._part(slice(n))
 
-    def without(self, n: int) -> Lot:
+    def without(self, n: int) -> KeyedBatch:
         return self._part(slice(n, None)) if n else self
 
-    def _part(self, part: slice) -> Lot:
+    def _part(self, part: slice) -> KeyedBatch:
         marks = None if self.marks is None else self.marks[part]
         return self._replace(keys=self.keys[part], tuples=self.tuples[part], marks=marks)
 
-    def beginning_with(self, item: Any) -> Lot:
+    def beginning_with(self, item: Any) -> KeyedBatch:
         """The same with another first tuple."""
         return self._replace(tuples=[item, *self.tuples[1:]])
 
-    def chosen(self, at: Sequence[int]) -> Lot:
+    def chosen(self, at: Sequence[int]) -> KeyedBatch:
         """Some of its tuples, by their places."""
         if len(at) == len(self.tuples):
             return self

@@ -10,7 +10,7 @@ under the same query id and epoch, a driver believed dead may still commit. The 
 * A query has one living run. A run never seen before shuts out the one before it, for good.
 * Aborting forgets staged parts. What was committed stays.
 
-The book changes only by `apply(record)`, live and when the journal is read again after a
+The register changes only by `apply(record)`, live and when the journal is read again after a
 restart, and by staged parts, which the disk itself remembers.
 """
 
@@ -134,7 +134,7 @@ class _Stream:
     ended_in: str | None = None
 
 
-class Book:
+class FeedRegister:
     def __init__(self) -> None:
         self.queries: dict[str, _Query] = {}
         self.streams: dict[str, _Stream] = {}

@@ -1,4 +1,4 @@
-"""What happens in a run goes into its report, over resumptions too, and urgent news to the user."""
+"""What happens in a run goes into its report, over resumptions too; the urgent to the user."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from anabranch.runtime.live.agent import recorder as recorder_module
 from anabranch.runtime.live.agent import run_journal as log
 from anabranch.runtime.live.agent import watchdog
-from anabranch.runtime.live.agent.news import QUIET_S, URGENT, Alerts
 from anabranch.runtime.live.agent.recorder import Recorder
 from anabranch.runtime.live.agent.recovery import _of_report, _to_recorder
+from anabranch.runtime.live.agent.run_events import QUIET_S, URGENT, Alerts
 from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.reporting.status import FinalCount, Status
 from anabranch.runtime.values.kinds import Cause, EventKind

@@ -13,7 +13,7 @@ from typing import Any
 Word = tuple[Any, ...]
 
 
-class NoNotes:
+class NoStateChanges:
     """For an instance without a journal."""
 
     def touch(self, keys: Iterable[Any]) -> None:
@@ -24,7 +24,7 @@ class NoNotes:
     def add(self, *word: Any) -> None: ...
 
 
-class Notes(NoNotes):
+class StateChanges(NoStateChanges):
     def __init__(self) -> None:
         self.touched: set[Any] = set()
         self.forgotten: set[Any] = set()

@@ -293,11 +293,8 @@ class Feed:
             raise Refused("ended", f"the input of stream {stream!r} was declared finished")
 
     def _take_up_parts(self) -> None:
-        committed = {
-            os.path.dirname(f.path)
-            for s in self._register.streams.values()
-            for f in s.unread.values()
-        }
+        streams = self._register.streams.values()
+        committed = {os.path.dirname(f.path) for s in streams for f in s.unread.values()}
         for folder in sorted((self._folder / "parts").glob("*/*/*")):
             path = str(folder.relative_to(self._folder))
             if path in committed:

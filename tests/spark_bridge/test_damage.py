@@ -3,7 +3,7 @@ refused by its name, and nothing of it is taken for data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,9 @@ from anabranch.spark_bridge.messages import Ack
 from anabranch.spark_bridge.places import Place, PlaceUnknown, write_place
 from anabranch.spark_bridge.receiving import STAGE_FILE, StageNote, read_note
 from anabranch.spark_bridge.sink import SparkCollect
+from tests.runtime.storage.test_record_log import damaged
 from tests.spark_bridge.support import context, drain, logged
 from tests.spark_bridge.test_ends import spool
-
-
-def damaged(path: Path) -> Iterator[str]:
-    """Each byte of the file has another bit, then the file ends at each byte; told what is so."""
-    whole = path.read_bytes()
-    for at in range(len(whole)):
-        changed = bytearray(whole)
-        changed[at] ^= 1 << at % 8
-        path.write_bytes(changed)
-        yield f"byte {at} of {len(whole)} is another one"
-    for length in range(len(whole)):
-        path.write_bytes(whole[:length])
-        yield f"{length} bytes are left of {len(whole)}"
-    path.write_bytes(whole)
 
 
 async def test_a_spool_is_refused_from_there_on(tmp_path: Path) -> None:

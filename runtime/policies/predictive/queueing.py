@@ -41,14 +41,9 @@ def wait_as_one(load: QueueLoad, instances: int) -> float:
     return _kingman(load, instances, load.work_s / instances, load.arrivals_cv2)
 
 
-def wait_of_each(load: QueueLoad, instances: int) -> float:
-    """A queue for each instance, which gets a random share of the arrivals (PL4b)."""
-    arrivals_cv2 = 1 + (load.arrivals_cv2 - 1) / instances
-    return _kingman(load, instances, load.work_s, arrivals_cv2)
-
-
 def wait_split(at: int) -> Wait:
-    """The same, where the arrivals' variability was measured at each of `at` instances."""
+    """A queue for each instance, which gets a random share of the arrivals (PL4b). Their
+    variability was measured at each of `at` instances."""
 
     def wait(load: QueueLoad, instances: int) -> float:
         arrivals_cv2 = split_variability(load.arrivals_cv2, at, instances)

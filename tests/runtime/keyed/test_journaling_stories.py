@@ -7,6 +7,7 @@ import asyncio
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from tests.runtime.keyed.test_processor_moves import (
     batches,
     begins,
     counting,
+    play,
     sends,
     steps,
     times,
@@ -46,22 +48,8 @@ stories = st.lists(batches | sends | sends | begins | steps | steps | times | fa
 
 async def told(bench: Mortals, story: list[Any]) -> Faults:
     """Let the story happen, to its end; then everybody dies once more."""
-    moves, number = Faults(bench), 0
-    for what, *rest in story:
-        if what == "send":
-            await moves.send(rest[0], number)
-            number += 1
-        elif what == "batch":
-            await moves.send_batch(rest[0], number, rest[1])
-            number += len(rest[0])
-        elif what == "begin":
-            moves.begin(*rest)
-        elif what == "step":
-            await moves.step(*rest)
-        elif what == "time":
-            await moves.advance(float(rest[0]))
-        else:
-            await befall(moves, what, *rest)
+    moves = Faults(bench)
+    await play(moves, story, partial(befall, moves))
     await end(moves)
     return moves
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -31,6 +32,10 @@ batches = st.tuples(
     st.lists(st.integers(0, GROUPS - 1), max_size=30),
 )
 stories = st.lists(batches | sends | sends | begins | steps | steps | times, max_size=60)
+
+
+Befall = Callable[..., Awaitable[None]]
+"""Gets what happens, and its arguments."""
 
 
 class Alarms:
@@ -59,7 +64,16 @@ def alarming(keyed: KeyedStream) -> None:
 
 async def told(bench: Bench, story: list[Any]) -> Moves:
     """Let the story happen, to its end."""
-    moves, number = Moves(bench), 0
+    moves = Moves(bench)
+    await play(moves, story)
+    await moves.finish()
+    await moves.advance(math.inf)
+    return moves
+
+
+async def play(moves: Moves, story: list[Any], befall: Befall | None = None) -> None:
+    """Let the story happen. `befall`: what else may happen in it."""
+    number = 0
     for what, *rest in story:
         if what == "send":
             await moves.send(rest[0], number)
@@ -71,11 +85,10 @@ async def told(bench: Bench, story: list[Any]) -> Moves:
             moves.begin(*rest)
         elif what == "step":
             await moves.step(*rest)
-        else:
+        elif what == "time" or befall is None:
             await moves.advance(float(rest[0]))
-    await moves.finish()
-    await moves.advance(math.inf)
-    return moves
+        else:
+            await befall(what, *rest)
 
 
 @given(stories)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import dataclasses
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,19 +17,9 @@ from anabranch.runtime.plan.ends import InputError, Reader, RunContext
 from anabranch.runtime.sources import Stdin, stdin
 from tests.runtime.processes import PATIENCE_S
 from tests.runtime.reading import Reading, context
+from tests.runtime.sinks.test_sinks import pipe
 
 LINES = 1_000_000
-
-
-@contextlib.contextmanager
-def pipe() -> Iterator[tuple[int, int]]:
-    ends = os.pipe()
-    try:
-        yield ends
-    finally:
-        for fd in ends:
-            with contextlib.suppress(OSError):
-                os.close(fd)
 
 
 @pytest.fixture(autouse=True)

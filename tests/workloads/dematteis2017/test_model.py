@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from anabranch.runtime.policies.predictive.controller import Slot
-from anabranch.runtime.policies.predictive.queueing import QueueLoad, wait_of_each
+from anabranch.runtime.policies.predictive.queueing import QueueLoad, wait_split
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.dematteis2017.contestants import rates_of
 from anabranch.workloads.dematteis2017.loads import (
@@ -79,7 +79,7 @@ def test_waits_are_those_of_a_queue_at_each_instance() -> None:
     course = simulate(steady(0.6, 60), 1, lambda slot: 20, start=20, instances_max=20)
     load = QueueLoad(0.6 * 20 / WORK_S, WORK_S, 1.0, WORK_CV2)
     wait = float(course.latencies.mean()) - WORK_S
-    assert wait == pytest.approx(wait_of_each(load, 20), rel=0.1)
+    assert wait == pytest.approx(wait_split(1)(load, 20), rel=0.1)
 
 
 def test_the_slot_tells_what_was_offered() -> None:

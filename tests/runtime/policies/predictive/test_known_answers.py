@@ -15,7 +15,7 @@ from anabranch.runtime.policies.predictive.queueing import (
     QueueLoad,
     split_variability,
     wait_as_one,
-    wait_of_each,
+    wait_split,
 )
 
 MS = 1e-3
@@ -40,7 +40,8 @@ def test_k1_the_wait_of_one_fast_server(
 
 @pytest.mark.parametrize(("cv2", "work_cv2", "wait_ms"), [(1, 1, 40), (1.44, 0.25, 27.2)])
 def test_k1_the_wait_in_queues_of_their_own(cv2: float, work_cv2: float, wait_ms: float) -> None:
-    assert wait_of_each(QueueLoad(320, 10 * MS, cv2, work_cv2), 4) == pytest.approx(wait_ms * MS)
+    load = QueueLoad(320, 10 * MS, cv2, work_cv2)
+    assert wait_split(1)(load, 4) == pytest.approx(wait_ms * MS)
 
 
 def test_k1_at_a_full_load_the_wait_has_no_end() -> None:

@@ -16,9 +16,10 @@ from anabranch.runtime.policies.predictive.horizon import Costs, cheapest, optio
 from anabranch.runtime.policies.predictive.queueing import (
     Feedback,
     QueueLoad,
+    Wait,
     capped,
     wait_as_one,
-    wait_of_each,
+    wait_split,
 )
 
 rates = st.floats(0, 2000)
@@ -87,12 +88,9 @@ def test_p2_where_changes_cost_nothing_only_the_next_step_counts(
     assert cheapest(many, before, free).steps[0] == cheapest(many[:1], before, free).steps[0]
 
 
-@given(loads, st.integers(1, 30), st.sampled_from([wait_as_one, wait_of_each]))
-def test_p3_waits_fall_with_instances_and_rise_with_load(
-    load: QueueLoad, n: int, wait: object
-) -> None:
+@given(loads, st.integers(1, 30), st.sampled_from([wait_as_one, wait_split(1)]))
+def test_p3_waits_fall_with_instances_and_rise_with_load(load: QueueLoad, n: int, of: Wait) -> None:
     assume(load.per_instance(n) < 0.95)
-    of = wait_as_one if wait is wait_as_one else wait_of_each
     here = of(load, n)
     # Random shares of very regular arrivals are less regular the more there are (PL4b).
     if of is wait_as_one or load.arrivals_cv2 >= 1:

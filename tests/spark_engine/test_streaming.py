@@ -163,7 +163,7 @@ def test_a_streaming_frame_is_read_batch_by_batch_and_goes_on_from_its_checkpoin
     readings = pipeline.source("lines", ab.spark.source(lines)).map("read", read)
     counts = readings.key_by(lambda one: one.key).fold("count", 0, one_more)
     counts.sink("out", ab.jsonl(tmp_path / "out.jsonl"))
-    report = ab.spark.run(pipeline, spark, state=tmp_path / "state", duration_s=8.0).report
+    report = ab.spark.run(pipeline, spark, state=tmp_path / "state", duration_s=20.0).report
     results = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(results) == [[f"k{k}", n] for k in (1, 2) for n in (1, 2, 3)]
     assert report.batches > 2

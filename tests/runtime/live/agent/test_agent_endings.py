@@ -163,8 +163,8 @@ def test_a_pipeline_whose_instances_do_not_start_says_so() -> None:
 
 def test_an_instance_that_is_never_ready_fails_the_start_within_the_deadline() -> None:
     fake.BEFORE_READY["work"] = lambda me: pause(600)
-    with pytest.raises(RunFailed, match=r"work\.0 was not ready within 3 s"):
-        start(three_operators(), limits=Limits(start_deadline_s=3.0))
+    with pytest.raises(RunFailed, match=r"work\.0 was not ready within 10 s"):
+        start(three_operators(), limits=Limits(start_deadline_s=10.0))
 
 
 class Broken(Numbers):

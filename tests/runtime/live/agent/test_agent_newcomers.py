@@ -89,8 +89,8 @@ def test_a_newcomer_that_is_not_ready_in_time_is_given_up_and_nobody_waits_for_i
 
     fake.BEFORE_READY["work"] = late
     fake.BEHAVIOUR["work"] = asks(2)
-    report = finish(start(three_operators(Numbers(1)), limits=Limits(start_deadline_s=3.0)))
-    assert answers(report) == ["work.2<0|work.1 was not ready within 3 s"]
+    report = finish(start(three_operators(Numbers(1)), limits=Limits(start_deadline_s=10.0)))
+    assert answers(report) == ["work.2<0|work.1 was not ready within 10 s"]
     assert "start_failed" in kinds(report)
     assert report.ok
 

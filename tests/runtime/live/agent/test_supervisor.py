@@ -217,13 +217,13 @@ def test_a_next_incarnation_that_is_not_ready_in_time_is_followed_by_another() -
 
     fake.BEFORE_READY["work"] = slow
 
-    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=3.0))
+    run = start(three_operators(Endless()), limits=Limits(start_deadline_s=10.0))
     os.kill(member(run).pid, signal.SIGKILL)
     until(lambda: member(run).incarnation == 3)
     until(lambda: member(run).state != "resuming")
     run.end_input()
     report = finish(run)
-    assert details(report, "start_failed") == ["work.0 was not ready within 3 s"]
+    assert details(report, "start_failed") == ["work.0 was not ready within 10 s"]
     assert details(report, "died") == ["was killed by SIGKILL"] * 2
     assert details(report, "resumed")[0].startswith("incarnation 3 after")
 

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
         tumbling,
         window_time,
     )
+    from anabranch.runtime.mqtt.ends import mqtt
+    from anabranch.runtime.mqtt.source import MqttMessage
     from anabranch.runtime.reporting.failure import RunFailed
     from anabranch.runtime.sinks.discard import discard
     from anabranch.runtime.sinks.foreach import foreach
@@ -61,6 +63,7 @@ _LAZY = {
     "Aggregation": "anabranch.runtime.keyed.aggregations",
     "KeyTime": "anabranch.runtime.keyed.handler",
     "KeyedStream": "anabranch.runtime.pipeline.graph",
+    "MqttMessage": "anabranch.runtime.mqtt.source",
     "Late": "anabranch.runtime.keyed.late",
     "RunFailed": "anabranch.runtime.reporting.failure",
     "Timer": "anabranch.runtime.keyed.handler",
@@ -77,6 +80,7 @@ _LAZY = {
     "jsonl": "anabranch.runtime.sinks.jsonl",
     "least": "anabranch.runtime.keyed.aggregations",
     "mean": "anabranch.runtime.keyed.aggregations",
+    "mqtt": "anabranch.runtime.mqtt.ends",
     "parquet": "anabranch.runtime.sinks.parquet",
     "policies": "anabranch",
     "run": "anabranch.running",
@@ -123,6 +127,7 @@ __all__ = [
     "KeyTime",
     "KeyedStream",
     "Late",
+    "MqttMessage",
     "Pipeline",
     "PipelineError",
     "Retry",
@@ -148,6 +153,7 @@ __all__ = [
     "least",
     "map",
     "mean",
+    "mqtt",
     "parquet",
     "policies",
     "run",

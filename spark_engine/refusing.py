@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
+from anabranch.runtime.mqtt.sink import MqttSink
+from anabranch.runtime.mqtt.source import MqttSource
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.sinks.discard import DiscardSink
@@ -65,6 +67,12 @@ def _of_ends(pipeline: Pipeline, given: Container[str]) -> Iterator[str]:
         why = ""
         if operator.source is not None and operator.name not in given:
             why = _why_no_source(operator)
+        elif isinstance(operator.sink, MqttSink):
+            why = (
+                "ab.mqtt waits until its broker has confirmed a message, which a task of Spark "
+                "that is done again could not tell; write a table, and publish that with a "
+                "pipeline of its own"
+            )
         elif operator.sink is not None and not isinstance(operator.sink, SINKS):
             why = (
                 f"{type(operator.sink).__name__} is a sink of a class of your own, of which Spark "
@@ -80,6 +88,12 @@ def _why_no_source(operator: Operator) -> str:
         return (
             "standard input can be read once and by one process, and a job of Spark reads its "
             "input in many, and again when one fails; write it to a file and use ab.files"
+        )
+    if isinstance(source, MqttSource):
+        return (
+            "ab.mqtt acknowledges a message when it is in the journal of its instance, and on "
+            "Spark there are none; run this part without --on, and give Spark what it writes with "
+            "ab.parquet or ab.jsonl"
         )
     if isinstance(source, SparkFeed):
         return (

@@ -42,7 +42,7 @@ driver of its own."""
 ROOMS = (
     "ports",
     *("values", "measuring", "reporting", "policies", "plan", "columns", "processing"),
-    *("storage", "keyed", "sources", "sinks", "pipeline", "savepoint", "explorer"),
+    *("storage", "keyed", "sources", "sinks", "mqtt", "pipeline", "savepoint", "explorer"),
     *("broken_protocols", "simulation"),
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),

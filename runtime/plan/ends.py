@@ -198,6 +198,16 @@ class Reader(ABC):
         on with the very next tuple, in this incarnation or another. May be asked after `close`.
         """
 
+    def recorded(self, remainder: Split) -> None:  # noqa: B027 - optional
+        """Called when it is in the journal that `remainder` is what remains: nothing before it will
+        be read again, here or by a next incarnation. What waits for that can be acknowledged to a
+        sender outside, or removed. Not called for each remainder."""
+
+    def drain(self, *, leaves: bool) -> None:  # noqa: B027 - only where the source `drains`
+        """No more input is wanted: the instance `leaves`, or the input is to end. Take no more from
+        outside, and say None when all that was taken is read. May be called before the first read,
+        and again."""
+
     def offered(self) -> Offered | None:
         """What the source offers, as far as this reader can tell; None if there is no pace at which
         it should be read."""
@@ -219,6 +229,12 @@ class Source(ABC):
     bounded: bool = True
     scalable: bool = True
     """Whether several instances may read at once."""
+    drains: bool = False
+    """Whether no other reader could read what one has taken from outside. Then a reader is told to
+    `drain` and is read to its end; otherwise it is left where it is when its instance leaves or the
+    input is to end, and what remains is put back or left unread."""
+    positions: bool = True
+    """Whether a run that begins from a savepoint can read on where another one has stopped."""
     service: Service | None = None
     """Publishes splits beside those of `splits`, until it says `ended`."""
 

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from anabranch.runtime.plan.ends import passing
 from anabranch.runtime.ports import clock
@@ -23,6 +24,7 @@ RETRY_MAX_S = 2.0
 QUIET_S = 10.0
 """A disk that is full again and again is not told more often."""
 
+Done = TypeVar("Done")
 Note = Callable[[EventKind, str], None]
 """Takes the kind of an event and its detail."""
 
@@ -47,9 +49,9 @@ class Patience:
         self._told_at = -QUIET_S
 
     async def outlast(
-        self, work: Callable[[], Awaitable[None]], error: OSError | None = None
-    ) -> None:
-        """Return when `work` has been done. Raises its `OSError` if to wait would not help.
+        self, work: Callable[[], Awaitable[Done]], error: OSError | None = None
+    ) -> Done:
+        """What `work` gives when it could be done. Raises its `OSError` if to wait would not help.
 
         `error`: what it has met already.
         """
@@ -58,7 +60,7 @@ class Patience:
             try:
                 if error is not None:
                     raise error
-                await work()
+                done = await work()
                 break
             except OSError as met:
                 if not passing(met):
@@ -71,6 +73,7 @@ class Patience:
             waited_s = clock.monotonic() - began
             log.warning("%s goes on after %.1f s", self._who, waited_s)
             self._note(EventKind.GOES_ON, f"after {waited_s:.1f} s")
+        return done
 
     def _tell(self, error: OSError) -> bool:
         now = clock.monotonic()

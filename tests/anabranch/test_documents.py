@@ -56,6 +56,7 @@ HEADLINES = examples("README.md")[0]
 RUN_HERE = {"README.md": 1, "docs/scaling.md": 1, BY_KEY: 2, TESTING: 2, FAILURES: 1, DELIVERY: 1}
 RUN_ELSEWHERE = {
     "docs/backfill.md": ("test_backfill_page.py", 1),
+    "docs/mqtt.md": ("test_mqtt_page.py", 1),
     "docs/policies.md": ("test_policies_page.py", 6),
     "docs/spark.md": ("../spark_bridge/test_spark_page.py", 2),
     "docs/spark-engine.md": ("../spark_engine/test_spark_ends.py", 1),

@@ -74,7 +74,9 @@ def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
         return
     for operator in pipeline.operators.values():
         source = operator.source
-        if source is not None and (source.service is not None or not source.scalable):
+        if source is None:
+            continue
+        if source.service is not None or not (source.scalable and source.positions):
             raise SavepointError(
                 f"source {operator.name!r} cannot be read again from a position, so there is no "
                 "savepoint of it; read files, or ab.generate"

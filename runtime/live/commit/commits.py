@@ -56,6 +56,7 @@ class Commits:
         self._patience = patience
         self._keeps_batches = keeps_batches
         self._ending: Callable[[], None]
+        self._recorded: Callable[[], None]
         self._telling_s = 0.0
         """How long the last commit took to tell what had changed."""
         self._pausing: asyncio.Task[None] | None = None
@@ -63,7 +64,12 @@ class Commits:
         self._trying_again = False
 
     def begin(
-        self, *, standing: Standing, snapshots: Snapshots, ending: Callable[[], None]
+        self,
+        *,
+        standing: Standing,
+        snapshots: Snapshots,
+        ending: Callable[[], None],
+        recorded: Callable[[], None],
     ) -> None:
         """The first segment of this incarnation: a snapshot of what was restored, or of nothing
         yet. Before this nothing is committed: what is restored in part must not be taken for the
@@ -71,8 +77,9 @@ class Commits:
 
         `standing`: what was `note`d and still counts, as entries. `snapshots`: gives all that is
         told by changes, piece by piece, while it changes. `ending`: called at the end of each
-        commit."""
-        self.draft.standing, self.snapshot.draw, self._ending = standing, snapshots, ending
+        commit. `recorded`: called when it is in the journal."""
+        self.draft.standing, self.snapshot.draw = standing, snapshots
+        self._ending, self._recorded = ending, recorded
         self.timer.is_open = not self.closed
         self.snapshot.begin()
 
@@ -179,6 +186,7 @@ class Commits:
     def _flush(self, channels: Channels, waiting: Waiting) -> None:
         for log, channel in channels.items():
             log.flush(channel)
+        self._recorded()
         for done in waiting:
             if not done.done():
                 done.set_result(None)

@@ -101,6 +101,7 @@ class Persistence:
             standing=self._standing,
             snapshots=lambda: self._pump.snapshot_pieces(SNAPSHOT_KEYS),
             ending=self._tell,
+            recorded=self._pump.recorded,
         )
 
     def _tell(self) -> None:

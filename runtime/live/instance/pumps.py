@@ -153,6 +153,9 @@ class Pump(ABC):
         if self.stamper is not None and (changes := self.stamper.changes()):
             commits.change(STAMPS, changes)
 
+    def recorded(self) -> None:  # noqa: B027 - only sources act on it
+        """The last snapshot is in the journal."""
+
     def snapshot_pieces(self, pieces: int) -> Iterator[tuple[str, bytes]]:
         """All that is told by changes, some `pieces` of it (keys, devices) at a time."""
         if self.stamper is not None:

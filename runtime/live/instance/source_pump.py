@@ -74,7 +74,12 @@ class SourcePump(Pump):
 
     def __init__(self, ports: Ports) -> None:
         super().__init__(ports)
+        source = self.profile.operator.source
+        assert source is not None
+        self._source = source
         self._stopped = False
+        self._leaves = False
+        """Whether because the instance leaves; otherwise the input is to end."""
         self._reading: asyncio.Task[None] | None = None
         self._claimed: ClaimedSplit | None = None
         """What an earlier incarnation was reading; then what this one reads."""
@@ -91,6 +96,8 @@ class SourcePump(Pump):
         """Whether the end of a claim is to be told, for the first time or again."""
         self._progress_told = 0.0
         self._offered: Offered | None = None
+        self._in_commit: ClaimedSplit | None = None
+        """What the last commit has of what is being read."""
         self._releasing = False
         """Whether it is about to tell the end of a claim, which nothing may keep it from."""
 
@@ -100,15 +107,24 @@ class SourcePump(Pump):
         return not (busy or self._untold or self._ended)
 
     def stop(self) -> None:
-        self._stopped = True
-        if self._reading is not None and not self._releasing:
-            self._reading.cancel()
+        self._stopped = self._leaves = True
+        self._stop_reading()
 
     def end_input(self) -> None:
         """The stream is to end: read no more, and report the end of the input."""
-        self.stop()
+        self._stopped = True
+        self._stop_reading()
         if not isinstance(self.ports.membership.state, Idle):
             self.ports.membership.feed(events.InputEnded())
+
+    def _stop_reading(self) -> None:
+        """At once, or when the reader has read what it has taken."""
+        if self._reading is None or self._releasing:
+            return
+        if self._source.drains and self._present is not None:
+            self._present.reader.drain(leaves=self._leaves)
+        else:
+            self._reading.cancel()
 
     def tell_progress(self) -> None:
         present = self._present
@@ -123,10 +139,18 @@ class SourcePump(Pump):
             self._offered = self._present.reader.offered()
         return self._offered
 
+    def recorded(self) -> None:
+        noted, present = self._in_commit, self._present
+        if noted is None or noted.rest is None or present is None:
+            return
+        if noted.number == present.claimed.number:
+            present.reader.recorded(noted.rest)
+
     def snapshot(self) -> dict[str, Any]:
         claimed = self._claimed if self._present is None else self._present.position()
         if self._lags:
             claimed = self._safe
+        self._in_commit = claimed
         here = {
             "claimed": None if claimed is None else claims.place_of(claimed),
             "ended": (*map(claims.place_of, self._ended.values()),),
@@ -150,11 +174,14 @@ class SourcePump(Pump):
     async def work(self) -> None:
         for ended in [*self._ended.values()]:
             await self._finish(ended)
-        if self._stopped:
+        if self._stopped and not (self._source.drains and self._claimed is not None):
             return await self._stop_at_once()
         self._reading = asyncio.current_task()
         try:
-            while not self._stopped and (claimed := await self._next_claim()) is not None:
+            # If it drains, it may have been stopped before it began.
+            while self._claimed is not None or not self._stopped:
+                if (claimed := await self._next_claim()) is None:
+                    break
                 await self._read(claimed)
         except asyncio.CancelledError:
             if not self._stopped:
@@ -164,7 +191,7 @@ class SourcePump(Pump):
             if self._offered is not None:
                 self._offered = NOTHING
             self.send()
-        if not self._stopped:
+        if not self._stopped:  # else it was said then
             self.ports.membership.feed(events.InputEnded())
         self.path.note_outbox()
 
@@ -197,6 +224,8 @@ class SourcePump(Pump):
         if claimed.rest is None:
             return await self._release(claimed)
         self._present = reading = self._open(claimed, claimed.rest)
+        if self._stopped:
+            reading.reader.drain(leaves=self._leaves)
         try:
             await self._read_to_end(reading)
         except BaseException as error:
@@ -226,9 +255,7 @@ class SourcePump(Pump):
         self._await_safe_end(ended.number, reading.reader)
 
     def _open(self, claimed: ClaimedSplit, rest: Split) -> OpenSplit:
-        source = self.profile.operator.source
-        assert source is not None
-        return OpenSplit(claimed, source.open(copied(rest), self.profile.context))
+        return OpenSplit(claimed, self._source.open(copied(rest), self.profile.context))
 
     async def _read_to_end(self, reading: OpenSplit) -> None:
         while (chunk := await self._read_chunk(reading.reader)) is not None:
@@ -236,6 +263,8 @@ class SourcePump(Pump):
             if self._lags:
                 safe = functools.partial(self._note_safe, reading.position())
                 self.path.ack_tracker.after(safe)
+            elif self._source.drains and self.commits is not None:
+                self.commits.want()  # even if it gave nothing, its reader may wait to hear of it
             await self.give_turn()
 
     async def _read_chunk(self, reader: Reader) -> Chunk | None:
@@ -319,11 +348,9 @@ class SourcePump(Pump):
 
     def _tidy_up(self, number: int, reader: Reader | None) -> None:
         """An earlier incarnation may have done so, and died before that was recorded."""
-        source = self.profile.operator.source
-        assert source is not None
         if reader is None:
             with contextlib.suppress(FileNotFoundError):
-                reader = source.open(self._ended[number].split, self.profile.context)
+                reader = self._source.open(self._ended[number].split, self.profile.context)
         if reader is not None:
             reader.done()
         del self._ended[number]

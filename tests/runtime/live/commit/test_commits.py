@@ -35,6 +35,7 @@ class Kept:
         self.value = 0
         self.snapshots: Callable[[], Iterator[tuple[str, bytes]]] = self._pieces
         self.ending: Callable[[], None] = lambda: None
+        self.recorded: Callable[[], None] = lambda: None
         self.journal = Journal(path, power=power)
         self.commits = Commits(
             self.journal,
@@ -55,7 +56,10 @@ class Kept:
 
     def begin_now(self) -> None:
         self.commits.begin(
-            standing=lambda: (), snapshots=lambda: self.snapshots(), ending=lambda: self.ending()
+            standing=lambda: (),
+            snapshots=lambda: self.snapshots(),
+            ending=lambda: self.ending(),
+            recorded=lambda: self.recorded(),
         )
 
     async def begin(self) -> None:
@@ -237,14 +241,37 @@ async def test_nothing_goes_out_before_it_is_on_the_disk(
     channel, wire = channel_of(kept), Noted()
     channel.line.attach(wire)
     channel.send_watermark(1.0, idle=False)
+    told: list[bool] = []
+    kept.recorded = lambda: told.append(True)
     done = asyncio.ensure_future(kept.commits.committed())
     await eventually(asked.is_set)
-    seen = wire.frames, done.done()
+    seen = wire.frames, done.done(), len(told)
     allowed.set()
     await done
-    assert seen == (0, False)
+    assert seen == (0, False, 0)
     assert wire.frames == 1
+    assert told
     kept.commits.abandon()
+
+
+async def test_that_a_commit_is_recorded_is_told_when_the_disk_has_taken_it(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, told = kept.journal.append, []
+
+    def refuse(record: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(kept.journal, "append", refuse)
+    kept.recorded = lambda: told.append(kept.written["core"])
+    kept.value = 1
+    commit = asyncio.ensure_future(kept.commits.committed())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert 1 not in told
+    monkeypatch.setattr(kept.journal, "append", real)
+    await commit
+    assert told[-1] == 1
 
 
 @pytest.mark.parametrize("number", [1, 2])

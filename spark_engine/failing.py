@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from anabranch.runtime.storage.patience import describe_refusal
 from anabranch.spark_engine.report import SparkReport
 
 _ERROR = re.compile(r"^(?:\w+\.)*\w+: .+")
@@ -20,6 +21,8 @@ class JobFailed(RuntimeError):
 
 def told(error: BaseException) -> str:
     """What the worker's Python said last, without Spark's own stacks; else the whole error."""
+    if isinstance(error, OSError) and error.strerror:
+        return describe_refusal(error)
     text = str(error)
     last = ""
     in_trace = False

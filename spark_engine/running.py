@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -13,8 +14,9 @@ from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.spans import Moment, check_backfill, span_of
 from anabranch.runtime.plan.ends import Source
 from anabranch.runtime.plan.spec import Span
-from anabranch.runtime.savepoint.folder import Savepoint
+from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of
+from anabranch.runtime.storage.patience import describe_refusal, remedy
 from anabranch.runtime.storage.state_folder import StateError
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.sessions import is_connect
@@ -29,7 +31,7 @@ from anabranch.spark_engine.report import SparkReport
 from anabranch.spark_engine.rows import Kind, Row
 from anabranch.spark_engine.savepoints import opened, state_rows
 from anabranch.spark_engine.shipping import shipped
-from anabranch.spark_engine.state import StateFolder
+from anabranch.spark_engine.state import BackfillRecord, StateFolder
 from anabranch.spark_engine.streaming import stream
 from anabranch.spark_engine.targets import Targets
 
@@ -135,14 +137,30 @@ def _backfill(
                 f"state folder {str(folder.path)!r} holds a run on Spark; name another folder for "
                 "the savepoint"
             )
-        done = _batch(pipeline, session, given, partitions_of(session, partitions), None, span)
-        assert done._job is not None
-        assert done._done is not None
-        kept = frames.of_kinds(done._done, Kind.KEPT).orderBy("to", "bucket", "lane", "number")
+        parts = partitions_of(session, partitions)
+        return _batch(pipeline, session, given, parts, None, Leaving(folder, span))
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """What a backfill leaves, and where."""
+
+    folder: StateFolder
+    span: Span
+
+    def save(self, pipeline: Pipeline, job: Job, done: DataFrame, report: SparkReport) -> None:
+        """Raises `SavepointError`."""
+        kept = frames.of_kinds(done, Kind.KEPT).orderBy("to", "bucket", "lane", "number")
         nothing_read = {name: Position() for name in sources_of(pipeline)}
-        rows, counts = frames.rows_in(kept), done.report.operators
-        savepoints.write(path, pipeline, done._job, rows, nothing_read, counts, span)
-    return done
+        rows, counts = frames.rows_in(kept), report.operators
+        path = self.folder.savepoint
+        try:
+            savepoints.write(path, pipeline, job, rows, nothing_read, counts, self.span)
+        except OSError as error:
+            raise SavepointError(
+                f"the savepoint could not be written: {describe_refusal(error)}; {remedy(error)}, "
+                "and begin the backfill again by the same command"
+            ) from error
 
 
 def mode_of(
@@ -168,28 +186,50 @@ def _batch(
     given: Mapping[str, DataFrame],
     partitions: int,
     savepoint: Savepoint | None,
-    backfill: Span | None = None,
+    backfill: Leaving | None = None,
 ) -> Result:
-    span = savepoint.head.span if savepoint is not None else backfill
+    span = None if backfill is None else backfill.span
+    span = span if savepoint is None else savepoint.head.span
     job = job_of(pipeline, partitions=partitions, started_s=time.time(), paced=False, span=span)
     data, began = shipped(job), time.monotonic()
     rows = _input(session, pipeline, job, given, savepoint)
+    if backfill is not None and (died := backfill.folder.backfill()) is not None:
+        Targets(pipeline, died.tag).rewind(died.positions, 0)
     targets = Targets(pipeline, secrets.token_hex(4))
     targets.prepare(adds=savepoint is not None)  # from here on nothing refuses it
     report = SparkReport(pipeline.name, "batch", batches=1)
-    try:
-        done = frames.carried_out(job, data, rows, ends=backfill is None)
-        deliver(pipeline, job, done, targets, report)
-        _write_tables(pipeline, job, done)
-    except Exception as error:
-        raise JobFailed(told(error), report) from error
-    finally:
-        targets.close()
-    report.wall_s = time.monotonic() - began
-    report.judge(pipeline, ended=True)
+    with _whole(targets, None if backfill is None else backfill.folder):
+        try:
+            done = frames.carried_out(job, data, rows, ends=backfill is None)
+            deliver(pipeline, job, done, targets, report)
+            _write_tables(pipeline, job, done)
+            report.wall_s = time.monotonic() - began
+            report.judge(pipeline, ended=True)
+            if backfill is not None and report.ok:
+                backfill.save(pipeline, job, done, report)
+        except Exception as error:
+            raise JobFailed(told(error), report) from error
     if not report.ok:
         raise JobFailed(report.failure, report)
     return Result(report, pipeline, job, done)
+
+
+@contextmanager
+def _whole(targets: Targets, folder: StateFolder | None) -> Iterator[None]:
+    """What a batch writes is taken back if it fails. If the driver of a backfill dies, the next
+    one in its `folder` does that."""
+    before = targets.positions()
+    if folder is not None:
+        folder.begin_backfill(BackfillRecord(targets.tag, before))
+    try:
+        yield
+    except BaseException:
+        targets.rewind(before, 0)
+        raise
+    finally:
+        targets.close()
+        if folder is not None:
+            folder.end_backfill()
 
 
 def check(

@@ -8,6 +8,8 @@
     kept/N/           what stations keep behind batch N, as Parquet; -1: of a savepoint
     checkpoint/       Spark's own
     lock              held while a driver works
+    backfill.json     alone: what a backfill writes while it does, so that nothing counts twice if
+                      its driver dies
 
 A batch is done when its commit has its name. What a driver that dies has written of a later batch
 is taken back by the next one, which does that batch again. What is damaged or gone is refused: a
@@ -44,6 +46,7 @@ from anabranch.runtime.storage.state_folder import (
 from anabranch.runtime.values.checks import PipelineError
 
 BEGINNING, SPLITS, BEGUN = f"{JOB}.new", "splits.pickle", "begun.pickle"
+BACKFILL = "backfill.json"
 COMMITS, KEPT, CHECKPOINT = "commits", "kept", "checkpoint"
 _REST = (SPLITS, BEGUN, COMMITS, KEPT, CHECKPOINT)
 
@@ -87,6 +90,14 @@ class Commit:
     ended: bool = False
     saves: bool = False
     kept: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class BackfillRecord:
+    """`tag`: in the names of the files that it makes; `positions`: how long others were before."""
+
+    tag: str
+    positions: dict[str, int]
 
 
 class StateFolder:
@@ -239,6 +250,19 @@ class StateFolder:
                 path.unlink(missing_ok=True)
         (self.path / BEGINNING).unlink(missing_ok=True)
 
+    def backfill(self) -> BackfillRecord | None:
+        """Of a backfill whose driver has died."""
+        if not (self.path / BACKFILL).exists():
+            return None
+        found: BackfillRecord = self._converted(BACKFILL, BackfillRecord)
+        return found
+
+    def begin_backfill(self, record: BackfillRecord) -> None:
+        _write_json(self.path / BACKFILL, record)
+
+    def end_backfill(self) -> None:
+        (self.path / BACKFILL).unlink(missing_ok=True)
+
     def _json(self, name: str) -> Any:
         try:
             said = json.loads((self.path / name).read_bytes())
@@ -292,18 +316,22 @@ def _crc(what: Any) -> int:
     return zlib.crc32(json.dumps(what, sort_keys=True).encode())
 
 
-def _write_json(path: Path, record: JobRecord | Commit) -> None:
+def _write_json(path: Path, record: JobRecord | Commit | BackfillRecord) -> None:
     what = asdict(record)
     _write(path, json.dumps({"crc": _crc(what), "what": what}).encode())
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all, also if the power goes."""
+    """Whole or not at all, also if the power goes. Raises `OSError` with the path."""
     draft = path.with_name(f".{path.name}.draft")
-    with draft.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with draft.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
     os.replace(draft, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

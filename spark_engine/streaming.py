@@ -25,6 +25,7 @@ from anabranch.runtime.savepoint.folder import Savepoint, SavepointError
 from anabranch.runtime.savepoint.inputs import Position, positions_of
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.runtime.sources.generate import Generate
+from anabranch.runtime.storage.patience import describe_refusal, remedy
 from anabranch.runtime.storage.state_folder import inputs_in_words
 from anabranch.spark_engine import frames, savepoints
 from anabranch.spark_engine.delivering import deliver
@@ -226,7 +227,12 @@ class Batches:
         if error is not None:
             raise JobFailed(told(error), report)
         if self._folder.is_to_save:
-            self._save()
+            try:
+                self._save()
+            except OSError as refused:
+                what = f"the savepoint could not be written: {describe_refusal(refused)}"
+                kept = f"{what}; the run is kept: {remedy(refused)}, and resume it (--resume)"
+                raise JobFailed(kept, report) from refused
         report.judge(self._pipeline, ended=True)
         if not report.ok:
             raise JobFailed(report.failure, report)

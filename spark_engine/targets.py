@@ -75,7 +75,10 @@ class Targets:
                 raise PipelineError(f"operator {name!r}: nothing can be put into {sink!r}")
 
     def _append(self, path: Path, data: bytes) -> None:
-        write_whole(self._fd(path), data)
+        try:
+            write_whole(self._fd(path), data)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
     def _fd(self, path: Path) -> int:
         key = str(path)
@@ -112,10 +115,11 @@ class Targets:
         return {str(path): _length(path) for path in self._paths()}
 
     def rewind(self, positions: Mapping[str, int], batch: int) -> None:
-        """As it was when these were the positions: before `batch`."""
+        """As it was when these were the positions: before `batch`. Files that are not among these
+        stay as they are."""
         for path in self._paths():
-            length = positions.get(str(path), 0)
-            if path.is_file() and _length(path) > length:
+            length = positions.get(str(path))
+            if length is not None and path.is_file() and _length(path) > length:
                 os.truncate(path, length)
         for operator in self.pipeline.operators.values():
             if isinstance(operator.sink, Parquet):
@@ -126,7 +130,7 @@ class Targets:
     def _paths(self) -> list[Path]:
         sinks = (o.sink for o in self.pipeline.operators.values())
         paths = [sink.path for sink in sinks if isinstance(sink, JsonLines)]
-        return [*paths, self.pipeline.dead_letters_path]
+        return [path.absolute() for path in (*paths, self.pipeline.dead_letters_path)]
 
 
 def _length(path: Path) -> int:

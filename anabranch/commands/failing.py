@@ -22,6 +22,13 @@ class WrongUsage(Refusal):
     exit_code = WRONG_USAGE
 
 
+def in_words(error: Exception) -> str:
+    """Without the number of a refusal, which tells a user nothing."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
+
+
 class OutputLost(Refusal):
     """Standard output, or a file in its place, takes no more."""
 

@@ -1,7 +1,8 @@
 """Stays with a run to its end: shows it, and turns Ctrl-C into a clean end.
 
 Ctrl-C ends the input: what was read is finished. A second one stops at once, and so does SIGTERM
-where the run is kept: a service that is ended, or a host that is shut down, goes on later.
+where the run is kept: a service that is ended, or a host that is shut down, goes on later. The
+first one stops a backfill.
 
 The agent works in a thread of its own, so a terminal that takes no output (Ctrl-S, a paused
 pager) holds up the view and not the run.
@@ -53,6 +54,8 @@ class Interrupts:
 
     keeps: bool = False
     """Whether the run can be resumed when it was stopped."""
+    at_once: bool = False
+    """Whether the first one stops: a backfill of a part of the input would be none."""
     received: int = 0
     handled: int = 0
     first: str = ""
@@ -62,21 +65,21 @@ class Interrupts:
         self.received += 1
         if not self.first:
             self.first = CTRL_C if signum == signal.SIGINT else signal.Signals(signum).name
-        if self.keeps and signum != signal.SIGINT:
+        if self.at_once or (self.keeps and signum != signal.SIGINT):
             self.received = max(2, self.received)
         if self.received > 2:
             os._exit(INTERRUPTED)  # stopping does not stop: the processes end with this one
 
 
 @contextmanager
-def interrupts(*, keeps: bool = False) -> Iterator[Interrupts]:
+def interrupts(*, keeps: bool = False, at_once: bool = False) -> Iterator[Interrupts]:
     """Ctrl-C, SIGTERM and a closed terminal are noted while this is open.
 
     What the command that starts this one has it ignore stays ignored: a closed terminal under
     `nohup`, Ctrl-C in the background of a script. What it has blocked, as programs do that start
     others from a thread without signals, is heard.
     """
-    noted = Interrupts(keeps)
+    noted = Interrupts(keeps, at_once)
     signals = [signal.SIGTERM]
     for optional in (signal.SIGINT, signal.SIGHUP):
         if signal.getsignal(optional) is not signal.SIG_IGN:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.core import ParameterSource
 
-from anabranch.commands.failing import DONE, FAILED, WrongUsage
+from anabranch.commands.failing import DONE, FAILED, WrongUsage, in_words
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
 from anabranch.runtime.pipeline.places import check_places, check_report
@@ -114,7 +114,7 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         outcome = failed.report
         outcome.failure = outcome.failure or str(failed)
     except (PipelineError, SparkUnavailable, OSError, ValueError) as error:
-        raise WrongUsage(str(error)) from None
+        raise WrongUsage(in_words(error)) from None
     told = _conclude(outcome, pipeline.dead_letters_path, wish, out)
     return DONE if outcome.ok and told else FAILED
 

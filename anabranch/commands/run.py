@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, OutputLost, WrongUsage
+from anabranch.commands.failing import (
+    DONE,
+    FAILED,
+    INTERRUPTED,
+    OutputLost,
+    WrongUsage,
+    in_words,
+)
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.shared_options import (
     dead_max_option,
@@ -223,7 +230,8 @@ def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -
     if sys.stderr.isatty():  # what operators print would tear the table
         options = replace(options, on_output=output.put)
     keeps = options.state is not None and planned.can_be_resumed
-    with contextlib.closing(view), interrupts(keeps=keeps) as noted:
+    backfills = options.backfill is not None
+    with contextlib.closing(view), interrupts(keeps=keeps, at_once=backfills) as noted:
         try:
             run = launch.start(planned.pipeline, options)
             if options.state is not None:
@@ -234,7 +242,7 @@ def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -
                 raise WrongUsage(error.failure.message) from None
             report = error.report
         except (ValueError, OSError, SparkUnavailable) as error:
-            raise WrongUsage(_told(error)) from None
+            raise WrongUsage(in_words(error)) from None
         except Exception as error:
             if not is_about(error, planned.loaded.path):
                 raise
@@ -288,13 +296,6 @@ def _beginning(name: str, resumed_from: str | None, state: Path) -> str:
         return f"{name}: begins; kept in {state}"
     began = datetime.fromisoformat(resumed_from).astimezone()
     return f"{name}: goes on with the run of {began:%Y-%m-%d %H:%M:%S}; kept in {state}"
-
-
-def _told(error: Exception) -> str:
-    """Without the number of a refusal, which tells a user nothing."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
-    return str(error)
 
 
 def _conclude(report: Report, planned: Plan, options: Options, out: TextIO) -> None:

@@ -143,7 +143,8 @@ def check_package() -> None:
 
 def write(path: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) -> None:
     """`rows`: of which file, in any order. Takes the place of a savepoint that is there. Raises
-    `SavepointError` if something else is, `OSError` if the disk refuses."""
+    `SavepointError` if something else is, `OSError` with a path if the disk refuses; nothing
+    is left of it then."""
     if path.exists() and not is_savepoint(path):
         raise SavepointError(
             f"savepoint {str(path)!r}: something else has that name; move it away, and resume the "
@@ -152,6 +153,22 @@ def write(path: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) 
     draft, old = path.with_name(f"{path.name}.new"), path.with_name(f"{path.name}.old")
     for left in (draft, old):
         shutil.rmtree(left, ignore_errors=True)
+    try:
+        _write_draft(draft, head, rows)
+    except BaseException as error:
+        shutil.rmtree(draft, ignore_errors=True)
+        if not isinstance(error, OSError):
+            raise
+        why = os.strerror(error.errno) if error.errno else str(error)  # Arrow says it twice
+        raise OSError(error.errno, why, error.filename or str(path)) from error
+    with contextlib.suppress(FileNotFoundError):
+        path.rename(old)
+    draft.rename(path)
+    store().sync_folder(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _write_draft(draft: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) -> None:
     draft.mkdir(mode=0o700, parents=True)
     counts = _write_tables(draft, rows)
     files = {name: _looked_at(_file(draft, name), n) for name, n in counts.items()}
@@ -160,11 +177,6 @@ def write(path: Path, head: SavepointHead, rows: Iterable[tuple[str, Columns]]) 
     for file in draft.iterdir():
         _sync(file)
     store().sync_folder(draft)
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(old)
-    draft.rename(path)
-    store().sync_folder(path.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def _write_tables(folder: Path, rows: Iterable[tuple[str, Columns]]) -> dict[str, int]:

@@ -80,7 +80,9 @@ class Patience:
         if now - self._told_at < QUIET_S:
             return False
         self._told_at = now
-        detail = f"{describe_refusal(error)}; the stream waits and goes on by itself: {_do(error)}"
+        detail = (
+            f"{describe_refusal(error)}; the stream waits and goes on by itself: {remedy(error)}"
+        )
         log.warning("%s: %s", self._who, detail)
         self._note(EventKind.WAITS, detail)
         return True
@@ -92,5 +94,6 @@ def describe_refusal(error: OSError) -> str:
     return what if error.filename is None else f"{what}: {error.filename!r}"
 
 
-def _do(error: OSError) -> str:
+def remedy(error: OSError) -> str:
+    """`make room there`"""
     return _REMEDIES.get(error.errno or 0, "mend that")

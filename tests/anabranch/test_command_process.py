@@ -20,7 +20,7 @@ from tests.anabranch.files import write
 from tests.runtime.agent_runs import until
 from tests.runtime.processes import PATIENCE_S
 
-COMMAND = [sys.executable, "-m", "anabranch.cli", "run"]
+COMMAND = [sys.executable, "-m", "anabranch.cli"]
 TIMEOUT_S = PATIENCE_S
 
 WORDS = """
@@ -73,9 +73,11 @@ STUCK = """
 """
 
 
-def run(path: Path, *arguments: str, text_in: str = "") -> subprocess.CompletedProcess[str]:
+def run(
+    path: Path, *arguments: str, text_in: str = "", verb: str = "run"
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, path.name, *arguments],
+        [*COMMAND, verb, path.name, *arguments],
         cwd=path.parent,
         input=text_in,
         capture_output=True,
@@ -84,10 +86,10 @@ def run(path: Path, *arguments: str, text_in: str = "") -> subprocess.CompletedP
     )
 
 
-def start(path: Path, *arguments: str) -> subprocess.Popen[str]:
+def start(path: Path, *arguments: str, verb: str = "run") -> subprocess.Popen[str]:
     """In a process group of its own, like a command typed into a shell."""
     return subprocess.Popen(
-        [*COMMAND, path.name, *arguments],
+        [*COMMAND, verb, path.name, *arguments],
         cwd=path.parent,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -161,7 +163,7 @@ def test_results_are_alone_on_standard_output(tmp_path: Path) -> None:
 
 def test_a_reader_that_goes_away_ends_the_run_with_a_clear_word(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [*COMMAND, write(tmp_path, ECHO).name],
+        [*COMMAND, "run", write(tmp_path, ECHO).name],
         cwd=tmp_path,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -286,7 +288,7 @@ def test_a_terminal_shows_a_live_table_and_is_left_clean(tmp_path: Path) -> None
     main, side = pty.openpty()
     environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
     process = subprocess.Popen(
-        [*COMMAND, write(tmp_path, ENDLESS).name],
+        [*COMMAND, "run", write(tmp_path, ENDLESS).name],
         cwd=tmp_path,
         stdin=side,
         stdout=side,
@@ -333,7 +335,7 @@ def under_shell(path: Path, command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", command],
         cwd=path.parent,
-        env={**os.environ, "RUN": " ".join([*COMMAND, path.name])},
+        env={**os.environ, "RUN": " ".join([*COMMAND, "run", path.name])},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

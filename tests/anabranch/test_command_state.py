@@ -36,6 +36,20 @@ SERVED = """
     pipeline = ab.Pipeline("served")
     pipeline.source("lines", ab.spark.feed("lines")).sink("out", ab.jsonl("lines.jsonl"))
 """
+SLOW = """
+    import os, time
+    import anabranch as ab
+
+    def wait(number):
+        while number % 100 == 99 and os.path.exists("slow"):
+            time.sleep(0.01)
+        return number
+
+    pipeline = ab.Pipeline("slow")
+    numbers = pipeline.source("numbers", ab.generate(lambda n: 1_000_000_000 + n, count=400))
+    timed = numbers.map("wait", wait).event_time(float)
+    timed.sink("out", ab.jsonl("numbers.jsonl"))
+"""
 AGAIN = ("--state", "kept", "--resume-or-begin")
 
 
@@ -112,6 +126,26 @@ def test_ctrl_c_ends_the_input_of_a_run_that_is_kept_too() -> None:
     assert run.calls == ["cut short by Ctrl-C"]
     assert view.said == [ENDING_KEPT]
     assert ENDING_KEPT.endswith("press Ctrl-C again to stop at once and keep the run")
+
+
+def test_ctrl_c_stops_a_backfill_which_goes_on_later(tmp_path: Path) -> None:
+    """It left a savepoint that stood for input that was not read."""
+    path, slow = write(tmp_path, SLOW), tmp_path / "slow"
+    slow.touch()
+    span = ("--from", "2001-09-09", "--to", "2001-09-10", "--state", "kept")
+    with start(path, *span, verb="backfill") as process:
+        read_until(process, " read")
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 130, said
+    assert said.endswith("the run is kept in kept: --resume goes on with it\n")
+    assert not (tmp_path / "kept/savepoint").exists()
+    slow.unlink()
+    done = run(path, *span, "--resume", verb="backfill")
+    assert done.returncode == 0, done.stdout + done.stderr
+    numbers = [int(line) for line in (tmp_path / "numbers.jsonl").read_text().split()]
+    assert numbers == [*range(1_000_000_000, 1_000_000_400)]
+    assert (tmp_path / "kept/savepoint").exists()
 
 
 def test_ctrl_c_and_then_sigterm_are_two_signals_not_three() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import anabranch as ab
+from anabranch.runtime.savepoint import folder
 from anabranch.runtime.savepoint.folder import SavepointError, read
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
 from anabranch.spark_engine import streaming
@@ -99,6 +101,25 @@ def test_a_driver_that_dies_before_its_savepoint_is_written_writes_it_when_it_go
     ab.spark.run(pipeline, spark, state=two, until_committed=True)
     bench_again = Phases("tumbling", tmp_path, 2, part=2)
     ab.spark.run(bench_again.next_run(), spark, mode="batch", begin_from=two)
+    bench.check()
+
+
+def test_a_savepoint_that_a_full_disk_refuses_is_written_when_the_run_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench, one = Phases("tumbling", tmp_path, 2), tmp_path / "one"
+    pipeline = bench.next_run()
+
+    def refuse(*_: Any) -> dict[str, int]:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "_write_tables", refuse)
+        with pytest.raises(JobFailed, match=r"No space left on device: .*; the run is kept: make"):
+            ab.spark.run(pipeline, spark, state=one, until_committed=True)
+    assert not [path.name for path in one.iterdir() if path.name.startswith("savepoint")]
+    ab.spark.run(pipeline, spark, state=one, until_committed=True)
+    ab.spark.run(bench.next_run(), spark, mode="batch", begin_from=one)
     bench.check()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import pickle
@@ -13,9 +14,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import anabranch as ab
+from anabranch.runtime.savepoint import folder as folder_of_savepoints
 from anabranch.runtime.savepoint.folder import SavepointError, read
 from anabranch.runtime.savepoint.versions import STATE_FORMAT
+from anabranch.spark_engine import running
+from anabranch.spark_engine.failing import JobFailed
 from anabranch.spark_engine.report import LEFT_OUT, SparkReport
+from anabranch.spark_engine.state import StateFolder
+from anabranch.spark_engine.targets import Targets
 from tests.runtime.spans import Spanned
 
 if TYPE_CHECKING:
@@ -70,3 +76,62 @@ def test_a_backfill_on_spark_is_as_one_on_processes_and_a_run_goes_on_from_it(
     live = ab.spark.run(case.pipeline("live"), spark, partitions=3, begin_from=state)
     assert counted(live.report) == case.left_out("live", live=True)
     case.check()
+
+
+def small(folder: Path) -> ab.Pipeline:
+    """A pipeline whose sinks add to what is there."""
+    (folder / "in.txt").write_text("".join(f"{n} k{n % 3}\n" for n in range(60)))
+    pipeline = ab.Pipeline("small", dead_letters=folder / "dead.jsonl")
+    timed = pipeline.source("lines", ab.files(folder / "in.txt")).map("read", str.split)
+    keys = timed.event_time(lambda words: float(words[0])).key_by(lambda words: str(words[1]))
+    counts = keys.fold("count", 0, lambda n, _: n + 1)
+    counts.sink("out", ab.jsonl(folder / "out.jsonl", append=True))
+    counts.sink("rows", ab.parquet(folder / "rows", "key string, n long", append=True))
+    return pipeline
+
+
+def written(folder: Path) -> tuple[str, int]:
+    """What the sinks have: all lines, and how many files."""
+    return (folder / "out.jsonl").read_text(), len([*(folder / "rows").glob("*.parquet")])
+
+
+def test_a_backfill_whose_savepoint_is_refused_says_so_and_takes_its_results_back(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out.jsonl").write_text("before\n")
+    span: dict[str, Any] = {"backfill": (0.0, 50.0), "state": tmp_path / "state"}
+
+    def refuse(*_: Any) -> dict[str, int]:
+        raise OSError(errno.ENOSPC, "Error writing bytes to file")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder_of_savepoints, "_write_tables", refuse)
+        with pytest.raises(
+            JobFailed,
+            match=r"savepoint could not be written: No space left on device: '.*/state/savepoint'; "
+            "make room there, and begin the backfill again",
+        ):
+            ab.spark.run(small(tmp_path), spark, **span)
+    assert written(tmp_path) == ("before\n", 0)
+    assert [*(tmp_path / "state").iterdir()] == []
+    ab.spark.run(small(tmp_path), spark, **span)
+    text, files = written(tmp_path)
+    assert (len(text.splitlines()), files > 0) == (51, True)
+
+
+def test_a_backfill_whose_driver_died_counts_once_when_it_is_begun_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In front of its savepoint: results and dead letters are there."""
+    span: dict[str, Any] = {"backfill": (0.0, 50.0), "state": tmp_path / "state"}
+    with monkeypatch.context() as patched:  # nothing is done by a driver that has died
+        patched.setattr(Targets, "rewind", lambda *_: None)
+        patched.setattr(StateFolder, "end_backfill", lambda _: None)
+        patched.setattr(running.Leaving, "save", lambda *_: 1 / 0)
+        with pytest.raises(JobFailed):
+            ab.spark.run(small(tmp_path), spark, **span)
+    left = written(tmp_path)
+    ab.spark.run(small(tmp_path), spark, **span)
+    assert sorted(written(tmp_path)[0].splitlines()) == sorted(left[0].splitlines())
+    assert written(tmp_path)[1] == left[1]
+    assert [path.name for path in (tmp_path / "state").iterdir()] == ["savepoint"]

@@ -269,7 +269,11 @@ class Agent:
             self.course.fail(Failure(told, traceback.format_exc()))
 
     def end_input(self, source: str | None = None, by: str = "") -> None:
-        """Let the sources, or one, act as if their input had ended. `by`: see `Boards`."""
+        """Let the sources, or one, act as if their input had ended. `by`: see `Boards`. A backfill
+        stops, and can be resumed: its savepoint would stand for input that was not read."""
+        if self.options.backfill is not None:
+            self.stop()
+            return
         self._inputs.end(source, by)
 
     def stop(self) -> None:

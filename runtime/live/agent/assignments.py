@@ -16,9 +16,9 @@ from anabranch.runtime.live.commit.recovery import base_bytes
 from anabranch.runtime.live.link.messages import Assign, EndInput
 from anabranch.runtime.reporting.status import id_to_wire
 
-BASE_BYTES_PER_S = 2**20
+BASE_BYTES_PER_S = 2**18
 """An instance that begins from a savepoint may take longer for what it has to read; on an idle core
-it reads ten times as much."""
+it reads forty times as much."""
 
 
 class Assignments:

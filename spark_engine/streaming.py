@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -212,13 +214,9 @@ class Batches:
     def run(self) -> SparkReport:
         query = self._query()
         try:
-            while query.isActive and not self._ended.is_set():
-                try:
+            with self._interrupts():
+                while query.isActive and not self._ended.is_set():
                     self._ended.wait(_LOOK_S)
-                except KeyboardInterrupt:  # the input ends; what was read is finished
-                    if self._ending.is_set():
-                        raise
-                    self._ending.set()
             error = query.exception()
         finally:
             query.stop()
@@ -237,6 +235,26 @@ class Batches:
         if not report.ok:
             raise JobFailed(report.failure, report)
         return report
+
+    @contextmanager
+    def _interrupts(self) -> Iterator[None]:
+        """The first Ctrl-C ends the input, and what was read is finished; a second one raises.
+        PySpark's handler would end the jobs of the batch that is at work."""
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            yield
+            return
+
+        def note(*_: object) -> None:
+            if self._ending.is_set():
+                raise KeyboardInterrupt
+            self._ending.set()
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def _query(self) -> StreamingQuery:
         """Rows of streaming frames, and ticks: batches that come whether there are rows or not, so

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 from click.core import ParameterSource
 
-from anabranch.commands.failing import DONE, FAILED, WrongUsage, in_words
+from anabranch.commands.failing import DONE, FAILED, INTERRUPTED, WrongUsage, in_words
 from anabranch.commands.preparing import Plan, plan
 from anabranch.commands.telling import say
 from anabranch.runtime.pipeline.places import check_places, check_report
@@ -99,7 +102,8 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
             check_report(pipeline, wish.report)
             check_places(pipeline, wish.report)
         _prepare_state(wish)
-        with sessions.session_for(wish.master) as spark, kept_apart():
+        ignores = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        with sessions.session_for(wish.master) as spark, kept_apart(), _signals(ignores):
             outcome = run(
                 pipeline,
                 spark,
@@ -117,6 +121,35 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         raise WrongUsage(in_words(error)) from None
     told = _conclude(outcome, pipeline.dead_letters_path, wish, out)
     return DONE if outcome.ok and told else FAILED
+
+
+@contextmanager
+def _signals(ignores_interrupts: bool) -> Iterator[None]:
+    """Ctrl-C interrupts, and SIGTERM leaves as a second Ctrl-C does: Spark and its workers end. In
+    the place of PySpark's own handler, which calls the JVM while another call waits for it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def leave(*_: object) -> None:
+        sys.exit(INTERRUPTED)
+
+    ours = {signal.SIGINT: signal.SIG_IGN if ignores_interrupts else interrupt}
+    ours[signal.SIGTERM] = leave
+    before = {number: signal.signal(number, act) for number, act in ours.items()}
+    root = logging.getLogger()
+    root.addFilter(_no_interrupted_call)
+    try:
+        yield
+    finally:
+        root.removeFilter(_no_interrupted_call)
+        for number, act in before.items():
+            signal.signal(number, act)
+
+
+def _no_interrupted_call(record: logging.LogRecord) -> bool:
+    """Py4J logs a traceback for the call that an interrupt has ended."""
+    return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 
 def _check(pipeline: Pipeline, mode: str, master: str) -> None:

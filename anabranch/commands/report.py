@@ -55,5 +55,6 @@ def command(reports: tuple[Path, ...], folder: Path) -> None:
             tables.write(folder)
     except OSError as error:
         raise Refusal(f"cannot write to {error.filename}: {error.strerror}") from None
-    runs = f"{len(found)} run{'s' * (len(found) != 1)}"
+    count = len({tables.run for tables in found})  # a report may be named twice
+    runs = f"{count} run{'s' * (count != 1)}"
     say(f"{runs} in {folder}: {', '.join(TABLES)}")

@@ -6,11 +6,14 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from anabranch.spark_bridge.errors import SparkUnavailable
@@ -143,7 +146,8 @@ def _start(settings: Mapping[str, str], log: Path) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        spark: SparkSession = builder.getOrCreate()
+        with interrupts_later():
+            spark: SparkSession = builder.getOrCreate()
     except BaseException as error:
         _end_jvm()
         if isinstance(error, Exception):
@@ -159,6 +163,32 @@ def _start(settings: Mapping[str, str], log: Path) -> SparkSession:
         _stop(spark)
         raise
     return spark
+
+
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Ctrl-C raises when the block is done, a second one at once: a JVM that only starts is not
+    known here yet, and would stay when this process has gone."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came = 0
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        nonlocal came
+        came += 1
+        if came > 1:
+            before(signum, frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # PySpark has its own from some moment on
+            signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
 
 
 def _use_quick_checkpoints(spark: SparkSession, settings: Mapping[str, str]) -> None:

@@ -148,3 +148,10 @@ def test_each_table_has_its_types_also_without_rows(tmp_path: Path) -> None:
     schema = pq.read_schema(next((tmp_path / "metrics").iterdir()))
     assert schema.names == list(TABLES["metrics"])
     assert str(schema.field("queue").type) == "int64"
+
+
+def test_a_report_that_is_named_twice_is_one_run(tmp_path: Path) -> None:
+    path, folder = written(tmp_path / "r.json"), tmp_path / "runs"
+    done = called("--parquet", folder, path, path)
+    assert (done.exit_code, done.output) == (0, f"1 run in {folder}: {', '.join(TABLES)}\n")
+    assert len(rows(folder, "runs")) == 1

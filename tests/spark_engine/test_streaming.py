@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,3 +184,27 @@ def test_a_folder_of_another_pipeline_is_refused(spark: SparkSession, tmp_path: 
     state.commit(replace(state.last(), ended=False))
     with pytest.raises(ab.PipelineError, match=r"keeps a run of pipeline 'one'.*--fresh"):
         ab.spark.run(numbers("two"), spark, state=state.path)
+
+
+def test_the_first_ctrl_c_ends_the_input_wherever_it_comes(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in front of a call of Spark, which it must not end."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    pipeline = ab.Pipeline("endless")
+    numbers = pipeline.source("numbers", ab.generate(abs, rate=1000.0))
+    numbers.sink("out", ab.jsonl(tmp_path / "out.jsonl"))
+    asked = list[bool]()
+
+    def is_active(self: Any) -> bool:
+        asked.append(True)
+        if len(asked) == 1:
+            signal.raise_signal(signal.SIGINT)
+        return bool(active.fget(self))
+
+    active: Any = StreamingQuery.isActive
+    monkeypatch.setattr(StreamingQuery, "isActive", property(is_active))
+    done = ab.spark.run(pipeline, spark, mode="stream", partitions=2).report
+    assert done.ok
+    assert len(asked) > 1

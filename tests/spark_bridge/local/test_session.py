@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.local.session import session
+from anabranch.spark_bridge.local.session import interrupts_later, session
 from anabranch.spark_bridge.local.spark_home import make_home
 from tests.runtime.processes import PATIENCE_S
 
@@ -128,3 +129,21 @@ def test_a_spark_that_does_not_start_shows_what_it_said(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "SparkUnavailable: Spark did not start" in ran.stderr
     assert "Multiple garbage collectors selected" in ran.stderr
+
+
+def pressed(times: int, reached: list[int]) -> None:
+    """Ctrl-C while a JVM starts."""
+    with interrupts_later():
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
+        reached.append(times)
+
+
+def test_ctrl_c_waits_until_a_jvm_that_starts_is_known_and_a_second_one_does_not() -> None:
+    reached = list[int]()
+    before = signal.getsignal(signal.SIGINT)
+    for times in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            pressed(times, reached)
+        assert signal.getsignal(signal.SIGINT) is before
+    assert reached == [1]

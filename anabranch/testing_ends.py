@@ -1,27 +1,27 @@
 """A pipeline as a world runs it under test: sources that have their tuples in memory, sinks and a
 file of dead letters that keep theirs as the objects that they are, on the disk of the world.
 
-    tuples given ─▶ Given ─▶ … the pipeline as it is … ─▶ Kept ─▶ Outcome
-                                 ╰─ late tuples, dead letters ─▶ KeptLetters ─╯
+    tuples given ─▶ Given, Fed ─▶ … the pipeline as it is … ─▶ Kept ─▶ Outcome
+                                      ╰─ late tuples, dead letters ─▶ KeptLetters ─╯
 
-The bytes of results and letters go the way of those of `ab.jsonl`, by pieces of shared files, so
-each is there as often as the delivery of the pipeline promises, whatever dies.
+What is written of a result or a letter is its place in a list of all that was to be written. That
+goes the way of the bytes of `ab.jsonl`, by pieces of shared files, so each is there as often as the
+delivery of the pipeline promises, whatever dies.
 """
 
 from __future__ import annotations
 
 import asyncio
-import io
+import logging
 import os
-import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from anabranch.protocol.ids import OperatorName
 from anabranch.runtime.keyed.late import Late
-from anabranch.runtime.pipeline.definition import Delivery
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import (
     Chunk,
@@ -42,8 +42,10 @@ from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.dead_letters import DeadLetterFile
 from anabranch.runtime.storage.shared_file import SharedFile, sidecar_path
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.runtime.values.foreign import describe
+from anabranch.runtime.world.loop import VirtualLoop
 
+PLACE_BYTES = 8
+INSTANCES_MAX = 1024
 LATE = "late: by "
 """How the reason begins for which a late tuple is a dead letter."""
 
@@ -87,12 +89,77 @@ class _GivenReader(Reader):
         return {"first": self._next} if self._next < len(self._tuples) else None
 
 
+class Feed:
+    """What a test lets a source send, bit by bit. It outlives the processes that read it.
+    `one_by_one`: each tuple is a chunk of its own, so that event time goes on behind it."""
+
+    def __init__(self, *, one_by_one: bool) -> None:
+        self.tuples: list[Any] = []
+        self.ended = False
+        self.one_by_one = one_by_one
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def send(self, tuples: Iterable[Any]) -> None:
+        self.tuples += tuples
+        self._wake()
+
+    def end(self) -> None:
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            loop = one.get_loop()
+            assert isinstance(loop, VirtualLoop)
+            loop.post(one.set_result, None)
+
+    async def more(self) -> None:
+        one = asyncio.get_running_loop().create_future()
+        self._waiting.append(one)
+        await one
+
+
+@dataclass(frozen=True)
+class Fed(Source):
+    """In one split, so that one instance at a time reads it."""
+
+    feed: Feed = field(repr=False)
+
+    def splits(self) -> Iterator[Split]:
+        yield {"first": 0}
+
+    def open(self, split: Split, context: RunContext) -> Reader:
+        return _FedReader(self.feed, split["first"])
+
+
+class _FedReader(Reader):
+    def __init__(self, feed: Feed, first: int) -> None:
+        self._feed, self._next = feed, first
+
+    async def read(self, tuples_max: int, bytes_max: int) -> Chunk | None:
+        feed, first = self._feed, self._next
+        while first == len(feed.tuples):
+            if feed.ended:
+                return None
+            await feed.more()
+        end = first + (1 if feed.one_by_one else tuples_max)
+        tuples = feed.tuples[first:end]
+        self._next += len(tuples)
+        return Chunk(tuples, progress=float(len(tuples)))
+
+    def remainder(self) -> Split | None:
+        return {"first": self._next}
+
+
 @dataclass(frozen=True)
 class Kept(Sink):
     """`only_late`: keeps late tuples and passes over everything else."""
 
     path: Path
     only_late: bool = False
+    all: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """All that was to be written."""
     exact = True
 
     def prepare(self) -> None:
@@ -110,7 +177,7 @@ class Kept(Sink):
 
 class _KeptWriter(ExactWriter):
     def __init__(self, sink: Kept, context: RunContext) -> None:
-        self._only_late = sink.only_late
+        self._sink = sink
         self._file = SharedFile(
             sink.path,
             sidecar_path(context.lasting_dir, sink.path),
@@ -121,15 +188,9 @@ class _KeptWriter(ExactWriter):
         self._file.open()
 
     def stage(self, tuples: list[Any]) -> tuple[bytes, list[DeadLetter]]:
-        if self._only_late:
+        if self._sink.only_late:
             tuples = [one.tuple for one in tuples if type(one) is Late]
-        pieces, dead = list[bytes](), list[DeadLetter]()
-        for one in tuples:
-            try:
-                pieces.append(pickle.dumps(one, 5))
-            except Exception as error:
-                dead.append(DeadLetter(f"cannot be pickled: {describe(error)}", one))
-        return b"".join(pieces), dead
+        return _added(self._sink.all, tuples), []
 
     async def put(self, number: int, data: bytes) -> None:
         await self._file.put(number, data)
@@ -142,18 +203,19 @@ class _KeptWriter(ExactWriter):
 
 
 class KeptLetters(DeadLetterFile):
-    """Letters as pickles: their operators, and the letters themselves."""
+    """With their operators. `all`: that were to be written."""
+
+    all: list[tuple[str, DeadLetter]]
 
     def stage(self, letters: Sequence[DeadLetter]) -> bytes:
-        return b"".join(self._piece(letter) for letter in letters)
+        return _added(self.all, [(self._of["operator"], letter) for letter in letters])
 
-    def _piece(self, letter: DeadLetter) -> bytes:
-        try:
-            return pickle.dumps((self._of["operator"], letter), 5)
-        except Exception:  # what cannot travel is told as the file of a run tells it
-            return pickle.dumps(
-                (self._of["operator"], replace(letter, tuple=repr(letter.tuple))), 5
-            )
+
+def _added(to: list[Any], what: Sequence[Any]) -> bytes:
+    """Their places."""
+    first = len(to)
+    to += what
+    return b"".join(n.to_bytes(PLACE_BYTES) for n in range(first, len(to)))
 
 
 class TestedPipeline(Pipeline):
@@ -161,18 +223,23 @@ class TestedPipeline(Pipeline):
 
     __test__ = False
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.letters: list[tuple[str, DeadLetter]] = []
+
     def letters_of(
         self, operator: str, instance: str, lasting_dir: Path | None, *, durable: bool
     ) -> DeadLetterFile:
-        path = self.dead_letters_path
-        return KeptLetters(
-            path,
+        file = KeptLetters(
+            self.dead_letters_path,
             pipeline=self.name,
             operator=operator,
             instance=instance,
             lasting_dir=lasting_dir,
             durable=durable,
         )
+        file.all = self.letters
+        return file
 
 
 @dataclass
@@ -180,26 +247,25 @@ class Tested:
     """`pipeline` is what runs. `written`: gives what is in a file, nothing if it is not there."""
 
     pipeline: TestedPipeline
-    sinks: Mapping[str, Path]
-    telling: Mapping[str, Path]
+    sinks: Mapping[str, Kept]
+    telling: Mapping[str, Kept]
     """What is written of late tuples, by the operators of which these are results."""
 
-    def results(self, written: Callable[[Path], bytes]) -> dict[str, list[Any]]:
-        delivery = self.pipeline.delivery
-        return {name: [*_pickles(written(path), delivery)] for name, path in self.sinks.items()}
+    def results(self, sink: str, written: Callable[[Path], bytes]) -> list[Any]:
+        kept = self.sinks[sink]
+        return _at(kept.all, written(kept.path))
 
     def late_and_dead(
         self, written: Callable[[Path], bytes]
     ) -> tuple[dict[str, list[Any]], dict[str, list[DeadLetter]]]:
         late: dict[str, list[Any]] = {}
         dead: dict[str, list[DeadLetter]] = {}
-        for operator, path in self.telling.items():
-            if found := [*_pickles(written(path), self.pipeline.delivery)]:
+        for operator, kept in self.telling.items():
+            if found := _at(kept.all, written(kept.path)):
                 late[operator] = found
-        for operator, letter in _pickles(
-            written(self.pipeline.dead_letters_path), self.pipeline.delivery
-        ):
-            keyed = self.pipeline.operators[operator].keyed
+        letters = written(self.pipeline.dead_letters_path)
+        for operator, letter in _at(self.pipeline.letters, letters):
+            keyed = self.pipeline.operators[OperatorName(operator)].keyed
             if keyed is not None and letter.reason.startswith(LATE):
                 late.setdefault(operator, []).append(letter.tuple)
             else:
@@ -207,17 +273,27 @@ class Tested:
         return late, dead
 
 
+def _at(all_: Sequence[Any], places: bytes) -> list[Any]:
+    """At most once, the last place may be half there: what was in work dies with its process."""
+    whole = len(places) // PLACE_BYTES * PLACE_BYTES
+    starts = range(0, whole, PLACE_BYTES)
+    return [all_[int.from_bytes(places[n : n + PLACE_BYTES])] for n in starts]
+
+
 def tested(
     pipeline: Pipeline,
     sources: Mapping[str, Source],
     instances: Mapping[str, int],
     folder: Path,
+    *,
+    may_join: bool,
 ) -> Tested:
     """A copy of a pipeline with `sources` in the place of its own, with sinks that keep what they
     get, and with so many `instances` of operators at the beginning.
 
     Late tuples are kept whatever the operator does with them: those that it drops are buried as
-    others are. Raises `PipelineError` for instances of an operator that is not there.
+    others are. `may_join`: operators may have any number of instances, and begin with one where
+    nothing else is said. Raises `PipelineError` for instances of an operator that is not there.
     """
     made = TestedPipeline(
         pipeline.name,
@@ -227,47 +303,69 @@ def tested(
         durable=pipeline.durable,
         dead_max=1.0,
     )
-    sinks, telling = dict[str, Path](), dict[str, Path]()
+    sinks, telling = dict[str, Kept](), dict[str, Kept]()
     for name, operator in pipeline.operators.items():
         ends: dict[str, Any] = {}
         if operator.source is not None:
             ends["source"] = sources[name]
         if operator.sink is not None:
-            path = sinks[str(name)] = folder / f"kept.{name}"
-            ends["sink"] = Kept(path)
+            ends["sink"] = sinks[str(name)] = Kept(folder / f"kept.{name}")
         keyed = operator.keyed
         if keyed is not None and keyed.late == "drop":
             ends["keyed"] = replace(keyed, late="bury")
         made.operators[name] = replace(operator, **ends)
         if keyed is not None and keyed.late == "emit" and operator.sink is None:
-            path = telling[str(name)] = folder / f"late.{name}"
+            kept = telling[str(name)] = Kept(folder / f"late.{name}", only_late=True)
             sink = OperatorName(f"late.{name}")
-            made.operators[sink] = Operator(sink, (name,), sink=Kept(path, only_late=True))
-    for instances_of, number in instances.items():
-        _begin_with(made, instances_of, number)
+            made.operators[sink] = Operator(sink, (name,), sink=kept)
+    _begin_with(made, instances, may_join=may_join)
     return Tested(made, sinks, telling)
 
 
-def _begin_with(pipeline: Pipeline, name: str, number: int) -> None:
-    operator = pipeline.operators.get(OperatorName(name))
-    if operator is None:
-        known = ", ".join(pipeline.operators)
-        raise PipelineError(f"instances: the pipeline has no operator {name!r}; known: {known}")
-    if type(number) is not int or number < 1:
-        raise PipelineError(f"instances: {name!r} needs a whole number from 1 on, got {number!r}")
-    scale = operator.scale or Scale(max_instances=1)
-    most = max(number, scale.max_instances)
-    scale = replace(scale, min_instances=number, max_instances=most, policy=Fixed())
-    pipeline.operators[operator.name] = replace(operator, scale=scale)
+@dataclass(frozen=True)
+class Begun(Fixed):
+    """There are so many instances at the beginning."""
+
+    instances: int = 1
+
+    def at_start(self, scale: Scale) -> int:
+        return self.instances
 
 
-def _pickles(data: bytes, delivery: Delivery) -> Iterator[Any]:
-    """At most once, the last piece may be half there: what was in work dies with its process."""
-    file = io.BytesIO(data)
-    while file.tell() < len(data):
-        try:
-            yield pickle.load(file)
-        except (EOFError, pickle.UnpicklingError):
-            if delivery != "at-most-once":
-                raise
-            return
+def _begin_with(pipeline: Pipeline, instances: Mapping[str, int], *, may_join: bool) -> None:
+    if may_join:
+        pipeline.durable = "process"  # no power is lost
+        instances = {**dict.fromkeys(map(str, pipeline.operators), 1), **instances}
+    for name, number in instances.items():
+        operator = pipeline.operators.get(OperatorName(name))
+        if operator is None:
+            known = ", ".join(pipeline.operators)
+            raise PipelineError(f"instances: the pipeline has no operator {name!r}; known: {known}")
+        if type(number) is not int or number < 1:
+            raise PipelineError(
+                f"instances: {name!r} needs a whole number from 1 on, got {number!r}"
+            )
+        most = max(number, 1 if operator.scale is None else operator.scale.max_instances)
+        scale = replace(
+            operator.scale or Scale(),
+            min_instances=1,
+            max_instances=INSTANCES_MAX if may_join else most,
+            policy=Begun(number),
+        )
+        pipeline.operators[operator.name] = replace(operator, scale=scale)
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """What instances log, such as that a disk is full, is no news in a test."""
+    logger = logging.getLogger("anabranch")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def unheard(_name: str, _line: str) -> None:
+    """Whatever instances would tell a user."""

@@ -3,11 +3,9 @@ instances, in one process and on virtual time (`runtime.world`)."""
 
 from __future__ import annotations
 
-import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,7 @@ from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.troubles import Troubles
 from anabranch.runtime.world.world import End, World
-from anabranch.testing_ends import Given, Tested, tested
+from anabranch.testing_ends import Given, Tested, tested, unheard, unlogged
 
 BEHIND_S = 0.3
 """So long after the last tuple has come in it is still stormy."""
@@ -116,11 +114,11 @@ def stormy_run(
     `World.run` raises."""
     weather = Weather() if seed is None else drawn(pipeline, seed)
     sources = {name: Given([*tuples], weather.span_s) for name, tuples in inputs.items()}
-    copy = tested(pipeline, sources, instances, FOLDER)
+    copy = tested(pipeline, sources, instances, FOLDER, may_join=False)
     world = World(
         copy.pipeline,
         seed or 0,
-        options=Options(script=weather.script, scaling=False, on_output=_unheard, warm=1),
+        options=Options(script=weather.script, scaling=False, on_output=unheard, warm=1),
         conditions=weather.conditions,
         troubles=weather.troubles,
         disk_faults=weather.disk,
@@ -128,7 +126,7 @@ def stormy_run(
         began_s=start,
     )
     weather.disk.spares = lambda name: world.troubles.spares(world.processes.of_store(name))
-    with _unlogged():
+    with unlogged():
         report = world.run()
     if not report.ok:
         why = report.failure or "; ".join(report.ledger.faults) or f"it ended as {report.ended}"
@@ -147,19 +145,3 @@ def _happened(world: World, weather: Weather, report: Report) -> Counter[str]:
     found["moves"] = sum(event.kind == EventKind.MOVED for event in report.events)
     found["full disks"] = weather.disk.met.get("full", 0)
     return +found
-
-
-@contextmanager
-def _unlogged() -> Iterator[None]:
-    """What instances log, such as that a disk is full, is no news in a storm."""
-    logger = logging.getLogger("anabranch")
-    before = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
-
-
-def _unheard(_name: str, _line: str) -> None:
-    """Whatever instances would tell a user."""

@@ -24,6 +24,8 @@ class Limits:
     """Results held for lack of credit before an instance stops its own intake."""
     linger_s: float = 0.005
     """How long a busy instance may hold a batch that is not full."""
+    watermark_period_s: float = 0.02
+    """How long an instance that has stated a watermark waits before it states another one."""
     slice_s: float = 0.005
     """How long an operator may work before control messages get a turn."""
     start_deadline_s: float = 10.0

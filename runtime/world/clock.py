@@ -20,14 +20,14 @@ class VirtualClock:
     ) -> None:
         self.chance = rng
         self.skew_s = 0.0
-        self._began_s = began_s
+        self.began_s = began_s
         self._timeline = timeline
 
     def monotonic(self) -> float:
         return BEGAN_S + self._timeline.now
 
     def wall(self) -> float:
-        return self._began_s + self._timeline.now + self.skew_s
+        return self.began_s + self._timeline.now + self.skew_s
 
     def process_s(self) -> float:
         return self._timeline.now

@@ -186,10 +186,16 @@ class VirtualLoop(_Loop):
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
         timer = asyncio.TimerHandle(when, callback, args, self, context)
-        if not self.dead:
+        if not self.dead and not self._is_for_never():
             heapq.heappush(self._timers, (when, next(self._order), timer))
             self.timeline.wake(self, when)
         return timer
+
+    def _is_for_never(self) -> bool:
+        if not self.timeline.never:
+            return False
+        task = asyncio.current_task(self)
+        return task is not None and task.get_name().rpartition(" ")[2] in self.timeline.never
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """It is left out when its time comes."""
@@ -208,7 +214,9 @@ class VirtualLoop(_Loop):
     def run_in_executor(  # type: ignore[override]
         self, executor: object, func: Callable[..., Any], *args: Any
     ) -> asyncio.Future[Any]:
-        """Other turns come first, as if a thread did it."""
+        """Other turns come first, as if a thread did it; or one does."""
+        if self.timeline.threads is not None:
+            return self.timeline.threads.run(func, args)
         done = self.create_future()
         self.call_later(THREAD_S * self.slowness, _do, done, func, args)
         return done

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
+from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.link.link import FrameBuffer
 from anabranch.runtime.live.link.messages import Assign
 from anabranch.runtime.live.process.instance_process import live
@@ -80,6 +81,7 @@ class WorldProcess(OwnProcess):
         self.store: Final = store
         self.task: Assign | None = None
         """None: it is idle."""
+        self.instance: Instance | None = None
         self.ended = False
         self.hangs = False
         self.stopped_until_s = 0.0
@@ -122,6 +124,9 @@ class WorldProcess(OwnProcess):
         """`code`: minus the number of the signal, if one ends it."""
         self.on_end(code)
         raise _GoneError
+
+    def has(self, instance: Instance) -> None:
+        self.instance = instance
 
     def in_children(self, call: Callable[[], object]) -> None:
         """It has none."""

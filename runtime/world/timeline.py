@@ -22,6 +22,8 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from anabranch.runtime.world.threads import Threads
+
 TURN_S = 5e-6
 """What a turn takes at least."""
 TURN_MAX_S = 50e-6
@@ -63,6 +65,12 @@ class Timeline:
     def __init__(self, rng: random.Random) -> None:
         self.now = 0.0
         self.turns = 0
+        self.turn_s = TURN_S, TURN_MAX_S
+        """What a turn takes: at least, and at most."""
+        self.never: frozenset[str] = frozenset()
+        """By the last words of their names, tasks for which no time comes."""
+        self.threads: Threads | None = None
+        """None: what is to be done in a thread is done in a turn."""
         self._rng = rng
         self._order = itertools.count()
         self._due: list[tuple[float, int, Turner]] = []
@@ -92,36 +100,46 @@ class Timeline:
         """Time passes within a turn, for the loop whose turn it is."""
         self.now += seconds
 
+    def next_due(self) -> float:
+        """When the next turn is due; +inf if there is none."""
+        due = self._due
+        while due and due[0][0] != due[0][2].due_at:
+            heapq.heappop(due)  # it had an earlier turn, or has ended
+        return due[0][0] if due else math.inf
+
     def run(
         self, is_over: Callable[[], bool], *, until_s: float = math.inf, turns_max: float = math.inf
     ) -> None:
         """Go on until `is_over`, which is asked after each turn. Raises `Deadlock`, and `TooLong`
         if that is not the case by `until_s`, or after so many turns."""
-        due, chance = self._due, self._rng.random
         while not is_over():
-            if not due:
-                raise Deadlock(self._told("nothing is left that could happen"))
-            at, _, loop = heapq.heappop(due)
-            if at != loop.due_at:
-                continue  # it had an earlier turn, or has ended
+            at = self.next_due()
+            if at == math.inf:
+                raise Deadlock(self.told("nothing is left that could happen"))
             if at > until_s:
-                raise TooLong(self._told(f"the world goes on after {until_s:g} s of its time"))
+                raise TooLong(self.told(f"the world goes on after {until_s:g} s of its time"))
             if self.turns >= turns_max:
-                raise TooLong(self._told(f"the world goes on after {turns_max:,} turns"))
-            if at > self.now:
-                self.now = at
-            self.turns += 1
-            began = self.now
-            loop.due_at = _IN_TURN
-            loop.turn()
-            loop.due_at = None
-            loop.free_at = self.now + (TURN_S + (TURN_MAX_S - TURN_S) * chance()) * loop.slowness
-            loop.worked_s += loop.free_at - began
-            self.now = began
-            if (next_at := loop.next_due()) is not None:
-                self.wake(loop, next_at)
+                raise TooLong(self.told(f"the world goes on after {turns_max:,} turns"))
+            self.take_turn()
 
-    def _told(self, what: str) -> str:
+    def take_turn(self) -> None:
+        """The next one, of which there must be one that is due."""
+        at, _, loop = heapq.heappop(self._due)
+        if at > self.now:
+            self.now = at
+        self.turns += 1
+        began = self.now
+        loop.due_at = _IN_TURN
+        loop.turn()
+        loop.due_at = None
+        least, most = self.turn_s
+        loop.free_at = self.now + (least + (most - least) * self._rng.random()) * loop.slowness
+        loop.worked_s += loop.free_at - began
+        self.now = began
+        if (next_at := loop.next_due()) is not None:
+            self.wake(loop, next_at)
+
+    def told(self, what: str) -> str:
         waiters = [*itertools.chain.from_iterable(loop.waiters() for loop in self._loops)]
         shown = "; ".join(waiters[:WAITERS_TOLD_MAX])
         more = len(waiters) - WAITERS_TOLD_MAX

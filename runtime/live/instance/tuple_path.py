@@ -81,7 +81,9 @@ class TuplePath:
         )
         self.gate = Gate(watermark)
         stamps = profile.operator.timing is not None
-        self.watermarks = Watermarks(self.gate, self.outbox, stamps=stamps)
+        self.watermarks = Watermarks(
+            self.gate, self.outbox, stamps=stamps, period_s=profile.limits.watermark_period_s
+        )
         self.letter_writer = DeadLetterWriter(
             _dead_letters(profile),
             commits if profile.exact else None,

@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from anabranch.runtime.keyed.watermarks import Gate
     from anabranch.runtime.live.instance.outbox import Outbox
 
-STATE_EVERY_S = 0.02
 NOTHING = (-math.inf, False)
 """What is known of a neighbour that has not spoken: its watermark, and whether it is idle."""
 
 
 class Watermarks:
-    """`stamps`: this instance reads event time from its own results and passes nothing on."""
+    """`stamps`: this instance reads event time from its own results and passes nothing on.
+    `period_s`: between two statements; 0: each is made at once."""
 
-    def __init__(self, gate: Gate, outbox: Outbox, *, stamps: bool) -> None:
+    def __init__(self, gate: Gate, outbox: Outbox, *, stamps: bool, period_s: float) -> None:
         self.new_owner = -math.inf
         """How far the one was that has last accepted key groups of mine (W4)."""
         self.counted_from = -math.inf
@@ -50,6 +50,7 @@ class Watermarks:
         self._gate = gate
         self._outbox = outbox
         self._stamps = stamps
+        self._period_s = period_s
         self._parting: set[InstanceId] = set()
         self._wanted = NOTHING
         self._stated = NOTHING
@@ -62,6 +63,11 @@ class Watermarks:
     def how_far(self) -> float:
         """What neighbours may take for my watermark."""
         return max(self._gate.output, self.counted_from)
+
+    @property
+    def stated(self) -> float:
+        """The watermark that successors have been told."""
+        return self._stated[0]
 
     # -- from predecessors -----------------------------------------------------------------
 
@@ -120,7 +126,9 @@ class Watermarks:
                 self._wait()
 
     def _wait(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(STATE_EVERY_S, self._time_is_up)
+        if self._period_s:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._period_s, self._time_is_up)
 
     def _state_now(self) -> None:
         stated = self._stated = self._wanted

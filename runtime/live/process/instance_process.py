@@ -150,6 +150,7 @@ async def live(
             journal=Path(original(task.journal)) if task.journal else None,
             in_vain=task.in_vain,
         )
+        process.has(instance)
         instance.scaling.dry_run = task.dry_run
         _wire(agent_client, instance)
         asyncio.get_running_loop().set_exception_handler(_ending(instance))

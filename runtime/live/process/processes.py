@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 from anabranch.runtime.live.process.kernel_view import KernelLook
 from anabranch.runtime.live.process.process import OnOutput, Process
@@ -81,6 +81,9 @@ class OwnProcess:
     def exit_now(self, code: int) -> NoReturn:
         """Whatever is in work is left as it is."""
         os._exit(code)
+
+    def has(self, instance: Any) -> None:
+        """From now on this instance is in it."""
 
     def in_children(self, call: Callable[[], object]) -> None:
         """Have it called in each process that is forked from this one."""

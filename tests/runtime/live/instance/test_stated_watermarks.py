@@ -42,7 +42,7 @@ class Outbox:
 
 def stating() -> tuple[Watermarks, Outbox]:
     outbox: Any = Outbox()
-    return Watermarks(Gate(), outbox, stamps=True), outbox
+    return Watermarks(Gate(), outbox, stamps=True, period_s=0.02), outbox
 
 
 async def soon(condition: Callable[[], bool]) -> None:

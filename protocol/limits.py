@@ -28,7 +28,7 @@ class Limits:
     """How long an instance that has stated a watermark waits before it states another one."""
     slice_s: float = 0.005
     """How long an operator may work before control messages get a turn."""
-    start_deadline_s: float = 10.0
+    start_deadline_s: float = 30.0
     """A newcomer that is not ready by then is given up (P39)."""
     reconnect_first_s: float = 0.02
     reconnect_max_s: float = 2.0

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +17,24 @@ import numpy as np
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.reporting.report import Report, read_report
-from anabranch.runtime.simulation.forecast import (
-    KEYS,
-    Cost,
-    Course,
-    Forecast,
-    Load,
-    Outline,
-    forecast,
-    look_s_for,
-    outline_of,
-)
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.worker_pool import worker_pool
+from anabranch.runtime.world.forecast import forecast
+from anabranch.runtime.world.forecast_values import (
+    KEYS,
+    Arrivals,
+    Cost,
+    Forecast,
+    OperatorCourse,
+    look_s_for,
+)
 from anabranch.setting import apply_settings
 from anabranch.workloads.curve_text import parse_curve
 from anabranch.workloads.curves import Curve, CurveError, Steady
 from anabranch.workloads.paced import Paced
 
 SECONDS = 60.0
-"""How long a simulation lasts if neither the load nor the user says so."""
+"""How long a forecast lasts if neither the load nor the user says so."""
 PEAK_STEP_S = 0.5
 
 
@@ -100,13 +99,13 @@ def seconds_of(curves: Mapping[str, Curve], duration_s: float | None) -> float:
     return max((e for e in ends if e is not None), default=SECONDS) or SECONDS
 
 
-def load_of(curves: Mapping[str, Curve], seconds: float) -> Load:
+def arrivals_of(curves: Mapping[str, Curve], seconds: float) -> Arrivals:
     steps = np.arange(0.0, seconds + PEAK_STEP_S, PEAK_STEP_S)
     look_s = look_s_for(max(float(c.rate(steps).max()) for c in curves.values()))
     times = look_s * np.arange(math.ceil(seconds / look_s) + 1, dtype=np.float64)
     # A hair more, so that a whole number is not taken for the one below.
     totals = {n: np.floor(c.due(times) + 1e-6).astype(int).tolist() for n, c in curves.items()}
-    return Load(look_s, totals)
+    return Arrivals(look_s, totals)
 
 
 # -- cost ------------------------------------------------------------------------------------
@@ -246,10 +245,10 @@ class Scenario:
         return self.forecasts[0].offered
 
     def band(self, operator: str, figure: str) -> Band:
-        """`figure`: the name of one in `Course`."""
+        """`figure`: the name of one in `OperatorCourse`."""
         return band_of([getattr(f.courses[operator], figure) for f in self.forecasts])
 
-    def courses(self, operator: str) -> list[Course]:
+    def courses(self, operator: str) -> list[OperatorCourse]:
         return [f.courses[operator] for f in self.forecasts]
 
 
@@ -275,7 +274,7 @@ def band_of(rows: Sequence[Sequence[float | None]]) -> Band:
 def scenarios(
     variants: Sequence[Variant],
     costs: Mapping[str, Costed],
-    load: Load,
+    arrivals: Arrivals,
     *,
     first_seed: int,
     seeds: int,
@@ -284,27 +283,30 @@ def scenarios(
 ) -> list[Scenario]:
     """Every variant with every seed. `settings`: those of `forecast`."""
     plain = {name: costed.cost for name, costed in costs.items()}
-    outlines = [outline_of(v.pipeline, plain) for v in variants]
-    tasks = [
-        (outline, load, {**settings, "seed": seed})
-        for outline in outlines
+    _tasks[:] = [
+        partial(forecast, v.pipeline, plain, arrivals, seed=seed, **settings)
+        for v in variants
         for seed in range(first_seed, first_seed + seeds)
     ]
-    if min(jobs, len(tasks)) == 1:
-        found = [_forecast(task) for task in tasks]
+    numbers = range(len(_tasks))
+    if min(jobs, len(_tasks)) == 1:
+        found = [*map(_do, numbers)]
     else:
-        # A fork knows the modules of the pipeline, and with them policies of its own.
-        with worker_pool(min(jobs, len(tasks)), "fork") as pool:
-            found = list(pool.map(_forecast, tasks))
+        with worker_pool(min(jobs, len(_tasks)), "fork") as pool:
+            found = list(pool.map(_do, numbers))
     return [
         Scenario(v.name, v.pipeline, found[i * seeds : (i + 1) * seeds])
         for i, v in enumerate(variants)
     ]
 
 
-def _forecast(task: tuple[Outline, Load, dict[str, Any]]) -> Forecast:
-    outline, load, settings = task
-    return forecast(outline, load, **settings)
+_tasks: list[Callable[[], Forecast]] = []
+"""What is to be forecast. A fork has it, with all functions and policies of the pipeline, of which
+not all can be sent to a process."""
+
+
+def _do(number: int) -> Forecast:
+    return _tasks[number]()
 
 
 def _hint(name: str, known: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.pipeline.graph import Pipeline
 
 if TYPE_CHECKING:
-    from anabranch.runtime.simulation.forecast import Forecast
+    from anabranch.runtime.world.forecast_values import Forecast
 
 
 def scaled(
@@ -34,8 +34,8 @@ def scaled(
     something is missing, `PipelineError` for a pipeline that cannot run, and what a policy of one's
     own raises.
     """
-    from anabranch.forecasting import costs_of, curves_of, load_of
-    from anabranch.runtime.simulation.forecast import forecast, outline_of
+    from anabranch.forecasting import arrivals_of, costs_of, curves_of
+    from anabranch.runtime.world.forecast import forecast
 
     pipeline.validate()
     if isinstance(load, Mapping):
@@ -48,5 +48,5 @@ def scaled(
         selectivities=selectivity or {},
         skews=skew,
     )
-    outline = outline_of(pipeline, {name: costed.cost for name, costed in costs.items()})
-    return forecast(outline, load_of(curves, seconds), seed=seed, seconds=seconds)
+    plain = {name: costed.cost for name, costed in costs.items()}
+    return forecast(pipeline, plain, arrivals_of(curves, seconds), seed=seed, seconds=seconds)

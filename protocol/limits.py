@@ -18,10 +18,14 @@ class Limits:
     batch_tuples_max: int = 2048
     batch_bytes_max: int = 256 * 2**10
     credit_tuples: int = 8192
-    """Tuples that may be under way to one instance on one channel."""
+    """Tuples that may be under way to one instance on one channel, at most."""
+    credit_tuples_min: int = 16
+    """At least, however slow that instance is."""
     credit_bytes: int = 4 * 2**20
     outbox_tuples_max: int = 2048
-    """Results held for lack of credit before an instance stops its own intake."""
+    """Results held for lack of credit before an instance stops its own intake, at most."""
+    outbox_tuples_min: int = 64
+    """At least, however slow its successors are."""
     linger_s: float = 0.005
     """How long a busy instance may hold a batch that is not full."""
     watermark_period_s: float = 0.02

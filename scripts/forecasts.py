@@ -159,7 +159,10 @@ def foretold(
 ) -> Figures:
     costs = forecasting.costs_of(pipeline, report=report, capacities={}, selectivities={})
     curves = forecasting.curves_of(pipeline, [f"{load:g}"])
-    variants, offered = forecasting.variants_of(pipeline, []), forecasting.load_of(curves, seconds)
+    variants, offered = (
+        forecasting.variants_of(pipeline, []),
+        forecasting.arrivals_of(curves, seconds),
+    )
     (scenario,) = forecasting.scenarios(
         variants, costs, offered, first_seed=0, seeds=seeds, jobs=1, seconds=seconds
     )

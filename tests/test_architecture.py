@@ -1,8 +1,8 @@
 """What may import what, read from the source text, and what the tree promises about itself.
 
 `scripts, tests -> anabranch -> workloads, spark_engine -> spark_bridge -> runtime -> protocol`;
-inside runtime each room imports only those before it (`ROOMS`), and the drivers live, simulation
-and explorer never each other.
+inside runtime each room imports only those before it (`ROOMS`), and the drivers live and explorer
+never each other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAY_IMPORT = {
     FACE: {"workloads", "spark_engine", "spark_bridge", "runtime", "protocol"},
     "pyspark_anabranch": {"spark_bridge", "runtime", "protocol"},
 }
-DRIVERS = ("live", "simulation", "explorer")
+DRIVERS = ("live", "explorer")
 ON_VALUES = {"runtime", "spark_bridge", "spark_engine"}
 """Layers that stand on values of runtime, and on a driver only as a part of it: a job of Spark is a
 driver of its own."""
@@ -43,14 +43,12 @@ ROOMS = (
     "ports",
     *("values", "measuring", "reporting", "policies", "plan", "columns", "processing"),
     *("storage", "keyed", "sources", "sinks", "mqtt", "pipeline", "savepoint", "explorer"),
-    *("broken_protocols", "simulation"),
+    "broken_protocols",
     *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),
     "world",
 )
 """The folders of runtime. Each imports only those before it, also for type checkers."""
-ROOMS_WITH_CIRCLES = ("simulation",)
-"""Those in which modules still import each other in circles, also for type checkers."""
 ABOVE_THE_DRIVERS = {"world", "broken_protocols"}
 """The folders of runtime that run the code of a driver, and so may import it."""
 KNOW_INSTANCES = ["runtime.world.processes", "runtime.world.stepped", "testing_instances"]
@@ -281,8 +279,6 @@ MANY_ATTRIBUTES = "class A:\n  def f(self):" + "".join(
 def against_large_parts(source: Source) -> Iterator[str]:
     """A class or a function that does not fit on a few screens, or on one, has two purposes; or its
     docstring says why it has one."""
-    if driver_of(source.name) == "simulation":
-        return
     for node in ast.walk(ast.parse(source.text)):
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -308,12 +304,9 @@ def attributes_of(node: ast.ClassDef) -> set[str]:
 
 
 def namesakes(sources: list[Source]) -> list[str]:
-    """Classes with the name of another one of their layer. An experiment is a layer of its own;
-    the simulation's classes have the names of what they stand for."""
+    """Classes with the name of another one of their layer. An experiment is a layer of its own."""
     where: dict[tuple[str, str], list[str]] = {}
     for source in sources:
-        if driver_of(source.name) == "simulation":
-            continue
         layer = (
             ".".join(source.name.split(".")[:3]) if source.layer == "workloads" else source.layer
         )
@@ -373,7 +366,7 @@ def test_each_room_of_runtime_imports_only_rooms_before_it() -> None:
 @pytest.mark.parametrize("room", [*ROOMS, FACE])
 def test_modules_of_a_room_import_each_other_in_no_circle(room: str) -> None:
     circle = circle_among([s for s in PACKAGE if room in (room_of(s.name), s.layer)])
-    assert circle == [] or room in ROOMS_WITH_CIRCLES
+    assert circle == []
 
 
 def test_a_circle_is_found_where_only_a_type_checker_sees_it() -> None:
@@ -390,7 +383,7 @@ def test_a_circle_is_found_where_only_a_type_checker_sees_it() -> None:
 @pytest.mark.parametrize(
     ("whole", "begun_by", "in_a_world"),
     [
-        ("agent.agent", "agent.launch", ["runtime.world.world"]),
+        ("agent.agent", "agent.launch", ["runtime.world.world", "runtime.world.forecast"]),
         ("instance.instance", "process.instance_process", KNOW_INSTANCES),
     ],
 )
@@ -470,7 +463,7 @@ def test_a_reason_makes_a_large_class_right() -> None:
         (against_the_layers, "anabranch.spark_bridge.a", "from anabranch.workloads import b"),
         (against_the_layers, "anabranch.spark_bridge.a", "from anabranch.spark_engine import b"),
         (against_the_layers, "anabranch.cli", "from tests import helpers"),
-        (against_the_drivers, "anabranch.runtime.live.a", "import anabranch.runtime.simulation.b"),
+        (against_the_drivers, "anabranch.runtime.live.a", "import anabranch.runtime.explorer.b"),
         (against_the_drivers, "anabranch.runtime.explorer.a", "from anabranch.runtime import live"),
         (
             against_the_drivers,

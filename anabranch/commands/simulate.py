@@ -28,8 +28,8 @@ Examples:
 
 \b
 Costs are measured by a run (anabranch run headlines.py --report report.json) or given. What is
-simulated is what runs: the same protocol, meters and policy, in virtual time; only the functions
-of operators are replaced by what they cost.
+simulated is what runs: agent and instances of a run, in one process on virtual time; only the
+functions of operators are replaced by what they cost, and no journals are written.
 
 \b
 A load is a number, the file of a recorded trace, or one of these with settings of its own:
@@ -158,7 +158,7 @@ def command(
         found = f.scenarios(
             variants,
             costs,
-            f.load_of(curves, seconds),
+            f.arrivals_of(curves, seconds),
             first_seed=seed,
             seeds=seeds,
             jobs=jobs,

@@ -1,4 +1,4 @@
 """What an operator keeps by key: state, timers, windows, and event time.
 
-Values and pure logic only; drivers are in `runtime.live` and `runtime.simulation`.
+Values and pure logic only; what drives them is in `runtime.live`.
 """

@@ -1,6 +1,6 @@
 """How tuples flow between neighbours: which successor gets a batch, and how much may be under way.
 
-Pure, and the same in every driver: the simulation runs this code too.
+Pure.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 from anabranch.protocol.credit import Allowance
+from anabranch.protocol.limits import Limits
 
 COMPARED_MAX = 8
 """Above so many successors two drawn at random are compared instead of all (P28)."""
 FIRST_WINDOW_TUPLES = 2048
-"""The window before anything is known of the receiver's speed."""
 WINDOW_S = 0.25
-WINDOW_TUPLES_MIN = 16
 HOLD_S = 1.0
-HOLD_TUPLES_MIN = 64
 RATE_SHARE = 0.2
 """How much a new measurement of that rate counts against the older ones."""
 
@@ -60,16 +58,22 @@ def least_waiting(channels: Sequence[C], rng: random.Random) -> C | None:
     return best[0] if best else None
 
 
-def window_tuples(processed_per_s: float, senders: int, *, tuples_max: int) -> int:
+def window_tuples(processed_per_s: float, senders: int, limits: Limits) -> int:
     """The window of credit for each of `senders` of an instance: its share of what is worked off
     in `WINDOW_S`, so that a slow instance has little in its queue, which a newcomer could not
     relieve it of, and a fast one never waits."""
     share = int(processed_per_s * WINDOW_S / senders)
-    return min(tuples_max, max(WINDOW_TUPLES_MIN, share))
+    return min(limits.credit_tuples, max(limits.credit_tuples_min, share))
 
 
-def held_tuples_max(sent_per_s: float, *, tuples_max: int) -> int:
+def first_window_tuples(limits: Limits) -> int:
+    """Before anything is known of the receiver's speed."""
+    return min(limits.credit_tuples, max(limits.credit_tuples_min, FIRST_WINDOW_TUPLES))
+
+
+def held_tuples_max(sent_per_s: float, limits: Limits) -> int:
     """How many results an instance holds for lack of credit before it stops its own intake: what
     its successors take in `HOLD_S`. More would only wait, and delay the end of the stream; much
     less would hide from the successors' policies how much there is to do."""
-    return min(tuples_max, max(HOLD_TUPLES_MIN, int(sent_per_s * HOLD_S)))
+    least, most = limits.outbox_tuples_min, limits.outbox_tuples_max
+    return min(most, max(least, int(sent_per_s * HOLD_S)))

@@ -278,14 +278,17 @@ class GenerateReader(Reader):
         if self._slice is None:
             return 0.0
         from_s, to_s = self._slice
-        due_s = to_s
-        if self._next < self._end:
-            share = (self._next - self._first + 0.5) / (self._end - self._first)
-            due_s = from_s + share * (to_s - from_s)
+        is_read = self._next == self._end
+        due_s = to_s if is_read else self._next_due_s(from_s, to_s)
         left_s = due_s - (self._clock() - self._started_s)
-        if self._next < self._end:
+        if not is_read:
             return max(left_s, _WAIT_S_MIN)
         return left_s if self._first == self._end else 0.0
+
+    def _next_due_s(self, from_s: float, to_s: float) -> float:
+        """When the next number is due, in a slice between these times."""
+        share = (self._next - self._first + 0.5) / (self._end - self._first)
+        return from_s + share * (to_s - from_s)
 
     def _adapt(self, taken: int, busy_s: float) -> None:
         fitting = int(taken * _WORK_S_MAX / busy_s) if busy_s > 0 else 2 * taken

@@ -41,6 +41,35 @@ else:
     _Loop = asyncio.AbstractEventLoop
 
 
+class VirtualHandle:
+    """What is to be called, at a time or as soon as possible. Like one of asyncio, but cheap: there
+    are some for each batch."""
+
+    __slots__ = ("args", "callback", "context", "when_s")
+
+    def __init__(
+        self,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        context: Context | None,
+        when_s: float = 0.0,
+    ) -> None:
+        self.callback: Callable[..., object] | None = callback
+        """None: it is cancelled."""
+        self.args = args
+        self.context = copy_context() if context is None else context
+        self.when_s = when_s
+
+    def cancel(self) -> None:
+        self.callback, self.args = None, ()
+
+    def cancelled(self) -> bool:
+        return self.callback is None
+
+    def when(self) -> float:
+        return self.when_s
+
+
 class VirtualLoop(_Loop):
     """`name`: of the process. `on_error`: gets what a callback raised, unless the process has a
     handler of its own."""
@@ -64,8 +93,8 @@ class VirtualLoop(_Loop):
         self.left: set[asyncio.Task[Any]] = set()
         """Of a dead one: its tasks. They are kept, since whatever they would do in the end, when
         nothing refers to them any more, they must not do in this world."""
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[VirtualHandle] = deque()
+        self._timers: list[tuple[float, int, VirtualHandle]] = []
         self._order = itertools.count()
         self._on_error = on_error
         self._handler: Handler | None = None
@@ -84,12 +113,21 @@ class VirtualLoop(_Loop):
         try:
             for _ in range(len(ready)):
                 handle = ready.popleft()
-                if not handle._cancelled:
-                    handle._run()
+                if handle.callback is not None:
+                    self._call(handle, handle.callback)
                 if self.dead:
                     break
         finally:
             events._set_running_loop(before)
+
+    def _call(self, handle: VirtualHandle, callback: Callable[..., object]) -> None:
+        try:
+            handle.context.run(callback, *handle.args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            told = {"message": f"an error in {callback!r}", "exception": error}
+            self.call_exception_handler(told)
 
     def next_due(self) -> float | None:
         if self.dead:
@@ -97,7 +135,7 @@ class VirtualLoop(_Loop):
         if self._ready:
             return self.timeline.now
         timers = self._timers
-        while timers and timers[0][2].cancelled():
+        while timers and timers[0][2].callback is None:
             heapq.heappop(timers)
         return timers[0][0] if timers else None
 
@@ -155,8 +193,8 @@ class VirtualLoop(_Loop):
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
+    ) -> VirtualHandle:
+        handle = VirtualHandle(callback, args, context)
         if not self.dead:
             self._ready.append(handle)
             if self.due_at is None or self.due_at > self.timeline.now:
@@ -175,7 +213,7 @@ class VirtualLoop(_Loop):
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
+    ) -> VirtualHandle:
         return self.call_at(self.timeline.now + delay, callback, *args, context=context)
 
     def call_at(  # type: ignore[override]
@@ -184,8 +222,8 @@ class VirtualLoop(_Loop):
         callback: Callable[..., object],
         *args: Any,
         context: Context | None = None,
-    ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
+    ) -> VirtualHandle:
+        timer = VirtualHandle(callback, args, context, when)
         if not self.dead and not self._is_for_never():
             heapq.heappush(self._timers, (when, next(self._order), timer))
             self.timeline.wake(self, when)
@@ -196,9 +234,6 @@ class VirtualLoop(_Loop):
             return False
         task = asyncio.current_task(self)
         return task is not None and task.get_name().rpartition(" ")[2] in self.timeline.never
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It is left out when its time comes."""
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

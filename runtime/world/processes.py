@@ -7,6 +7,7 @@ All functions of the pipeline are shared, as if they had no state of their own.
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import signal
 import socket
@@ -51,6 +52,13 @@ class _GoneError(BaseException):
 _here: ContextVar[WorldProcess] = ContextVar("process of a world")
 
 
+def waited_here_s() -> float | None:
+    """How long the process in which this is called has waited for a processor; None in the
+    agent."""
+    process = _here.get(None)
+    return None if process is None else process.waited_s
+
+
 def crash() -> NoReturn:
     """End the process in which this is called, as a library does that crashes."""
     _here.get().end_itself(-signal.SIGSEGV)
@@ -86,6 +94,15 @@ class WorldProcess(OwnProcess):
         self.hangs = False
         self.stopped_until_s = 0.0
         self.on_end: Callable[[int], None]
+        self.host: Host | None = None
+        self.waited_s = 0.0
+        """For a processor."""
+
+    def work(self, seconds: float) -> None:
+        """Spend so many seconds of a processor."""
+        slowness = 1.0 if self.host is None else self.host.slowness(self.loop)
+        self.waited_s += seconds * (slowness - 1)
+        self.loop.timeline.pass_by(seconds * slowness)
 
     def look(self) -> KernelLook:
         now, loop = self.loop.timeline.now, self.loop
@@ -130,6 +147,25 @@ class WorldProcess(OwnProcess):
 
     def in_children(self, call: Callable[[], object]) -> None:
         """It has none."""
+
+
+class Host:
+    """Processes that work at the same time share `cores`. `slowing`: how much more than their share
+    those beyond cost each other."""
+
+    def __init__(self, cores: float = math.inf, slowing: float = 0.0) -> None:
+        self.processes: list[WorldProcess] = []
+        self._cores = cores
+        self._slowing = slowing
+
+    def slowness(self, loop: VirtualLoop) -> float:
+        """How many times longer a piece of work takes that begins now."""
+        if self._cores == math.inf:
+            return 1.0
+        now = loop.timeline.now
+        others = sum(p.loop.free_at > now for p in self.processes if p.loop is not loop)
+        over = max(1.0, (1 + others) / self._cores)
+        return over * (1 + self._slowing * (over - 1))
 
 
 class WorldProcesses:
@@ -245,7 +281,8 @@ class WorldProcesses:
         if order is None:
             process.on_end(0)
             return
-        task = process.task = msgspec.convert(msgspec.msgpack.decode(order), Assign)
+        task = msgspec.convert(msgspec.msgpack.decode(order), Assign)
+        task = process.task = await self.assigned(process, task)
         process.loop.name = f"{id_from_wire(task.id)}/{task.incarnation}"
         link = cast(socket.socket, process.link)
         code = 1
@@ -257,6 +294,10 @@ class WorldProcesses:
             told = {"message": "the process ends with a traceback", "exception": error}
             self._on_error(process.loop.name, told)
         process.on_end(code)
+
+    async def assigned(self, process: WorldProcess, task: Assign) -> Assign:
+        """It has its task: what it has to do before it begins."""
+        return task
 
     def end_all(self) -> None:
         """With the agent, so that nothing is told of it."""

@@ -30,9 +30,10 @@ from anabranch.runtime.world.clock import VirtualClock
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.processes import WorldProcess
 from anabranch.runtime.world.stream import Conditions
+from anabranch.runtime.world.surroundings import AGENT
 from anabranch.runtime.world.threads import Threads
 from anabranch.runtime.world.timeline import Deadlock
-from anabranch.runtime.world.world import World, WorldError
+from anabranch.runtime.world.world import World
 
 SOON_S = 0.05
 """What is due within so long still belongs to what has happened: acknowledgements, commits."""
@@ -58,7 +59,7 @@ class SteppedWorld(World):
         self.timeline.turn_s = (0.0, 0.0)
         self.timeline.never = PERIODIC
         self._threads = self.timeline.threads = Threads()
-        self.clock = self._clock = ProcessingClock(self.timeline, self._rng("chance"), began_s)
+        self.clock = self._clock = ProcessingClock(self.timeline, self.rng("chance"), began_s)
         self.held: list[WorldProcess] = []
         """They stand still, and what waits for them does."""
         self._open = ExitStack()
@@ -74,7 +75,7 @@ class SteppedWorld(World):
         """Return when all instances are at work."""
         with self._inside():
             self._store.make_folder(FOLDER)
-            of_agent, _ = self._open.enter_context(self._loops())
+            (of_agent,) = self._open.enter_context(self.loops(AGENT))
             prepare_ends(self.pipeline, resumed=False, adds=False)
             give_up_what_was(self.pipeline, None, adds=False)
             self._ended = of_agent.create_task(self._carry_out(None), name="run")
@@ -157,8 +158,7 @@ class SteppedWorld(World):
             if gap_s > 0:
                 self._pass_by(gap_s)
             timeline.take_turn()
-            if self.errors:
-                raise WorldError("\n".join(self.errors)) from self._raised
+            self.check()
 
     def _pass_by(self, gap_s: float) -> None:
         """Processing time, while functions wait."""

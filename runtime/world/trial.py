@@ -29,8 +29,9 @@ from anabranch.runtime.world.graph_oracle import differences
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.observer import Observer, StoryRow
 from anabranch.runtime.world.scenes import Sinks
+from anabranch.runtime.world.surroundings import WorldError
 from anabranch.runtime.world.timeline import Deadlock, TooLong
-from anabranch.runtime.world.world import World, WorldError
+from anabranch.runtime.world.world import World
 
 LETTERS = FOLDER / "dead.jsonl"
 ENDED = ("was killed by SIGKILL", "was stopped", "hung for")

@@ -1,11 +1,5 @@
-"""A whole run in one process: the agent and its instances, as they are, on virtual time.
-
-    World ── Timeline ─┬─ VirtualLoop of the agent ──── Agent
-          │            ├─ VirtualLoop of each process ─ Instance
-          │            ╰─ VirtualLoop of the troubles
-          ├─ Network: links to the agent, connections of neighbours
-          ├─ MemoryDisk: journals, side files, results
-          ╰─ VirtualClock
+"""A whole run in one process: the agent and its instances, as they are, on virtual time, and
+troubles that come to them.
 
 Everything that a run meets is drawn from the seed: the same seed gives the same run to the byte
 (in a program with the same `PYTHONHASHSEED`).
@@ -14,12 +8,11 @@ Everything that a run meets is drawn from the seed: the same seed gives the same
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
@@ -27,29 +20,20 @@ from anabranch.runtime.live.agent.state_dir import StateDir, kept_in, open_state
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.ports import clock
-from anabranch.runtime.ports.disk import store, using
+from anabranch.runtime.ports.disk import using
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
-from anabranch.runtime.world.disk import MemoryDisk
 from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults, SomeOf
 from anabranch.runtime.world.load import FOLDER
-from anabranch.runtime.world.loop import VirtualLoop
-from anabranch.runtime.world.network import Network
 from anabranch.runtime.world.observer import Observer
-from anabranch.runtime.world.processes import WorldProcesses
 from anabranch.runtime.world.stream import Conditions
-from anabranch.runtime.world.timeline import Timeline
+from anabranch.runtime.world.surroundings import AGENT, Surroundings, WorldFolder
 from anabranch.runtime.world.troubles import TroubleMaker, Troubles
 
-RUN_FOLDER, STATE_FOLDER = FOLDER / "run", FOLDER / "state"
-AGENT = "agent"
+STATE_FOLDER = FOLDER / "state"
 BOUND_S = 600.0
 """Of virtual time: a world that is not over by then does not end."""
 TURNS_MAX = 1_000_000
-
-
-class WorldError(Exception):
-    """Something in a world was raised and not caught."""
 
 
 class _OfInstances(DiskFaults):
@@ -65,19 +49,6 @@ class _OfInstances(DiskFaults):
         return self._faults.pauses(process)
 
 
-class _Folder:
-    """Of a run, which nothing but the run knows."""
-
-    is_there = True
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        store().make_folder(path, parents=True)
-
-    def remove(self) -> None:
-        """It goes with the world."""
-
-
 class End(NamedTuple):
     """All processes of a world end at this time, the agent too. `power`: it is lost, and with it
     something of what was not synced."""
@@ -89,7 +60,7 @@ class End(NamedTuple):
 NEVER = End(math.inf, power=False)
 
 
-class World:
+class World(Surroundings):
     """`disk_faults`: of the disk as instances see it. `ends`: after each of them another agent
     goes on with the run. `observer`: looks at all cores, and at `rest_at_s` whether the world is
     at rest. `began_s`: what the wall clock shows when the world begins."""
@@ -108,8 +79,7 @@ class World:
         observer: Observer | None = None,
         rest_at_s: float | None = None,
     ) -> None:
-        self.pipeline = pipeline
-        self.seed = seed
+        super().__init__(pipeline, seed, conditions or Conditions(), _OfInstances(disk_faults))
         self.ends = ends
         self.options = replace(
             options or Options(),
@@ -118,35 +88,19 @@ class World:
             state=STATE_FOLDER if ends else None,
             resume_or_begin=bool(ends),
         )
-        self.timeline = Timeline(self._rng("turns"))
-        self.network = Network(f"{seed} network", conditions or Conditions())
-        self.disk = MemoryDisk(_OfInstances(disk_faults))
-        self.processes = WorldProcesses(
-            pipeline,
-            self.timeline,
-            self.network,
-            self.disk,
-            self._rng("processes"),
-            self._note_error,
-        )
         self.observer = observer
         self.troubles = TroubleMaker(
             troubles or Troubles(),
             self.processes,
             self.network,
-            self._rng("troubles"),
+            self.rng("troubles"),
             observer,
         )
         self._rest_at_s = rest_at_s
         self.disk_faults = disk_faults
-        self.errors: list[str] = []
-        self._clock = VirtualClock(self.timeline, self._rng("chance"), began_s)
+        self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
         self._store = self.disk.store_of(AGENT)
-        self._raised: BaseException | None = None
         self._agent: Agent | None = None
-
-    def _rng(self, what: str) -> random.Random:
-        return random.Random(f"{self.seed} {what}")
 
     def run(self, bound_s: float = BOUND_S, turns_max: int = TURNS_MAX) -> Report:
         """Raises `Deadlock` or `TooLong` if the run does not end, `WorldError` if an error of its
@@ -165,7 +119,7 @@ class World:
 
     def _go_on(self, end: End, bound_s: float, turns_max: int) -> Report | None:
         """Until the run has ended, or this end has come; then there is no report."""
-        with using(self._store), self._loops() as (of_agent, of_troubles):
+        with using(self._store), self.loops(AGENT, "troubles") as (of_agent, of_troubles):
             self._agent = None
             state = open_state(self.pipeline, self.options)
             resumed = state is not None and state.resumed is not None
@@ -181,8 +135,7 @@ class World:
                 until_s=bound_s,
                 turns_max=turns_max,
             )
-            if self.errors:
-                raise WorldError("\n".join(self.errors)) from self._raised
+            self.check()
             if not ended.done():
                 self._end_all(end)  # before the loops are cleared away, which must change nothing
                 return None
@@ -203,7 +156,7 @@ class World:
         self.processes.end_all()
         self._store.kill()
         if end.power:
-            self.disk.lose_power(SomeOf(self._rng(f"end at {end.at_s}")))
+            self.disk.lose_power(SomeOf(self.rng(f"end at {end.at_s}")))
         self._store = self.disk.store_of(AGENT)
 
     def written(self, path: Path) -> bytes:
@@ -216,24 +169,6 @@ class World:
             self.options,
             self.processes,
             state,
-            make_run_dir=lambda again: _Folder(again or RUN_FOLDER),
+            make_run_dir=WorldFolder,
         )
         return agent.report(await agent.run())
-
-    @contextmanager
-    def _loops(self) -> Iterator[tuple[VirtualLoop, VirtualLoop]]:
-        """Of the agent and of the troubles. At the end all loops are cleared away."""
-        names = (AGENT, "troubles")
-        loops = [VirtualLoop(self.timeline, n, self._note_error) for n in names]
-        try:
-            yield loops[0], loops[1]
-        finally:
-            for loop in (*loops, *(process.loop for process in self.processes.all)):
-                loop.kill()
-                loop.forget()
-                self.network.end_of(loop)
-
-    def _note_error(self, name: str, told: dict[str, Any]) -> None:
-        error = told.get("exception")
-        self._raised = self._raised or error
-        self.errors.append(f"at {self.timeline.now:.6f} s {name}: {told['message']}: {error!r}")

@@ -16,10 +16,10 @@ from anabranch.cli import main
 from anabranch.commands import replay
 from anabranch.forecasting import (
     ForecastError,
+    arrivals_of,
     band_of,
     costs_of,
     curves_of,
-    load_of,
     pairs,
     seconds_of,
     variants_of,
@@ -245,7 +245,7 @@ def test_the_load_is_that_of_all_sources_or_of_one_or_a_recorded_one(tmp_path: P
 
 def test_a_load_is_given_finely_and_to_its_end() -> None:
     curve = Step(100.0, 200.0, 5.0)
-    load = load_of({"a": curve}, 10.0)
+    load = arrivals_of({"a": curve}, 10.0)
     assert load.totals["a"][-1] == 1500
     assert load.look_s == 0.01
     assert seconds_of({"a": curve}, None) == 60.0

@@ -11,16 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.runtime.simulation.forecast import (
-    EVENTS_MAX,
-    Cost,
-    Load,
-    look_s_for,
-    outline_of,
-    world_of,
-)
-from anabranch.runtime.simulation.host import Host as SimulatedHost
-from anabranch.runtime.simulation.world import World
+from anabranch.protocol.limits import DEFAULT_LIMITS
+from anabranch.runtime.world.forecast import NO_BACKPRESSURE, Forecasting
+from anabranch.runtime.world.forecast_values import Arrivals, Cost, look_s_for
+from anabranch.runtime.world.processes import Host as SimulatedHost
 from anabranch.workloads.curve_base import FloatArray
 from anabranch.workloads.wladdimiro2021.applications import TOPICS
 from anabranch.workloads.wladdimiro2021.chain import (
@@ -36,7 +30,6 @@ from anabranch.workloads.wladdimiro2021.model import POOL, ROOMY, Course, Host
 
 STEP_S = 1 / SQUEEZED
 """A second of the load."""
-BORDER_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,32 +55,33 @@ def simulate(
     chain = Chain(tuple(load.tolist()), STEP_S, work_s, POOL, counts)
     pipeline = pipeline_of(chain, policy_named(contestant, RUN_WINDOW_S))
     cost = Cost(capacity=1 / work_s)
-    outline = outline_of(
-        pipeline, {SOURCE: Cost(), SINK: Cost()} | dict.fromkeys(TOPICS.operators, cost)
-    )
     offered = drawn(load, seed)
     results = _Results(len(load))
-    world = world_of(
-        outline,
+    world = Forecasting(
+        pipeline,
+        {SOURCE: Cost(), SINK: Cost()} | dict.fromkeys(TOPICS.operators, cost),
         offered,
         seed=seed,
-        hosts=[SimulatedHost(0, cores=host.cores, slowing=host.slowing)],
-        backpressure=backpressure,
-        since_due=True,
-        taken=lambda sink, tuples, born_s: results.take(world, tuples, born_s),
+        hosts=[SimulatedHost(host.cores, host.slowing)],
+        limits=DEFAULT_LIMITS if backpressure else NO_BACKPRESSURE,
+        taken=lambda sink, due: results.take(world.now_s, due),
     )
-    counted = _Counted(world, len(load))
-    world.found(outline.counts)
-    world.clock.run(until_s=chain.seconds, events_max=EVENTS_MAX)
-    return results.flow(offered, counted.instances)
+    instances: dict[str, list[float]] = {name: [] for name in TOPICS.operators}
+
+    def look() -> None:
+        for name, counts in instances.items():
+            counts.append(world.active(name))
+
+    world.run(chain.seconds, STEP_S, look)
+    return results.flow(offered, instances)
 
 
-def drawn(load: FloatArray, seed: int) -> Load:
+def drawn(load: FloatArray, seed: int) -> Arrivals:
     """Random arrivals; the same for the same seed, whatever is decided."""
     look_s = look_s_for(float(load.max()))
     rates = np.repeat(load, round(STEP_S / look_s))
     counts = np.random.default_rng((seed, 3)).poisson(rates * look_s)
-    return Load(look_s, {SOURCE: np.concatenate(([0], np.cumsum(counts))).tolist()})
+    return Arrivals(look_s, {SOURCE: np.concatenate(([0], np.cumsum(counts))).tolist()})
 
 
 class _Results:
@@ -95,12 +89,11 @@ class _Results:
         self._delivered = np.zeros(steps)
         self._late_s = 0.0
 
-    def take(self, world: World, tuples: int, born_s: float) -> None:
-        now_s = world.clock.now
-        self._delivered[min(int(now_s / STEP_S), len(self._delivered) - 1)] += tuples
-        self._late_s += tuples * (now_s - born_s)
+    def take(self, now_s: float, due: list[float]) -> None:
+        self._delivered[min(int(now_s / STEP_S), len(self._delivered) - 1)] += len(due)
+        self._late_s += len(due) * now_s - sum(due)
 
-    def flow(self, offered: Load, instances: dict[str, list[float]]) -> Flow:
+    def flow(self, offered: Arrivals, instances: dict[str, list[float]]) -> Flow:
         totals = np.array(offered.totals[SOURCE], dtype=float)
         steps = len(self._delivered)
         due = totals[np.arange(steps + 1) * round(STEP_S / offered.look_s)]
@@ -109,17 +102,3 @@ class _Results:
         replicas: FloatArray = np.sum(list(of.values()), axis=0)
         course = Course(np.diff(due), self._delivered, waiting, replicas, of)
         return Flow(course, self._late_s / max(1.0, float(self._delivered.sum())))
-
-
-class _Counted:
-    """Active instances of each operator at the end of each second of the load."""
-
-    def __init__(self, world: World, steps: int) -> None:
-        self.instances: dict[str, list[float]] = {name: [] for name in TOPICS.operators}
-        self._world = world
-        for step in range(1, steps + 1):
-            world.clock.at(step * STEP_S - BORDER_S, self._look)
-
-    def _look(self, _: None) -> None:
-        for name, counts in self.instances.items():
-            counts.append(self._world.active[name])

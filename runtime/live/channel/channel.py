@@ -33,7 +33,7 @@ from anabranch.runtime.live.channel.log import Log
 from anabranch.runtime.live.channel.outgoing import Outgoing
 from anabranch.runtime.live.channel.row import ChannelRow
 from anabranch.runtime.live.channel.statements import Statements
-from anabranch.runtime.processing.flow import FIRST_WINDOW_TUPLES
+from anabranch.runtime.processing.flow import first_window_tuples
 
 
 class LogKeeper(Protocol):
@@ -81,7 +81,7 @@ class Channel:
         self.line = ChannelLine()
         self.session: Session[Pieces] = Session(str(peer))
         self.allowance = Allowance()
-        self.grant = Grant(min(FIRST_WINDOW_TUPLES, limits.credit_tuples), limits.credit_bytes)
+        self.grant = Grant(first_window_tuples(limits), limits.credit_bytes)
         self.outgoing = Outgoing(self.session, self.allowance, credit_bytes=limits.credit_bytes)
         self.incoming = Incoming(self.session)
         self.load_reports = LoadReports(peer, self.line)

@@ -135,7 +135,6 @@ class Intake:
         grants = [c.grant for c in channels]
         if not grants:
             return
-        limit = self._limits.credit_tuples
-        window = window_tuples(processed_per_s, len(grants), tuples_max=limit)
+        window = window_tuples(processed_per_s, len(grants), self._limits)
         for grant in grants:
             grant.tuples_window = window if may_grow else min(window, grant.tuples_window)

@@ -59,7 +59,11 @@ class Outbox:
     @property
     def held(self) -> int:
         """Tuples held for the branch that is furthest behind."""
-        return max((b.held for b in self.branches), default=0)
+        most = 0
+        for branch in self.branches:  # asked for with each batch: no generator
+            if (held := branch.held) > most:
+                most = held
+        return most
 
     @property
     def held_up_by(self) -> str:
@@ -87,7 +91,7 @@ class Outbox:
         self._sent = 0
         self._held_max = self._limits.outbox_tuples_max
         if self.waiting:
-            self._held_max = held_tuples_max(self._sent_per_s, tuples_max=self._held_max)
+            self._held_max = held_tuples_max(self._sent_per_s, self._limits)
 
     def change_view(self, channels: Iterable[Channel], routes: Routes = ()) -> None:
         by_operator: dict[OperatorName, list[Channel]] = {b.operator: [] for b in self.branches}

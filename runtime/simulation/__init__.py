@@ -1,1 +1,0 @@
-"""The driver in virtual time, beside live and explorer: the same cores, meters and policies."""

@@ -17,6 +17,9 @@ class Limits:
     """A longer line of a text source goes to the dead letters."""
     batch_tuples_max: int = 2048
     batch_bytes_max: int = 256 * 2**10
+    state_chunk_bytes: int = 64 * 2**10
+    """State of key groups goes to another instance in pieces of at most so many bytes. One is made
+    in about half a millisecond, for so long tuples wait. Larger ones make a move hardly shorter."""
     credit_tuples: int = 8192
     """Tuples that may be under way to one instance on one channel, at most."""
     credit_tuples_min: int = 16

@@ -33,7 +33,7 @@ from typing import Any
 
 from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.runtime.world.drawing import SIZES, drawn, plain
+from anabranch.runtime.world.drawing import DRAWN, SIZES, drawn, plain
 from anabranch.runtime.world.lapse_list import LAPSES, lapse_named
 from anabranch.runtime.world.scenes import SCENES
 from anabranch.runtime.world.swarm import (
@@ -154,7 +154,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--on", metavar="spark[=MASTER]", help="on a Spark cluster instead of --jobs processes"
     )
     parser.add_argument(
-        "--scene", default="", choices=["", "graph", *SCENES], help="only this pipeline"
+        "--scene", default="", choices=["", *DRAWN, *SCENES], help="only this pipeline"
     )
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument(

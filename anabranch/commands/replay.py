@@ -84,7 +84,7 @@ def command(
     """Repeat one seed of the simulated swarm and print its whole exchange."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         context.exit(_in_a_process_of_its_own(context.params))
-    from anabranch.runtime.world.drawing import drawn, plain
+    from anabranch.runtime.world.drawing import DRAWN, drawn, plain
     from anabranch.runtime.world.lapse_list import lapse_named
     from anabranch.runtime.world.lapses import neglected
     from anabranch.runtime.world.scenes import SCENES
@@ -101,8 +101,8 @@ def command(
             patch = variant_named(rule).patch
         except ValueError as error:
             raise WrongUsage(f"--break {error}") from None
-    if scene and scene not in ("graph", *SCENES):
-        raise WrongUsage(f"--scene {scene}: expected one of graph, {', '.join(SCENES)}")
+    if scene and scene not in (*DRAWN, *SCENES):
+        raise WrongUsage(f"--scene {scene}: expected one of {', '.join((*DRAWN, *SCENES))}")
     trial = drawn(seed, scene, size=size, crashes=crashes)
     with neglected(lapse), patched(patch), hushed():
         outcome, story = told(trial)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from anabranch.protocol.limits import DEFAULT_LIMITS, Limits
 from anabranch.runtime.pipeline.definition import Delivery
-from anabranch.runtime.world.graphs import Breadth, drawn_graph
+from anabranch.runtime.world.graphs import Breadth, Graph, drawn_graph, keyed_row
 from anabranch.runtime.world.load import InputLoad
 from anabranch.runtime.world.scenes import DEADLOCK, SCENES, GraphScene, Scene
 from anabranch.runtime.world.stream import Conditions
@@ -20,6 +20,9 @@ from anabranch.runtime.world.world import End
 Crashes = Literal["some", "all", "none"]
 EXACTLY: Delivery = "effectively-once"
 DELIVERIES: tuple[Delivery, ...] = get_args(Delivery)
+DRAWN = ("graph", "row")
+SUDDEN = (0.0, 0.0, 0.05, 0.2)
+"""Where processes may die: see `Troubles.sudden`."""
 GRAPHS_SHARE = 0.65
 """Of the worlds: their pipelines are drawn by chance."""
 DEADLY_SHARE = 0.6
@@ -31,6 +34,12 @@ CONGESTED_SHARE = 0.3
 """Of the graphs in which one operator by key follows another: there the key groups of the first
 move all the time, while the second has long queues. What it has heard of the moves is far ahead of
 what it has worked off."""
+ROWS_SHARE = 0.15
+"""Of the graphs: they are two operators by key in a row. There, too, the key groups of the first
+move all the time, and deaths hit one of the two more often than the others."""
+PREY_EACH_MAX = 3
+"""Deaths of one instance there: after more of them in a row a tuple may count as their reason.
+"""
 RESTING_SHARE = 0.4
 """Of the worlds whose source can wait: they come to rest before their input ends."""
 REST_S = 8.0
@@ -120,9 +129,9 @@ class Trial:
 
 
 def drawn(seed: int, scene: str = "", *, size: str = "small", crashes: Crashes = "some") -> Trial:
-    """The world of a seed. `scene`: this one and no other; "graph": one that is drawn. `crashes`:
-    whether processes die in it: in some worlds, in all, or in none. Raises `KeyError` for an
-    unknown size or scene."""
+    """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
+    operators by key in a row. `crashes`: whether processes die in it: in some worlds, in all, or
+    in none. Raises `KeyError` for an unknown size."""
     return _TrialDrawing(seed, size, crashes).trial(scene)
 
 
@@ -135,8 +144,9 @@ class _TrialDrawing:
         self.rng = random.Random(f"{seed} {size} trial")
         self.count = self.rng.choice(self.bounds.counts)
         self.span_s = self.rng.choice(self.bounds.spans_s)
-        self.restless = ""
-        """An operator whose key groups move all the time."""
+        self.restless = self.prey = ""
+        """An operator whose key groups move all the time, and one whose processes die often."""
+        self.of_rows = random.Random(f"{seed} rows")
         of_hangs = random.Random(f"{seed} hangs")
         self.hangs = crashes != "none" and of_hangs.random() < HANGS_SHARE
 
@@ -147,10 +157,18 @@ class _TrialDrawing:
         rng = self.rng
         drawn_ = self.chance(GRAPHS_SHARE)
         name = name or ("graph" if drawn_ else rng.choice([*SCENES]))
-        load, rest_at_s = self._load(may_rest=name == "graph")
-        scene = self._graph(load) if name == "graph" else SCENES[name]
-        if isinstance(scene, GraphScene) and (scene.graph.paced or scene.decides):
-            rest_at_s = None  # its input ends when all numbers have come, or it is never at rest
+        is_row = self.of_rows.random() < ROWS_SHARE
+        load, rest_at_s = self._load(may_rest=name in DRAWN)
+        scene: Scene
+        if name in DRAWN:
+            graph, decides = self._row() if is_row or name == "row" else self._graph(load)
+            if decides:
+                rest_at_s = None  # it is never at rest
+            if rest_at_s is not None:  # else its input ends when all numbers have come
+                graph = replace(graph, paced=False)
+            scene = GraphScene(graph, load, decides=decides)
+        else:
+            scene = SCENES[name]
         trial = Trial(
             seed=self.seed,
             size=self.size,
@@ -164,6 +182,8 @@ class _TrialDrawing:
             groups=rng.choice(self.bounds.groups),
             rest_at_s=rest_at_s,
         )
+        if self.prey:
+            trial = self._with_long_queues(trial)
         troubles = drawn_troubles(rng, trial.until_s, rough=self.chance(0.5))
         trial = replace(trial, troubles=troubles)
         deadly = not scene.crashes and (self.chance(DEADLY_SHARE) or self.crashes == "all")
@@ -193,7 +213,13 @@ class _TrialDrawing:
         )
         return load, rest_at_s
 
-    def _graph(self, load: InputLoad) -> GraphScene:
+    def _row(self) -> tuple[Graph, bool]:
+        timed = self.of_rows.random() < 0.5
+        self.restless, self.prey = "c", "c" if timed else "d"
+        return keyed_row(self.of_rows, timed=timed), False
+
+    def _graph(self, load: InputLoad) -> tuple[Graph, bool]:
+        """And whether it scales by its load."""
         decides = self.chance(0.3)
         work_s = 1.5 * self.span_s / load.count
         graph = drawn_graph(self.rng, self.bounds.breadth, decides=decides, work_s=work_s)
@@ -201,7 +227,7 @@ class _TrialDrawing:
         if rows and self.chance(CONGESTED_SHARE):
             self.restless, below = self.rng.choice(rows)
             graph = graph.congested(self.restless, below, self.rng.choice((0.0005, 0.002, 0.005)))
-        return GraphScene(graph, load, decides=decides)
+        return graph, decides
 
     def _delivery(self, scene: Scene) -> Delivery:
         delivery = self.rng.choice((EXACTLY, EXACTLY, *DELIVERIES))
@@ -219,6 +245,15 @@ class _TrialDrawing:
             linger_s=rng.choice((0.0, 0.005, 0.02)),
         )
 
+    def _with_long_queues(self, trial: Trial) -> Trial:
+        """And with state that goes in many pieces."""
+        limits = replace(
+            trial.limits,
+            credit_tuples=DEFAULT_LIMITS.credit_tuples,
+            state_chunk_bytes=self.of_rows.choice((50, 300, 64 * 2**10)),
+        )
+        return replace(trial, limits=limits)
+
     def _deadly(self, trial: Trial) -> Trial:
         rng = self.rng
         troubles = replace(
@@ -227,7 +262,13 @@ class _TrialDrawing:
             aimed=rng.choice((0.0, 0.5, 0.9)),
             host_kills=rng.choice((0.0, 0.0, 1.0, 3.0)),
             hosts=rng.choice((1, 2, 3)),
+            sudden=random.Random(f"{self.seed} of sudden").choice(SUDDEN),
         )
+        if self.prey:
+            kills = self.of_rows.choice((3.0, 6.0))
+            troubles = replace(
+                troubles, kills=kills, aimed=0.9, prey=self.prey, kills_each_max=PREY_EACH_MAX
+            )
         return replace(trial, troubles=troubles, killed=rng.choice((0.0, 0.0, 0.002)))
 
     def _decisions(self, scene: Scene) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 import re
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Literal
 
@@ -110,6 +111,26 @@ class Graph:
         nodes[above] = replace(nodes[above], scale=several, keys=max(10, nodes[above].keys))
         nodes[below] = replace(nodes[below], scale=None, cost_s=cost_s)
         return replace(self, nodes=tuple(nodes.values()))
+
+
+def keyed_row(rng: random.Random, *, timed: bool) -> Graph:
+    """Two operators by key in a row, the second of them slow: what it gets of a key comes by
+    several ways while key groups of the first one move. `timed`: it makes windows, to which the
+    first one passes event time on."""
+    several = Scale(min_instances=2, max_instances=3)
+    keys, salt = rng.choice((10, 40)), rng.randrange(1000)
+    by_key = partial(GraphNode, keys=keys, salt=salt)
+    below = by_key(name="d", kind="count", above=("c",))
+    if timed:
+        below = by_key(name="d", kind="window", above=("c",), window_s=5.0)
+    nodes = (
+        GraphNode(name="a", kind="source"),
+        GraphNode(name="b", kind="pass", above=("a",), scale=several),
+        by_key(name="c", kind="count", above=("b",)),
+        below,
+    )
+    graph = Graph(nodes, (Outlet("out-d", "d", "jsonl", None),), paced=rng.random() < 0.5)
+    return graph.congested("c", "d", rng.choice((0.0005, 0.002, 0.005)))
 
 
 def step(node: GraphNode, item: Item) -> list[Item]:

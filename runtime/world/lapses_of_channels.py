@@ -228,6 +228,7 @@ LAPSES = (
         ReplayOrder,
         "has_its_turn",
         _in_any_stage,
+        "row",
         crashes="all",
     ),
     Lapse(

@@ -282,6 +282,7 @@ LAPSES = (
         Gate,
         "restore",
         _held_by_nothing,
+        "row",
         crashes="all",
     ),
     Lapse(
@@ -297,6 +298,7 @@ LAPSES = (
         Holdings,
         "_arrival_for",
         _to_the_old_part,
+        "row",
         crashes="all",
     ),
     Lapse(

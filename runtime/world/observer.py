@@ -10,7 +10,7 @@ begins. Until then it counts for no invariant.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -74,6 +74,8 @@ class Observer:
         self.rows: list[StoryRow] = []
         self.written = written
         self.events = 0
+        self.on_step: Callable[[WorldProcess], None] = lambda process: None
+        """Called when an operation on the graph begins, goes on, or ends in a process."""
         self.done: Counter[str] = Counter()
         self._operators = operators
         self._topology = topology
@@ -124,6 +126,8 @@ class Observer:
         if core.state is before and me in self._states and self._processes[me] is process:
             return
         self._states[me], self._processes[me] = core.state, process
+        if not isinstance(event, BatchReady | BatchReceived):
+            self.on_step(process)
         if self.faults:
             return
         for sentence in (*self._broken_around(me), *self._out_of_bounds(me, before)):
@@ -183,10 +187,12 @@ class Observer:
 
     # -- at rest -------------------------------------------------------------------------------
 
-    def at_rest(self) -> Iterator[str]:
+    def at_rest(self, living: Iterable[InstanceId]) -> Iterator[str]:
         """What is wrong with a world in which nothing has gone wrong for long, and whose input has
-        not ended."""
+        not ended. `living`: instances that have a process."""
         states = dict(self._known())
+        for me in sorted({*living} - {me for me, s in states.items() if not isinstance(s, Idle)}):
+            yield f"L1: {me} waits for its START for ever"
         for me, state in sorted(self._states.items()):
             if me not in states and not isinstance(state, Idle):
                 yield f"L1: {me} is dead for ever"

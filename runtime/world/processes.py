@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, cast
 
 import msgspec
 
+from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.link.link import FrameBuffer
 from anabranch.runtime.live.link.messages import Assign
@@ -103,6 +104,11 @@ class WorldProcess(OwnProcess):
         slowness = 1.0 if self.host is None else self.host.slowness(self.loop)
         self.waited_s += seconds * (slowness - 1)
         self.loop.timeline.pass_by(seconds * slowness)
+
+    @property
+    def me(self) -> InstanceId | None:
+        """None: it is idle."""
+        return None if self.task is None else id_from_wire(self.task.id)
 
     def look(self) -> KernelLook:
         now, loop = self.loop.timeline.now, self.loop
@@ -190,7 +196,8 @@ class WorldProcesses:
         self._on_error = on_error
         self.parent_stopped = False
         """The process that all are forked from."""
-        self._agent: VirtualLoop
+        self.agent: VirtualLoop
+        """The loop of what has them made."""
         self._on_output: OnOutput
 
     def __call__(
@@ -198,7 +205,7 @@ class WorldProcesses:
     ) -> WorldProcesses:
         """For the agent, in its loop."""
         self._on_output = on_output
-        self._agent = cast(VirtualLoop, asyncio.get_running_loop())
+        self.agent = cast(VirtualLoop, asyncio.get_running_loop())
         return self
 
     # -- what the agent asks for -----------------------------------------------------------
@@ -232,7 +239,7 @@ class WorldProcesses:
         store = self._disk.store_of(seen.name, lambda: self.kill_now(process))
         with using(store):
             loop = VirtualLoop(self._timeline, seen.name, self._on_error)
-        near, far = self._network.pair(self._agent, loop)
+        near, far = self._network.pair(self.agent, loop)
         await seen.open(cast(socket.socket, near), None)
         process = WorldProcess(seen, loop, far, store, FIRST_PID + 1 + key)
         process.on_end = lambda code: self.end(process, code)
@@ -247,7 +254,7 @@ class WorldProcesses:
         for found in self.all:
             if found.seen is process:
                 after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
-                self._agent.call_later(after_s, self.end, found, -signal.SIGKILL)
+                self.agent.call_later(after_s, self.end, found, -signal.SIGKILL)
 
     def look(self, pid: int) -> KernelLook:
         if pid == FIRST_PID:
@@ -271,6 +278,11 @@ class WorldProcesses:
         """By the name that its store has for it."""
         return next(process for process in self.all if process.store.process == name)
 
+    @property
+    def instances(self) -> list[InstanceId]:
+        """Those that have a process."""
+        return [one.me for one in self.all if one.me and not one.ended]
+
     # -- their lives -----------------------------------------------------------------------
 
     def _begin(self, process: WorldProcess) -> None:
@@ -283,7 +295,7 @@ class WorldProcesses:
             return
         task = msgspec.convert(msgspec.msgpack.decode(order), Assign)
         task = process.task = await self.assigned(process, task)
-        process.loop.name = f"{id_from_wire(task.id)}/{task.incarnation}"
+        process.loop.name = f"{process.me}/{task.incarnation}"
         link = cast(socket.socket, process.link)
         code = 1
         try:
@@ -320,7 +332,7 @@ class WorldProcesses:
         process.loop.kill()
         self._network.end_of(process.loop)
         after_s = self._rng.uniform(REAP_S, REAP_MAX_S)
-        self._agent.post(process.seen.note_exited, code, at=self._timeline.now + after_s)
+        self.agent.post(process.seen.note_exited, code, at=self._timeline.now + after_s)
 
 
 class _First(asyncio.Protocol):

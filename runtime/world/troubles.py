@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from anabranch.runtime.reporting.status import id_from_wire
 from anabranch.runtime.world.network import Network
 from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
@@ -30,13 +29,18 @@ class Troubles:
     one that stays stopped, `spins` of one that computes, `hangs` of one that waits for ever,
     `parent_stops` of the process that all are forked from. `*_s`: at most how long. What is cut
     may be half open for so long: one end knows nothing. `aimed`: the share of kills that hit an
-    instance in the middle of an operation, if there is one. `kills_each_max`: of one instance,
+    instance in the middle of an operation, if there is one, or an instance of the operator `prey`.
+    `sudden`: how probable it is that a step of an operation on the graph is followed by the death
+    of its process, within `SUDDEN_S`.
+    `kills_each_max`: of one instance,
     `halts` and `hangs` included. One that is killed again and again fails the run in the end, or
     takes what it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
     aimed: float = 0.0
+    prey: str = ""
+    sudden: float = 0.0
     host_kills: float = 0.0
     hosts: int = 2
     cuts: float = 0.0
@@ -63,10 +67,12 @@ class Troubles:
     @property
     def kill(self) -> bool:
         """Whether processes die by them."""
-        return self.kills + self.host_kills + self.halts + self.hangs > 0
+        return self.kills + self.host_kills + self.halts + self.hangs + self.sudden > 0
 
 
 NO_TROUBLES = Troubles()
+SUDDEN_S = 0.003
+"""About what passes until the step is in the journal, and said to others."""
 
 
 class TroubleMaker:
@@ -89,6 +95,8 @@ class TroubleMaker:
         self._killed: Counter[str] = Counter()
         """By instance."""
         self._observer = observer
+        if observer is not None and troubles.sudden:
+            observer.on_step = self._after_step
 
     async def run(self) -> None:
         rates = self._troubles.rates
@@ -126,9 +134,29 @@ class TroubleMaker:
 
     def _kill(self) -> str:
         aimed = self._troubles.aimed and self._rng.random() < self._troubles.aimed
-        busy = self._observer.is_busy if aimed and self._observer is not None else None
-        process = self._process(busy)
+        process = self._process(self._is_aimed_at if aimed else None)
         return self._strike(process, self._processes.kill_now, "is killed")
+
+    def _is_aimed_at(self, process: WorldProcess) -> bool:
+        if self._troubles.prey:
+            me = process.me
+            return me is not None and me.operator == self._troubles.prey
+        return self._observer is not None and self._observer.is_busy(process)
+
+    def _after_step(self, process: WorldProcess) -> None:
+        timeline = process.loop.timeline
+        if timeline.now < self._troubles.until_s and self._rng.random() < self._troubles.sudden:
+            at_s = timeline.now + self._rng.uniform(0.0, SUDDEN_S)
+            self._processes.agent.post(self._kill_suddenly, process, at=at_s)
+
+    def _kill_suddenly(self, process: WorldProcess) -> None:
+        if process.ended or self.spares(process):
+            return
+        self.done["sudden"] += 1
+        if self._observer is not None:
+            told = f"trouble: {process.loop.name} is killed in the middle of an operation"
+            self._observer.remark(process.loop.timeline.now, told)
+        self._processes.kill_now(process)
 
     def _halt(self) -> str:
         return self._strike(self._process(), lambda one: one.stop(math.inf), "is stopped")
@@ -161,7 +189,7 @@ class TroubleMaker:
 
     def spares(self, process: WorldProcess) -> bool:
         """Whether a process that is to be killed is not: its instance was, as often as may be."""
-        who = process.seen.name if process.task is None else str(id_from_wire(process.task.id))
+        who = str(process.me or process.seen.name)
         self._killed[who] += 1
         return self._killed[who] > self._troubles.kills_each_max
 

@@ -150,7 +150,7 @@ class World(Surroundings):
     def _look_whether_at_rest(self) -> None:
         assert self.observer is not None
         self.observer.remark(self.timeline.now, "nothing has gone wrong for long")
-        self.observer.faults += self.observer.at_rest()
+        self.observer.faults += self.observer.at_rest(self.processes.instances)
 
     def _end_all(self, end: End) -> None:
         self.processes.end_all()

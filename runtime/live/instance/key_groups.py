@@ -21,9 +21,6 @@ from anabranch.runtime.keyed.processor import KeyedProcessor
 from anabranch.runtime.live.instance.expected import ExpectedState
 from anabranch.runtime.live.instance.ports import Ports
 
-CHUNK_BYTES = 64 * 1024
-"""Made in about half a millisecond, for so long other tuples wait. Larger pieces make the move
-hardly shorter, and tuples of other groups slower."""
 CHUNKS_UNDER_WAY_MAX = 64
 """Pieces of state that are sent and not acknowledged yet."""
 
@@ -213,8 +210,10 @@ class KeyGroups:
     async def _transfer(self, to: InstanceId, groups: frozenset[Group]) -> None:
         await self._path.repeats_over()  # some of them may be of these groups
         channel = self._path.neighbourhood.channel_to(to)
-        incarnation = self._ports.profile.context.incarnation
-        chunks: Iterator[bytes] = self._processor.export(groups, CHUNK_BYTES, incarnation)
+        profile = self._ports.profile
+        chunks: Iterator[bytes] = self._processor.export(
+            groups, profile.limits.state_chunk_bytes, profile.context.incarnation
+        )
         for chunk in chunks:
             channel.send_state(chunk)
             await asyncio.sleep(0)

@@ -59,6 +59,8 @@ def test_worlds_are_of_all_kinds() -> None:
     assert any(trial.rest_at_s is not None for trial in trials)
     assert any(trial.scene.decides for trial in trials)
     assert any(trial.hangs for trial in trials)
+    assert any(trial.troubles.prey for trial in trials)
+    assert any(trial.troubles.sudden for trial in trials)
     assert {bool(trial.troubles.kill) for trial in trials} == {False, True}
     graphs = [g for trial in trials if (g := getattr(trial.scene, "graph", None)) is not None]
     assert any(len(node.above) > 1 for graph in graphs for node in graph.nodes)
@@ -202,6 +204,8 @@ SOON = (
     "skips",
     "skips a line",
     "half a state",
+    "says event time before Restarted",
+    "adds state sent again to its part",
     "does not perform Restarted",
     "leaves without asking",
 )

@@ -63,10 +63,9 @@ def counting(source: Spoken, kept: Kept) -> Pipeline:
 async def test_an_operation_on_the_graph_waits_for_no_long_commit(
     action: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_groups, "CHUNK_BYTES", 100)
     monkeypatch.setattr(key_groups, "CHUNKS_UNDER_WAY_MAX", 2)
     source, kept = Spoken(), Kept()
-    network = Network(counting(source, kept), tmp_path, journals=True)
+    network = Network(counting(source, kept), tmp_path, journals=True, state_chunk_bytes=100)
     await network.start(2)
     source.say(*range(100))
     await network.until(lambda: len(kept.tuples) == 100)

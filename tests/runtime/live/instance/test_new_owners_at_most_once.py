@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.runtime.live.instance import key_groups
 from tests.runtime.moving import latest_by_key, pump_of
 from tests.runtime.network import Kept, Network
 from tests.runtime.virtual_time import in_virtual_time
@@ -21,14 +20,13 @@ N = 3_000
 @pytest.mark.parametrize("put_in", [0, 1, 4, 9])
 @in_virtual_time
 async def test_a_new_owner_that_dies_when_a_part_of_the_state_has_come_begins_without_it(
-    put_in: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    put_in: int, tmp_path: Path
 ) -> None:
     """All of it comes, and the core calls the groups its own; so much is put in, and the rest
     comes again, to a later incarnation that has lost what was put in."""
-    monkeypatch.setattr(key_groups, "CHUNK_BYTES", 60)
     sink = Kept()
     pipeline = latest_by_key(sink, "at-most-once", N)
-    network = Network(pipeline, tmp_path, journals=True)
+    network = Network(pipeline, tmp_path, journals=True, state_chunk_bytes=60)
     await network.start(2)
     giver, new_owner = network.of("last")
     await network.until(lambda: giver.path.counts.processed > 300)

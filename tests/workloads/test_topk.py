@@ -91,7 +91,7 @@ def test_stop_words_are_lower_case_and_may_be_read_from_a_file(tmp_path: Path) -
 
 @pytest.mark.parametrize("instances", [1, 3])
 def test_tweets_are_ranked_as_the_oracle_ranks_them(instances: int) -> None:
-    lines = lines_of(TWEETS)
+    lines = lines_of(TWEETS)[:2_200]
     stop = frozenset((SHARED / "text" / "stopwords_en.txt").read_text().split())
     options: dict[str, Any] = {"k": 10, "size_s": 300.0, "every_s": 60.0, "stop_words": stop}
     outcome = testing.run(
@@ -101,12 +101,12 @@ def test_tweets_are_ranked_as_the_oracle_ranks_them(instances: int) -> None:
     )
     expected = topk.expected(lines, **options)
     assert outcome["tops"] == expected
-    assert len(expected) > 40
+    assert len(expected) > 10
     assert outcome.late == outcome.dead == {}
 
 
 def test_a_chat_that_runs_backwards_is_ranked_within_the_bound_of_its_disorder() -> None:
-    lines = lines_of(CHAT)[:20_000]
+    lines = lines_of(CHAT)[:4_000]
     stamps = [seconds_of(json.loads(line)["ts"]) for line in lines]
     disorder_s = max(
         most - stamp for most, stamp in zip(accumulate(stamps, max), stamps, strict=True)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib.util
 import logging
+import os
 import signal
 import socket
 
@@ -40,26 +41,21 @@ def command(port: int) -> None:
         raise WrongUsage(
             "this needs the package amqtt, which is not installed: pip install 'anabranch[broker]'"
         )
-    asyncio.run(_serve(port))
+    asyncio.run(_serve(_free(port)))
 
 
 async def _serve(port: int) -> None:
     from amqtt.broker import Broker
-    from amqtt.errors import AMQTTError
 
     logging.getLogger("amqtt").setLevel(logging.ERROR)
     logging.getLogger("transitions").setLevel(logging.ERROR)
-    port = port or _free_port()
     broker = Broker(
         {
             "listeners": {"default": {"type": "tcp", "bind": f"{LOOPBACK}:{port}"}},
             "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {}},
         }
     )
-    try:
-        await broker.start()
-    except (AMQTTError, OSError) as error:
-        raise WrongUsage(f"cannot listen on {LOOPBACK}:{port}: {error}") from error
+    await broker.start()
     say(f"a broker listens at mqtt://{LOOPBACK}:{port}; Ctrl-C ends it")
     over = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -70,6 +66,13 @@ async def _serve(port: int) -> None:
         await asyncio.wait_for(broker.shutdown(), 5.0)
 
 
-def _free_port() -> int:
-    with socket.create_server((LOOPBACK, 0)) as found:
-        return int(found.getsockname()[1])
+def _free(port: int) -> int:
+    """This port, or any for 0. It is tried here, since the broker would log a traceback."""
+    try:
+        with socket.create_server((LOOPBACK, port)) as found:
+            return int(found.getsockname()[1])
+    except OSError as error:
+        raise WrongUsage(
+            f"cannot listen on {LOOPBACK}:{port}: {os.strerror(error.errno or 0)}; "
+            "does a broker run already? --port 0 takes any free port"
+        ) from error

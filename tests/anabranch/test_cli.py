@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,16 @@ def test_settings_and_scripts_are_checked_by_both_commands(
     assert result.exit_code == 2
     assert hint in result.output
     assert result.output.startswith("anabranch: ")
+
+
+def test_a_broker_whose_port_is_taken_says_so_in_a_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = called("broker", "--port", str(port))
+    assert result.exit_code == 2
+    expected = f"anabranch: cannot listen on 127.0.0.1:{port}: Address already in use; "
+    assert result.output.startswith(expected)
+    assert result.output.count("\n") == 1
 
 
 def test_a_duration_that_makes_no_sense_is_refused(tmp_path: Path) -> None:

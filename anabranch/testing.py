@@ -37,6 +37,8 @@ from typing import Any, NoReturn
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import DeadLetter
+from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.foreign import shown
 from anabranch.testing_harness import Harness
 from anabranch.testing_instances import known
 from anabranch.testing_scaling import scaled
@@ -82,6 +84,7 @@ def run(
     `ab.RunFailed` where a run would fail.
     """
     with harness(pipeline, instances=instances, start=start) as h:
+        _check_inputs(pipeline, inputs)
         for source, tuples in inputs.items():
             h.send(source, *tuples)
         watermarks = h.watermarks()
@@ -132,9 +135,7 @@ def storm(
 
     pipeline.validate()
     _refuse_running_loop()
-    sources = [str(name) for name, o in pipeline.operators.items() if o.source is not None]
-    given = {known("source", name, sources): tuples for name, tuples in inputs.items()}
-    sent = {name: given.get(name, ()) for name in sources}
+    sent = {name: inputs.get(name, ()) for name in _check_inputs(pipeline, inputs)}
     world, tested, happened = stormy_run(pipeline, sent, instances or {}, seed=seed, start=start)
     late, dead = tested.late_and_dead(world.written)
     results = {sink: tested.results(sink, world.written) for sink in tested.sinks}
@@ -171,6 +172,24 @@ def by_key(results: Iterable[Any]) -> dict[Any, list[Any]]:
     for result in results:
         found.setdefault(result[0], []).append(result)
     return found
+
+
+def _check_inputs(pipeline: Pipeline, inputs: Mapping[str, Iterable[Any]]) -> list[str]:
+    """The names of the sources. Raises `PipelineError` unless these are tuples by source."""
+    sources = [str(name) for name, o in pipeline.operators.items() if o.source is not None]
+    if not isinstance(inputs, Mapping):
+        raise PipelineError(
+            "inputs: expected lists of tuples by the names of their sources, such as "
+            f"{{{sources[0]!r}: [...]}}, got {shown(inputs)}"
+        )
+    for name, tuples in inputs.items():
+        known("source", name, sources)
+        if isinstance(tuples, str | bytes | Mapping) or not isinstance(tuples, Iterable):
+            raise PipelineError(
+                f"inputs: expected a list of tuples for source {name!r}, got {shown(tuples)}; "
+                "if it is one tuple, put it in a list"
+            )
+    return sources
 
 
 def _refuse_running_loop() -> None:

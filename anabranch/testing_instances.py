@@ -35,26 +35,29 @@ class InstancesUnderTest:
         """Let so many instances join, created by one that is there, which gives them a share of
         its keys. Returns their numbers."""
         before = self.instances(operator)
+        if instances < 1:
+            raise PipelineError(f"{operator!r}: expected 1 or more instances, got {instances}")
         creator = min(self._instances(operator), key=lambda i: i.me.number)
         self._order(creator, "duplicate", instances)
         return self._changed(operator, before, f"{instances} instances of {operator!r} to join")
 
-    def leave(self, instance: str) -> None:
-        """Let an instance such as `"count.1"` leave; its keys go to the others."""
-        leaver = self._instance(instance)
-        before = self.instances(leaver.me.operator)
+    def leave(self, operator: str, instance: int) -> None:
+        """Let an instance leave; its keys go to the others."""
+        leaver = self._instance(operator, instance)
+        before = self.instances(operator)
         if len(before) == 1:
-            raise PipelineError(f"{instance} is the only instance of its operator: it cannot leave")
+            raise PipelineError(
+                f"{operator}.{instance} is the only instance of its operator: it cannot leave"
+            )
         if self._world.is_keeper(leaver):
             self._order(leaver, "hand_over", 1)
         self._order(leaver, "leave", 1)
-        self._changed(leaver.me.operator, before, f"{instance} to leave")
+        self._changed(operator, before, f"{operator}.{instance} to leave")
 
     def crash(self, operator: str, instance: int = 0) -> None:
         """Kill the process of an instance, as `kill -9` does. Another one goes on in its place:
         what was not committed is done again."""
-        found = self._instance(f"{operator}.{instance}")
-        process = self._process(found)
+        process = self._process(self._instance(operator, instance))
         self._world.processes.kill_now(process)
         self._do(self._world.settle)
 
@@ -85,7 +88,10 @@ class InstancesUnderTest:
         """The state of a key; raises `KeyError` for a key without any."""
         keyed = self._owner(operator, self.group(key)).pump.keyed
         assert keyed is not None
-        return keyed.states()[plain_key(key)]
+        states, plain = keyed.states(), plain_key(key)
+        if plain not in states:
+            raise KeyError(f"operator {operator!r} has no state of key {key!r}")
+        return states[plain]
 
     def move(self, operator: str, groups: Iterable[int], *, to: int) -> None:
         """Give key groups, with the state of their keys, to another instance, as scaling does."""
@@ -117,15 +123,15 @@ class InstancesUnderTest:
         """With what each is to give."""
         self._refuse_closed()
         known("keyed operator", operator, self._keyed)
-        numbers = self.instances(operator)
-        if to not in numbers:
-            raise PipelineError(
-                f"operator {operator!r} has no instance {to}: expected one of "
-                f"{', '.join(map(str, numbers))}; for more of them, call h.join({operator!r})"
-            )
+        self._instance(operator, to)
+        if not isinstance(groups, Iterable):
+            raise PipelineError(f"expected key groups, such as [{groups!r}], got {groups!r}")
         chosen, most = frozenset(groups), self._pipeline.groups
         if unknown := chosen - set(range(most)):
-            raise PipelineError(f"no such key group: {min(unknown)}; expected 0 to {most - 1}")
+            one = min(unknown, key=repr)
+            raise PipelineError(
+                f"no such key group: {one!r}; expected 0 to {most - 1}, as h.group(key) gives it"
+            )
         found = [(i, chosen & i.membership.owned()) for i in self._instances(operator)]
         return [(i, given) for i, given in found if given and i.me.number != to]
 
@@ -144,14 +150,15 @@ class InstancesUnderTest:
         known("operator", operator, self._pipeline.operators)
         return self._world.instances(operator)
 
-    def _instance(self, name: str) -> Instance:
-        operator, _, number = name.rpartition(".")
-        found = self._instances(operator or name)
-        for instance in found:
-            if str(instance.me.number) == number:
-                return instance
-        known = ", ".join(f"{i.me.operator}.{i.me.number}" for i in found)
-        raise PipelineError(f"there is no instance {name!r}; known: {known}")
+    def _instance(self, operator: str, number: int) -> Instance:
+        found = {i.me.number: i for i in self._instances(operator)}
+        if number not in found:
+            raise PipelineError(
+                f"operator {operator!r} has no instance {number!r}: expected one of "
+                f"{', '.join(map(str, sorted(found)))}; for more of them, "
+                f"call h.join({operator!r})"
+            )
+        return found[number]
 
     def _process(self, instance: Instance) -> WorldProcess:
         return next(p for p, one in self._world.living() if one is instance)

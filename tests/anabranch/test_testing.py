@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 import anabranch as ab
@@ -62,6 +65,15 @@ def test_sources_send_one_after_the_other_as_they_are_given() -> None:
     a, b = (pipeline.source(name, Anything.source) for name in ("a", "b"))
     pipeline.merge(a, b).sink("out", Anything.sink)
     assert testing.run(pipeline, {"b": [1, 2], "a": [3]})["out"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("run", [testing.run, partial(testing.storm, seed=1)])
+def test_inputs_that_are_no_tuples_by_source_are_refused(run: Callable[..., object]) -> None:
+    with pytest.raises(PipelineError, match=r"such as \{'lines': \[\.\.\.\]\}, got \['a'\]"):
+        run(counting(), ["a"])
+    for wrong in ("a b", b"a", {"a": 1}, 5):
+        with pytest.raises(PipelineError, match=r"list of tuples for source .*; if it is"):
+            run(counting(), {"lines": wrong})
 
 
 def test_names_that_are_not_there_are_told_with_what_was_meant() -> None:
@@ -250,8 +262,8 @@ def test_instances_of_any_operator_join_and_leave_and_no_count_is_lost() -> None
         assert h.join("count", 2) == [1, 2]
         h.send("lines", "a b c d")
         assert {h.owner("count", word) for word in "abcd"} > {0}
-        h.leave("count.0")
-        h.leave("split.1")
+        h.leave("count", 0)
+        h.leave("split", 1)
         assert (h.instances("count"), h.instances("split")) == ([1, 2], [0])
         h.send("lines", "a b c d")
         assert [h.state("count", word) for word in "abcd"] == [3] * 4
@@ -305,15 +317,23 @@ def test_groups_of_several_owners_are_at_rest_and_move_together() -> None:
 def test_wrong_orders_are_refused() -> None:
     with testing.harness(counting(), instances={"count": 2}) as h:
         with pytest.raises(
-            PipelineError, match=r"no instance 'count\.2'; known: count\.0, count\.1"
+            PipelineError, match=r"'count' has no instance 2: expected one of 0, 1; for more"
         ):
-            h.leave("count.2")
+            h.leave("count", 2)
         with pytest.raises(PipelineError, match="no operator 'counts'; did you mean 'count'"):
             h.join("counts")
         with pytest.raises(PipelineError, match=r"split\.0 is the only instance"):
-            h.leave("split.0")
-        with pytest.raises(PipelineError, match=r"no instance 'count\.7'"):
+            h.leave("split", 0)
+        with pytest.raises(PipelineError, match="'count' has no instance 7"):
             h.crash("count", 7)
+        with pytest.raises(PipelineError, match="'count': expected 1 or more instances, got 0"):
+            h.join("count", 0)
+        with pytest.raises(PipelineError, match=r"expected key groups, such as \[3\], got 3"):
+            h.move("count", 3, to=0)  # type: ignore[arg-type]
+        with pytest.raises(PipelineError, match=r"no such key group: 'a'; .* h\.group\(key\)"):
+            h.move("count", ["a"], to=0)  # type: ignore[list-item]
+        with pytest.raises(KeyError, match="operator 'count' has no state of key 'a'"):
+            h.state("count", "a")
 
 
 def test_a_run_that_fails_is_told_at_once() -> None:

@@ -113,7 +113,18 @@ def _suggestion(error: BaseException, text: str) -> str:
         return ""
     known = [name for name in dir(error.obj) if not name.startswith("_")]
     near = difflib.get_close_matches(str(error.name), known, 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return f"; did you mean {near[0]!r}?" if near else _by_key(error.obj, str(error.name), known)
+
+
+def _by_key(stream: object, name: str, known: list[str]) -> str:
+    """A way on where a method of a stream is missing: it may be one of the stream by key."""
+    from anabranch.runtime.pipeline.graph import KeyedStream, Stream
+
+    if isinstance(stream, Stream) and hasattr(KeyedStream, name):
+        return f"; it works by key: .key_by(...).{name}(...)"
+    if isinstance(stream, KeyedStream) and hasattr(Stream, name):
+        return "; it works without keys, so it belongs before .key_by(...)"
+    return f"; known: {', '.join(known)}" if isinstance(stream, Stream | KeyedStream) else ""
 
 
 def _own_frames(error: BaseException, path: Path) -> list[traceback.FrameSummary]:

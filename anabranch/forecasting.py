@@ -88,7 +88,9 @@ def _curve(text: str) -> Curve:
     try:
         return parse_curve(f"trace:path={text}" if Path(text).is_file() else text)
     except CurveError as error:
-        raise ForecastError(f"--load {text}: {error}") from None
+        meant_file = ":" not in text and Path(text).suffix
+        reason = "no such file" if meant_file else error
+        raise ForecastError(f"--load {text}: {reason}") from None
 
 
 def seconds_of(curves: Mapping[str, Curve], duration_s: float | None) -> float:
@@ -123,9 +125,12 @@ def costs_of(
     """What each operator costs: as given, or as measured in a run, or as its scale says. Ends of
     the pipeline are free unless something else is known. Raises `ForecastError`."""
     keys, skews = keys or {}, skews or {}
-    for name in (*capacities, *selectivities, *keys, *skews):
-        if name not in pipeline.operators:
-            raise ForecastError(f"no operator {name!r}{_hint(name, pipeline.operators)}")
+    named = {"capacity": capacities, "selectivity": selectivities, "keys": keys, "skew": skews}
+    for kind, by_name in named.items():
+        for name in by_name:
+            if name not in pipeline.operators:
+                hint = _hint(name, pipeline.operators)
+                raise ForecastError(f"--{kind}: no operator {name!r}{hint}")
     run = None if report is None else _read(report)
     found = {}
     for operator in pipeline.operators.values():

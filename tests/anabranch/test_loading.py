@@ -133,6 +133,9 @@ def test_a_pipeline_without_operators_is_refused(tmp_path: Path) -> None:
     ("wrong", "said"),
     [
         ("lines.flat_mpa", "no attribute 'flat_mpa'; did you mean 'flat_map'? (AttributeError)"),
+        ("lines.fold('n', 0, max)", "no attribute 'fold'; it works by key: .key_by(...).fold(...)"),
+        ("lines.key_by(str).map('x', str)", "'map'; it works without keys, so it belongs before"),
+        ("lines.to('x')", "no attribute 'to'; known: event_time, filter,"),
         ("ab.Skale", "did you mean 'Scale'?"),
         ("lines.map('x', str, scael=2)", "there is no option 'scael' here; did you mean 'scale'?"),
         (

@@ -8,6 +8,7 @@ from anabranch.runtime.storage.patience import describe_refusal
 from anabranch.spark_engine.report import SparkReport
 
 _ERROR = re.compile(r"^(?:\w+\.)*\w+: .+")
+_BEHIND_TRACE = ("\tat ", "Driver stacktrace", "=== Streaming Query ===")
 _LONG = 2_000
 
 
@@ -29,7 +30,7 @@ def told(error: BaseException) -> str:
     for line in text.splitlines():
         if line.startswith("Traceback (most recent call last)"):
             in_trace = True
-        elif in_trace and line.startswith(("\tat ", "Driver stacktrace")):
+        elif in_trace and line.startswith(_BEHIND_TRACE):
             break
         elif in_trace and _ERROR.match(line):
             last = line

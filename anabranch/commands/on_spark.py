@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,7 +103,13 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
             check_places(pipeline, wish.report)
         _prepare_state(wish)
         ignores = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        with sessions.session_for(wish.master) as spark, kept_apart(), _signals(ignores):
+        with (
+            quiet_py4j(),
+            _handled(signal.SIGTERM, _leave),
+            sessions.session_for(wish.master) as spark,
+            kept_apart(),
+            _handled(signal.SIGINT, signal.SIG_IGN if ignores else _interrupt),
+        ):
             outcome = run(
                 pipeline,
                 spark,
@@ -123,32 +129,42 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
     return DONE if outcome.ok and told else FAILED
 
 
+def _interrupt(*_: object) -> None:
+    """In the place of PySpark's own handler, which calls the JVM while another call waits for
+    it."""
+    raise KeyboardInterrupt
+
+
+def _leave(*_: object) -> None:
+    """As a second Ctrl-C does: Spark and its workers end."""
+    sys.exit(INTERRUPTED)
+
+
 @contextmanager
-def _signals(ignores_interrupts: bool) -> Iterator[None]:
-    """Ctrl-C interrupts, and SIGTERM leaves as a second Ctrl-C does: Spark and its workers end. In
-    the place of PySpark's own handler, which calls the JVM while another call waits for it."""
+def _handled(number: signal.Signals, act: Callable[..., None] | signal.Handlers) -> Iterator[None]:
+    before = signal.signal(number, act)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
 
-    def leave(*_: object) -> None:
-        sys.exit(INTERRUPTED)
-
-    ours = {signal.SIGINT: signal.SIG_IGN if ignores_interrupts else interrupt}
-    ours[signal.SIGTERM] = leave
-    before = {number: signal.signal(number, act) for number, act in ours.items()}
-    root = logging.getLogger()
+@contextmanager
+def quiet_py4j() -> Iterator[None]:
+    """Py4J logs a traceback for each call that an interrupt or a failed batch has ended, partly as
+    the root logger. What failed is told by the exception that is raised besides."""
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")
+    level = py4j.level
     root.addFilter(_no_interrupted_call)
+    py4j.setLevel(logging.CRITICAL + 1)
     try:
         yield
     finally:
         root.removeFilter(_no_interrupted_call)
-        for number, act in before.items():
-            signal.signal(number, act)
+        py4j.setLevel(level)
 
 
 def _no_interrupted_call(record: logging.LogRecord) -> bool:
-    """Py4J logs a traceback for the call that an interrupt has ended."""
     return not str(record.msg).startswith("KeyboardInterrupt while sending command")
 
 

@@ -146,7 +146,7 @@ def _start(settings: Mapping[str, str], log: Path) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        with interrupts_later():
+        with signals_later():
             spark: SparkSession = builder.getOrCreate()
     except BaseException as error:
         _end_jvm()
@@ -166,29 +166,34 @@ def _start(settings: Mapping[str, str], log: Path) -> SparkSession:
 
 
 @contextlib.contextmanager
-def interrupts_later() -> Iterator[None]:
-    """Ctrl-C raises when the block is done, a second one at once: a JVM that only starts is not
-    known here yet, and would stay when this process has gone."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+def signals_later() -> Iterator[None]:
+    """Ctrl-C acts when the block is done, and so does SIGTERM if it has a handler; a second signal
+    acts at once: a JVM that only starts is not known here yet, and would stay when this process has
+    gone."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came = 0
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    came: list[int] = []
 
     def note(signum: int, frame: FrameType | None) -> None:
-        nonlocal came
-        came += 1
-        if came > 1:
-            before(signum, frame)
+        came.append(signum)
+        if len(came) > 1:
+            before[signal.Signals(signum)](signum, frame)
 
-    signal.signal(signal.SIGINT, note)
+    for number in before:
+        signal.signal(number, note)
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # PySpark has its own from some moment on
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            if (
+                signal.getsignal(number) is note
+            ):  # PySpark has its own of Ctrl-C from some moment on
+                signal.signal(number, handler)
     if came:
-        raise KeyboardInterrupt
+        before[signal.Signals(came[0])](came[0], None)
 
 
 def _use_quick_checkpoints(spark: SparkSession, settings: Mapping[str, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli import main
+from anabranch.commands import on_spark
 from anabranch.spark_bridge.errors import SparkUnavailable
 from anabranch.spark_bridge.local.java import find_java
 from tests.anabranch.files import clean_imports, write
@@ -157,3 +159,18 @@ def test_mistakes_are_told(arguments: list[str], said: str, tmp_path: Path) -> N
     done = command(tmp_path, "run", "headlines.py", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_calls_of_py4j_that_are_interrupted_are_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def log() -> int:
+        caplog.clear()
+        logging.exception("KeyboardInterrupt while sending command.")
+        logging.getLogger("py4j.clientserver").error("There was an exception")
+        return len(caplog.records)
+
+    assert log() == 2
+    with on_spark.quiet_py4j():
+        assert log() == 0
+    assert log() == 2

@@ -204,11 +204,14 @@ class Broken:
         return one
 
 
-def test_a_job_that_fails_says_what_failed_in_the_words_of_python(spark: SparkSession) -> None:
+@pytest.mark.parametrize("mode", ["batch", "stream"])
+def test_a_job_that_fails_says_what_failed_in_the_words_of_python(
+    mode: Any, spark: SparkSession
+) -> None:
     pipeline = ab.Pipeline("broken")
     pipeline.source("numbers", ab.items([1])).map("model", Broken).sink("out", ab.discard())
     with pytest.raises(JobFailed, match="no model is there") as failed:
-        ab.spark.run(pipeline, spark)
+        ab.spark.run(pipeline, spark, mode=mode)
     assert "\n" not in str(failed.value)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from anabranch.spark_bridge.errors import SparkUnavailable
-from anabranch.spark_bridge.local.session import interrupts_later, session
+from anabranch.spark_bridge.local.session import session, signals_later
 from anabranch.spark_bridge.local.spark_home import make_home
 from tests.runtime.processes import PATIENCE_S
 
@@ -131,19 +131,32 @@ def test_a_spark_that_does_not_start_shows_what_it_said(tmp_path: Path) -> None:
     assert "Multiple garbage collectors selected" in ran.stderr
 
 
-def pressed(times: int, reached: list[int]) -> None:
-    """Ctrl-C while a JVM starts."""
-    with interrupts_later():
+class Signalled(Exception):
+    """What a handler of these tests raises."""
+
+
+def signalled(number: signal.Signals, times: int, reached: list[int]) -> None:
+    """So many signals come while a JVM starts."""
+    with signals_later():
         for _ in range(times):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
         reached.append(times)
 
 
-def test_ctrl_c_waits_until_a_jvm_that_starts_is_known_and_a_second_one_does_not() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_waits_until_a_jvm_that_starts_is_known_and_a_second_one_does_not(
+    number: signal.Signals,
+) -> None:
+    def act(*_: object) -> None:
+        raise Signalled
+
     reached = list[int]()
-    before = signal.getsignal(signal.SIGINT)
-    for times in (1, 2):
-        with pytest.raises(KeyboardInterrupt):
-            pressed(times, reached)
-        assert signal.getsignal(signal.SIGINT) is before
+    before = signal.signal(number, act)
+    try:
+        for times in (1, 2):
+            with pytest.raises(Signalled):
+                signalled(number, times, reached)
+            assert signal.getsignal(number) is act
+    finally:
+        signal.signal(number, before)
     assert reached == [1]

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ENGINE = "spark"
 ALL_CORES = "local[*]"
 CONNECT = "sc://"
+STANDALONE = "spark://"
+_MASTER_PORT = 7077
 _CONNECT_PORT = 15002
 _CONNECT_PACKAGES = ("grpc", "grpc_status", "google.rpc")
 _ANSWER_S = 10.0
@@ -77,6 +79,7 @@ def session_for(master: str, app_name: str = "anabranch") -> Iterator[SparkSessi
         _check_connect(master)
         builder = builder.remote(master)
     else:
+        _check_standalone(master)
         builder = builder.master(master)
     try:
         spark = builder.getOrCreate()
@@ -106,6 +109,26 @@ def _check_connect(address: str) -> None:
             f"no server of Spark Connect answers at {address} ({error}); start one with Spark's "
             "sbin/start-connect-server.sh"
         ) from None
+
+
+def _check_standalone(master: str) -> None:
+    """Raise `SparkUnavailable` if `master` names masters of a cluster of Spark's own, and none of
+    them answers: Spark itself would try for a minute, and then tell something else."""
+    if not master.startswith(STANDALONE):
+        return
+    reason: Exception | None = None
+    for address in master.removeprefix(STANDALONE).split(","):
+        try:
+            parts = urlsplit(f"//{address}")
+            place = parts.hostname or "", parts.port or _MASTER_PORT
+            socket.create_connection(place, _ANSWER_S).close()
+            return
+        except (OSError, ValueError) as error:
+            reason = error
+    raise SparkUnavailable(
+        f"no master of Spark answers at {master} ({reason}); start one with Spark's "
+        "sbin/start-master.sh"
+    )
 
 
 def _is_there(package: str) -> bool:

@@ -52,6 +52,18 @@ def test_a_server_of_spark_connect_that_does_not_answer_is_told_at_once(
             pass
 
 
+def test_a_master_that_does_not_answer_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "check_packages", lambda: None)
+    with socket.socket() as bound:  # and no process listens there
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        with (
+            pytest.raises(SparkUnavailable, match=r"no master of Spark answers at spark://.*refus"),
+            session_for(f"spark://{address},{address}"),
+        ):
+            pass
+
+
 class Remote:
     """Looks like a session of Spark Connect; nothing of it may be used."""
 

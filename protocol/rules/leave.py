@@ -59,10 +59,10 @@ def decide_to_leave(ctx: Context, state: Active, event: LeaveDecided) -> Step:
 
 
 def is_leaving(state: State) -> bool:
-    """Whether it goes, or is about to when its key groups have another owner."""
+    """Whether it goes or has gone, or is about to go when its key groups have another owner."""
     if isinstance(state, Active):
         return move.wants_to_go(state)
-    return isinstance(state, ClosingIn | Draining | ClosingOut)
+    return isinstance(state, ClosingIn | Draining | ClosingOut | Gone)
 
 
 def go_on_leaving(ctx: Context, state: Active, event: GroupsTransferred) -> Step:

@@ -99,6 +99,33 @@ def test_a_death_at_any_point_leaves_every_piece_once_and_whole(
     assert died > 30
 
 
+@pytest.mark.parametrize("next_owner", ["out.0", "out.1"])
+def test_half_a_piece_is_cut_off_by_the_next_that_asks_though_none_follows(
+    tmp_path: Path, next_owner: str
+) -> None:
+    whole = [b"", piece("out.0", 1), piece("out.0", 1) + piece("out.0", 2)]
+    points, torn = 0, 0
+    while True:
+        folder = tmp_path / str(points)
+        folder.mkdir()
+
+        def put_two(folder: Path = folder) -> None:
+            file = opened(folder)
+            for number in (1, 2):
+                asyncio.run(file.put(number, piece("out.0", number)))
+
+        survived = survives(put_two, points)
+        out = folder / "out"
+        torn += out.exists() and out.read_bytes() not in whole
+        last = opened(folder, next_owner).last_put()
+        assert out.read_bytes() in whole
+        assert next_owner == "out.1" or out.read_bytes() == whole[last]
+        if survived:
+            break
+        points += 1
+    assert torn > 1
+
+
 def test_one_that_dies_again_and_again_comes_to_its_end(tmp_path: Path) -> None:
     for points in range(12, 30):  # enough for one piece in each incarnation
         folder = tmp_path / str(points)

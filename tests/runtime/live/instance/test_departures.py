@@ -13,9 +13,11 @@ import pytest
 
 import anabranch as ab
 from anabranch.protocol.ids import OperatorName
+from anabranch.protocol.states import Active, Draining, Gone, State
 from anabranch.runtime.live.agent.recovery import Recorded, rebuild, told_of
 from anabranch.runtime.live.agent.roster import Member, Roster
 from anabranch.runtime.live.agent.run_journal import RunRecord
+from anabranch.runtime.live.instance.departure import Departure
 from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.values.kinds import EventKind
 from tests.runtime.fake_instance import three_operators
@@ -65,6 +67,23 @@ async def test_an_instance_asks_once_obeys_and_says_when_it_stays_after_all(tmp_
     assert [said.leaving for said in resumed[-2:]] == [False, True]
     await network.finish()
     assert sorted(sink.tuples) == list(range(2_000))
+
+
+@pytest.mark.parametrize(
+    ("state", "leaves"),
+    [
+        (Gone(), True),
+        (Draining(frozenset()), True),
+        (Active(frozenset(), frozenset(), keeper=False), False),
+    ],
+)
+def test_one_that_had_left_when_its_process_died_is_not_counted_as_staying(
+    state: State, leaves: bool
+) -> None:
+    """The agent may not know yet that it has left: its last words were lost with its process."""
+    some: Any = SimpleNamespace(state=state)
+    departure = Departure(ab.Scale(min_instances=2), some, some, some, None, lambda _: None)
+    assert departure.resume() is leaves
 
 
 def rosters_of(records: list[RunRecord]) -> list[Roster]:

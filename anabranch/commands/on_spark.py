@@ -76,6 +76,7 @@ def refuse_others(context: click.Context) -> None:
 
 
 def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
+    _require_packages()
     from anabranch.spark_bridge.errors import SparkUnavailable
     from anabranch.spark_engine.failing import JobFailed
     from anabranch.spark_engine.running import mode_of, run
@@ -127,6 +128,17 @@ def carry_out(target: str, settings: Sequence[str], wish: SparkWish) -> int:
         raise WrongUsage(in_words(error)) from None
     told = _conclude(outcome, pipeline.dead_letters_path, wish, out)
     return DONE if outcome.ok and told else FAILED
+
+
+def _require_packages() -> None:
+    """Raise `WrongUsage` if a package is missing that modules for Spark import."""
+    from anabranch.spark_bridge.errors import SparkUnavailable
+    from anabranch.spark_bridge.local.session import require_packages
+
+    try:
+        require_packages()
+    except SparkUnavailable as error:
+        raise WrongUsage(str(error)) from None
 
 
 def _interrupt(*_: object) -> None:
@@ -223,6 +235,7 @@ def _conclude(outcome: SparkReport, dead_letters: Path, wish: SparkWish, out: Te
 
 def lines_of_sections(planned: Plan, master: str) -> list[str]:
     """What the Spark at `master` would do in which section; raises `WrongUsage` if it cannot."""
+    _require_packages()
     from anabranch.spark_engine.mapping import mapped
     from anabranch.spark_engine.running import mode_of
 

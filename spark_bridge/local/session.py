@@ -63,13 +63,18 @@ def session(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def check_packages() -> None:
+def require_packages() -> None:
+    """Raise `SparkUnavailable` if one is not installed."""
     for package in ("pyspark", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise SparkUnavailable(
                 f"Spark needs the package {package}, which is not installed. "
                 "Get it with `pip install 'anabranch[spark]'`."
             )
+
+
+def check_packages() -> None:
+    require_packages()
     import pyspark
 
     version = tuple(int(n) for n in pyspark.__version__.split(".")[:2])

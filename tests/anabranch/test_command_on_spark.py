@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import subprocess
@@ -174,3 +175,19 @@ def test_calls_of_py4j_that_are_interrupted_are_not_logged(
     with on_spark.quiet_py4j():
         assert log() == 0
     assert log() == 2
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+@pytest.mark.parametrize("verb", ["run", "validate"])
+def test_a_package_that_is_missing_is_told(
+    verb: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name == missing else real(name, *a)
+    )
+    file = write(tmp_path, WORDS)
+    with clean_imports():
+        told = CliRunner().invoke(main, [verb, str(file), "--on", "spark"])
+    assert told.exit_code == 2
+    assert f"Spark needs the package {missing}, which is not installed" in told.output

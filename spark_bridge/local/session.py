@@ -172,8 +172,8 @@ def _start(settings: Mapping[str, str], log: Path) -> SparkSession:
 
 @contextlib.contextmanager
 def signals_later() -> Iterator[None]:
-    """Ctrl-C acts when the block is done, and so does SIGTERM if it has a handler; a second signal
-    acts at once: a JVM that only starts is not known here yet, and would stay when this process has
+    """Ctrl-C acts when the block is done, however often it comes, and so does SIGTERM if it has a
+    handler: a JVM that only starts is not known here yet, and would stay when this process has
     gone."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -184,8 +184,6 @@ def signals_later() -> Iterator[None]:
 
     def note(signum: int, frame: FrameType | None) -> None:
         came.append(signum)
-        if len(came) > 1:
-            before[signal.Signals(signum)](signum, frame)
 
     for number in before:
         signal.signal(number, note)

@@ -6,7 +6,9 @@ clock of the moment. They are functions and not methods of an object that everyt
 since the time is asked for where a batch is worked off, and pickled where a source holds one.
 
 Timers and pauses of asynchronous code are those of its event loop (`asyncio.sleep`,
-`loop.call_later`, `loop.time`): a simulated world brings a loop of its own.
+`loop.call_later`, `loop.time`): a simulated world brings a loop of its own. A task that does
+something again and again as time goes by, and that nothing waits for, begins in a `periodic`
+context: there are worlds in which that is not done.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import random
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -136,6 +139,21 @@ def secret(count: int) -> bytes:
 def chance() -> random.Random:
     """Not to be kept: after a fork, and in another world, it is another one."""
     return _clock.chance
+
+
+_periodic: ContextVar[bool] = ContextVar("periodic", default=False)
+
+
+def periodic() -> Context:
+    """For a task that is begun here."""
+    context = copy_context()
+    context.run(_periodic.set, True)
+    return context
+
+
+def is_periodic() -> bool:
+    """Whether such a task asks."""
+    return _periodic.get()
 
 
 def wall_utc() -> datetime:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from contextvars import Context, copy_context
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from anabranch.runtime.ports import clock
 from anabranch.runtime.world.timeline import Timeline
 
 CLOSES_MAX = 100
@@ -224,16 +225,10 @@ class VirtualLoop(_Loop):
         context: Context | None = None,
     ) -> VirtualHandle:
         timer = VirtualHandle(callback, args, context, when)
-        if not self.dead and not self._is_for_never():
+        if not self.dead and (self.timeline.periodic or not clock.is_periodic()):
             heapq.heappush(self._timers, (when, next(self._order), timer))
             self.timeline.wake(self, when)
         return timer
-
-    def _is_for_never(self) -> bool:
-        if not self.timeline.never:
-            return False
-        task = asyncio.current_task(self)
-        return task is not None and task.get_name().rpartition(" ")[2] in self.timeline.never
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)

@@ -38,8 +38,6 @@ from anabranch.runtime.world.world import World
 SOON_S = 0.05
 """What is due within so long still belongs to what has happened: acknowledgements, commits."""
 AT_ONCE = Conditions(latency_s=0.0, jitter_s=0.0, cuts=0.0)
-PERIODIC = frozenset({"heartbeat", "listen", "sampler", "scaling", "time", "watchdog"})
-"""Tasks, by the last words of their names."""
 
 
 class ProcessingClock(VirtualClock):
@@ -57,7 +55,7 @@ class SteppedWorld(World):
     def __init__(self, pipeline: Pipeline, options: Options, began_s: float) -> None:
         super().__init__(pipeline, 0, options=options, conditions=AT_ONCE, began_s=began_s)
         self.timeline.turn_s = (0.0, 0.0)
-        self.timeline.never = PERIODIC
+        self.timeline.periodic = False
         self._threads = self.timeline.threads = Threads()
         self.clock = self._clock = ProcessingClock(self.timeline, self.rng("chance"), began_s)
         self.held: list[WorldProcess] = []

@@ -67,8 +67,8 @@ class Timeline:
         self.turns = 0
         self.turn_s = TURN_S, TURN_MAX_S
         """What a turn takes: at least, and at most."""
-        self.never: frozenset[str] = frozenset()
-        """By the last words of their names, tasks for which no time comes."""
+        self.periodic = True
+        """Whether time comes for what is done periodically."""
         self.threads: Threads | None = None
         """None: what is to be done in a thread is done in a turn."""
         self._rng = rng

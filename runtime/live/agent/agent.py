@@ -293,7 +293,7 @@ class Agent:
         try:
             await self.forker.start(self.options.import_deadline_s)
             self.forker.guard(self.run_dir.path)
-            self.tasks.start("watchdog", self._watchdog.watch())
+            self.tasks.start("watchdog", self._watchdog.watch(), periodic=True)
             self._set_the_clock()
             self.pool.refill()
             self.forker.keep_standby()
@@ -382,8 +382,8 @@ class Agent:
 
     def _start_tasks(self) -> None:
         options, operators = self.options, self.pipeline.operators
-        self.tasks.start("sampler", self._sample())
-        self.tasks.start("time", self.journal.keep_time())
+        self.tasks.start("sampler", self._sample(), periodic=True)
+        self.tasks.start("time", self.journal.keep_time(), periodic=True)
         if options.decides:
             work = self._controllers.run(
                 operators.values(),

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from anabranch.runtime.ports import clock
+
 
 class Tasks:
     """`on_crash` gets the name of a task that raised and what it raised."""
@@ -14,8 +16,11 @@ class Tasks:
         self._on_crash = on_crash
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def start(self, name: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def start(
+        self, name: str, work: Coroutine[Any, Any, None], *, periodic: bool = False
+    ) -> asyncio.Task[None]:
+        context = clock.periodic() if periodic else None
+        task = asyncio.get_running_loop().create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

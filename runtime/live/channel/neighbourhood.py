@@ -12,6 +12,7 @@ import logging
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from contextvars import Context
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from anabranch.runtime.live.channel.ended import has_mark, leave_mark
 from anabranch.runtime.live.channel.frames import Addresses
 from anabranch.runtime.live.channel.listener import ListeningSocket
 from anabranch.runtime.live.channel.totals import Closed, totals_of
+from anabranch.runtime.ports import clock
 
 log = logging.getLogger("anabranch.neighbourhood")
 
@@ -196,7 +198,8 @@ class Neighbourhood:
     async def listen(self, address: str) -> str:
         """Listen at `unix:PATH` or `tcp:HOST:PORT` (port 0: any); returns the real address."""
         self.address = await self._listener.listen(address)
-        self._spawn(self._listener.keep_listening(self.address), "listen")
+        work = self._listener.keep_listening(self.address)
+        self._spawn(work, "listen", context=clock.periodic())
         return self.address
 
     def close_copies(self) -> None:
@@ -234,8 +237,10 @@ class Neighbourhood:
         if self.refused == REFUSALS_TOLD_MAX:
             log.warning("%s: further ones are not told", self._me)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+    def _spawn(
+        self, work: Coroutine[Any, Any, None], name: str, context: Context | None = None
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(work, name=name, context=context)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
 

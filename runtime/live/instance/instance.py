@@ -88,8 +88,8 @@ class Instance:
             self.persistence.restore()
         heartbeat = Heartbeat(self.membership, self.neighbourhood, agent_client.send)
         self.lifetime.spawn(self.pump.run(), "pump")
-        self.lifetime.spawn(self.scaling.run(self.lifetime), "scaling")
-        self.lifetime.spawn(heartbeat.run(), "heartbeat")
+        self.lifetime.spawn(self.scaling.run(self.lifetime), "scaling", periodic=True)
+        self.lifetime.spawn(heartbeat.run(), "heartbeat", periodic=True)
 
     def _make_way(self, rng: random.Random, watermark: float) -> None:
         """What tuples pass."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from anabranch.protocol.ids import InstanceId
+from anabranch.runtime.ports import clock
 
 
 class Lifetime:
@@ -37,8 +38,10 @@ class Lifetime:
                 self.before_failing()
             self.ended.set_exception(error)
 
-    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=f"{self._me} {name}")
+    def spawn(self, work: Coroutine[Any, Any, None], name: str, *, periodic: bool = False) -> None:
+        context = clock.periodic() if periodic else None
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(work, name=f"{self._me} {name}", context=context)
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
 

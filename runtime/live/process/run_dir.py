@@ -30,8 +30,8 @@ PATH_BYTES_MAX = 60
 ABANDONED_AFTER_S = 60.0
 REMOVED_WITHIN_S = 2.0
 """How long it may take to remove what a killed run has left."""
-EMPTIED_WITHIN_S = 0.5
-"""How long the rest of it may be there after its mark."""
+REMOVING = ".removing-"
+"""Before the number of the process which removes the folder, in its name meanwhile."""
 
 
 class RunFolder(Protocol):
@@ -118,8 +118,11 @@ def remove_unless_used(folder: Path) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """The mark and the lock last: a removal that is interrupted is finished by a later run."""
+    """First out of its place, in one step: the agent which resumes the run there finds all of it or
+    nothing. The lock and the mark last: a later run finishes a removal that is interrupted."""
     with suppress(OSError):
+        if REMOVING not in folder.name:
+            folder = folder.rename(folder.with_name(f"{folder.name}{REMOVING}{os.getpid()}"))
         for path in [*folder.iterdir()]:
             if path.name in (MARK, LOCK):
                 continue
@@ -128,7 +131,9 @@ def _remove_all(folder: Path) -> None:
             else:
                 path.unlink(missing_ok=True)
         if {path.name for path in folder.iterdir()} <= {MARK, LOCK}:
-            shutil.rmtree(folder, ignore_errors=True)
+            for name in (LOCK, MARK):
+                (folder / name).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 def _open_lock(folder: Path) -> int:
@@ -149,7 +154,7 @@ def _locked_again(folder: Path) -> int:
     deadline = clock.monotonic() + REMOVED_WITHIN_S
     while True:
         with suppress(FileNotFoundError):  # removed in this moment
-            _make_again_unless_kept(folder)
+            _make_again(folder)
             _mark(folder)
             lock = _open_lock(folder)
             if _is_free(lock) and _is_lock_of(folder, lock):
@@ -171,22 +176,6 @@ def _is_lock_of(folder: Path, lock: int) -> bool:
         return False
 
 
-class _NotOurs(OSError):
-    """A folder of that name holds something, and is not marked."""
-
-
-def _make_again_unless_kept(path: Path) -> None:
-    """As `_make_again`; what has lost its mark may be on its way to be removed."""
-    deadline = clock.monotonic() + EMPTIED_WITHIN_S
-    while True:
-        try:
-            return _make_again(path)
-        except _NotOurs:
-            if clock.monotonic() > deadline:
-                raise
-            clock.pause(0.01)
-
-
 def _make_again(path: Path) -> None:
     """Raises `OSError` if it cannot be had, or belongs to another user."""
     try:
@@ -200,7 +189,7 @@ def _make_again(path: Path) -> None:
                 "remove it"
             ) from None
         if not is_marked(path) and any(path.iterdir()):
-            raise _NotOurs(
+            raise OSError(
                 f"the run to be resumed had its sockets in {str(path)!r}, which holds something "
                 "else now; move that away"
             ) from None
@@ -223,7 +212,7 @@ def _base() -> Path:
 
 
 def _remove_abandoned(base: Path) -> None:
-    for path in base.glob(f"{PREFIX}*/{LOCK}"):
+    for path in base.glob(f"{PREFIX}*/{MARK}"):
         try:
             if _is_old(path):
                 remove_unless_used(path.parent)
@@ -232,7 +221,7 @@ def _remove_abandoned(base: Path) -> None:
             continue
 
 
-def _is_old(lock: Path) -> bool:
-    found = lock.stat()
+def _is_old(mark: Path) -> bool:
+    found = mark.stat()
     old = clock.wall() - found.st_mtime >= ABANDONED_AFTER_S
     return old and found.st_uid == os.getuid()

@@ -6,8 +6,10 @@ import asyncio
 import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,18 +42,47 @@ def test_what_a_killed_run_has_left_is_removed(base: Path) -> None:
     remove_unless_used(folder)
 
 
+@pytest.mark.parametrize("steps", range(7))
 def test_a_removal_that_was_interrupted_is_finished_by_the_next_run(
-    base: Path, monkeypatch: pytest.MonkeyPatch
+    base: Path, monkeypatch: pytest.MonkeyPatch, steps: int
 ) -> None:
+    """After each step; and the run is resumed in a folder of its own, whatever was left."""
     folder = left(base)
     (folder / "state").mkdir()
+    (folder / "state" / "page").touch()
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # killed, or somebody writes there
-        remove_unless_used(folder)
-    assert (folder / "state").exists()
-    os.utime(folder / "lock", (0, 0))
+        killed_after(steps, patch)
+        with suppress(Killed):
+            remove_unless_used(folder)
+    assert [*base.iterdir()] or steps == 6
+    again = RunDir(folder)
+    assert {path.name for path in folder.iterdir()} >= {"lock", run_dir.MARK}
+    again.remove()
+    for mark in base.glob(f"*/{run_dir.MARK}"):
+        os.utime(mark, (0, 0))
     RunDir().remove()
-    assert not folder.exists()
+    assert not any(path for path in base.iterdir() if any(path.iterdir()))
+
+
+class Killed(BaseException):
+    """In the place of SIGKILL."""
+
+
+def killed_after(steps: int, patch: pytest.MonkeyPatch) -> None:
+    """All that changes a folder; `rmtree` as one step."""
+    left_over = iter(range(steps))
+
+    def unless_over(step: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **settings: Any) -> Any:
+            if next(left_over, None) is None:
+                raise Killed
+            return step(*args, **settings)
+
+        return counted
+
+    for name in ("rename", "unlink", "rmdir"):
+        patch.setattr(Path, name, unless_over(getattr(Path, name)))
+    patch.setattr(shutil, "rmtree", unless_over(shutil.rmtree))
 
 
 def test_who_tidies_up_behind_a_killed_run_leaves_alone_one_that_goes_on(base: Path) -> None:
@@ -80,20 +111,6 @@ async def test_a_run_goes_on_as_soon_as_what_the_last_one_left_is_removed(
     again.remove()
 
 
-async def test_what_is_removed_mark_first_is_not_taken_for_the_folder_of_somebody_else(
-    base: Path,
-) -> None:
-    folder = left(base)
-    (folder / run_dir.MARK).unlink()
-    making = asyncio.create_task(asyncio.to_thread(RunDir, folder))
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(making), 0.1)
-    shutil.rmtree(folder)
-    again = await making
-    assert again.is_there
-    again.remove()
-
-
 def test_a_folder_in_which_a_run_incarnations_is_named_with_what_to_do(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +130,8 @@ def test_a_folder_that_is_only_called_like_that_of_a_run_is_left_alone(
     (folder / run_dir.MARK).unlink()
     if text is not None:
         (folder / run_dir.MARK).write_bytes(text)
-    os.utime(folder / "lock", (0, 0))
+    for path in folder.iterdir():
+        os.utime(path, (0, 0))
     RunDir().remove()
     remove_unless_used(folder)
     assert (folder / "old socket").exists()
@@ -121,7 +139,7 @@ def test_a_folder_that_is_only_called_like_that_of_a_run_is_left_alone(
 
 def test_what_was_killed_long_ago_is_removed_by_the_next_run(base: Path) -> None:
     folder = left(base)
-    os.utime(folder / "lock", (0, 0))
+    os.utime(folder / run_dir.MARK, (0, 0))
     RunDir().remove()
     assert not folder.exists()
 

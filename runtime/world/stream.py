@@ -156,7 +156,7 @@ class StreamEnd(asyncio.Transport):
             if peer.lost or peer._closing:
                 self._unsent.clear()
                 self._unsent_bytes = 0
-                if not self._closing:
+                if peer.lost and not self._closing:
                     self.reset_soon()
                 break
             piece = self._unsent[0]
@@ -262,3 +262,5 @@ class StreamEnd(asyncio.Transport):
             self._drop_incoming()
             if not self.peer.lost:
                 self.peer._expect(_EOF, 0)
+                if self.peer._closing:  # it reads no more, and has no place for what is unsent
+                    self.peer.reset_soon()

@@ -32,6 +32,9 @@ class Outgoing:
         self._recounts = False
         """Whether batches may have been lost at an end that has died, so that what is under way
         must be counted anew."""
+        self._is_estimate = False
+        """Whether that count may have too many: of the batches that are kept here the peer may have
+        worked off some before it died, out of their order."""
 
     def note_batch(self, tuples: int, size_bytes: int) -> None:
         self._allowance.spend(tuples, size_bytes)
@@ -43,7 +46,7 @@ class Outgoing:
         """The peer has everything below this number, and has worked off so many tuples."""
         self._session.acknowledge(below)
         self._allowance.note_done(tuples_done)
-        if self._recounts:
+        if self._recounts or (self._is_estimate and not self._session.kept):
             self._recount(tuples_done, bytes_allowed)
 
     def allow(self, tuples_total: int, bytes_total: int) -> bool:
@@ -59,7 +62,7 @@ class Outgoing:
 
     def _recount(self, tuples_done: int, bytes_allowed: int) -> None:
         """Under way is what is kept here: all else that the peer has not worked off is lost."""
-        self._recounts = False
+        self._recounts, self._is_estimate = False, bool(self._session.kept)
         batches = [pieces for pieces in self._session.kept if len(pieces) > 1]
         size = sum(len(payload) for _, payload in batches)
         allowance, bytes_done = self._allowance, bytes_allowed - self._credit_bytes

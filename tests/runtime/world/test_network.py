@@ -136,6 +136,28 @@ def test_who_closes_is_heard_to_the_end() -> None:
     assert near.lost == far.lost == [None]
 
 
+@pytest.mark.parametrize("how", ["the other end writes", "the other process ends"])
+def test_an_end_that_closes_with_unsent_bytes_is_lost_in_the_end(how: str) -> None:
+    pairs = Pairs(conditions=Conditions(wire_bytes=1000, cuts=0.0))
+    near, far = pairs.dial()
+    far.end.pause_reading()
+    near.end.write(b"x" * 1500)
+    near.end.close()
+    pairs.pass_s(1.0)
+    assert near.lost == []
+    if how == "the other end writes":
+        far.end.write(b"nothing reads this any more")
+        far.end.resume_reading()
+    else:
+        pairs.b.kill()
+        pairs.loops.network.end_of(pairs.b)
+    pairs.pass_s(1.0)
+    assert len(near.lost) == 1
+    if how == "the other end writes":
+        assert far.heard == b"x" * 1500
+        assert far.lost == [None]
+
+
 def test_one_way_may_end_before_the_other() -> None:
     pairs = Pairs()
     near, far = pairs.dial()

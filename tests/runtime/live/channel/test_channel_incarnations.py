@@ -192,3 +192,27 @@ def test_what_is_under_way_is_counted_anew_when_the_peer_has_forgotten_what_it_h
     assert sender.allowance.bytes_sent == 5000
     assert sender.allowance.tuples_waiting == 500
     assert sender.allowance.tuples_left == 1500
+
+
+def test_credit_for_what_was_worked_off_out_of_its_order_comes_back_when_nothing_is_kept() -> None:
+    """Or a sender at most once could stand still for ever after some deaths of its peer."""
+    limits = Limits()
+    kept = Forgetful()
+    sender = Channel(UP, dialing=True, user=Sender(), limits=limits, keeper=kept)
+
+    def state(expected: int, done: int) -> None:
+        allowed = done + 2000, 10 * done + limits.credit_bytes
+        sender.receive([frames.ACK_CREDIT, expected, *allowed, done, 1, 0])
+
+    sender.meet(1)
+    state(1, 0)
+    for _ in range(2):
+        sender.send_batch(1000, 1, 0, 0.0, bytes(10_000))
+        kept.log.record(sender)
+        kept.log.flush(sender)
+    sender.meet(2)
+    state(1, 1000)  # the second batch is worked off, and the first one not
+    assert not sender.allowance.open
+    state(3, 2000)
+    assert (sender.allowance.tuples_sent, sender.allowance.bytes_sent) == (2000, 20_000)
+    assert sender.allowance.tuples_left == 2000

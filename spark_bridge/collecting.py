@@ -16,7 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from anabranch.runtime.columns.schemas import arrow_schema
-from anabranch.spark_bridge.durable import replace_file, sealed, unsealed
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.replaced import replace_file
+from anabranch.spark_bridge.durable import sealed, unsealed
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import StreamInfo, claim_stream, read_stream, stream_dir
 from anabranch.spark_bridge.log_reader import Slice, StreamLog
@@ -180,7 +182,7 @@ class Collect:
     def _stream(self, name: str) -> _CollectedStream:
         if name not in self._streams:
             folder = stream_dir(self._state, name)
-            if not folder.is_dir():
+            if not store().is_folder(folder):
                 known = ", ".join(sorted(self._streams)) or "none"
                 raise Refused(
                     "unknown_stream",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from asyncio import StreamReader, StreamWriter
 
+from anabranch.runtime.ports import clock
 from anabranch.spark_bridge.messages import (
     PROTOCOL,
     Greeting,
@@ -37,7 +37,7 @@ class Connection:
 
     async def admit(self, token: str, timeout_s: float) -> None:
         """Exchange proofs. Raises `Refused`, `WireError` or `TimeoutError`."""
-        nonce = os.urandom(16)
+        nonce = clock.secret(16)
         await self.send(Greeting(protocol=PROTOCOL, nonce=nonce))
         async with asyncio.timeout(timeout_s):
             hello, _ = await self._receive(HELLO_BYTES_MAX, 0)

@@ -30,7 +30,7 @@ QUERIES_MAX = 100_000
 """Beyond, the query that committed longest ago is forgotten."""
 
 
-class File(Struct, frozen=True, array_like=True):
+class SpoolFile(Struct, frozen=True, array_like=True):
     """A spool file: path relative to the feed's folder, rows, bytes."""
 
     path: str
@@ -51,7 +51,7 @@ class Committed(Struct, frozen=True, tag="commit", tag_field="kind"):
     run: str
     epoch: int
     first: int
-    files: tuple[File, ...]
+    files: tuple[SpoolFile, ...]
 
 
 class InputEnded(Struct, frozen=True, tag="end", tag_field="kind"):
@@ -75,7 +75,7 @@ class StreamKept(Struct, frozen=True, tag="stream", tag_field="kind"):
 
     stream: str
     next_number: int
-    unread: dict[int, File]
+    unread: dict[int, SpoolFile]
 
 
 Record = RunBegan | Committed | InputEnded | QueryKept | StreamKept
@@ -107,7 +107,7 @@ class StagedPart:
     run: str
     stream: str
     folder: str
-    files: tuple[File, ...]
+    files: tuple[SpoolFile, ...]
     since_s: float
 
     @property
@@ -129,7 +129,7 @@ class _Query:
 @dataclass(slots=True)
 class _Stream:
     next_number: int = 0
-    unread: dict[int, File] = field(default_factory=dict)
+    unread: dict[int, SpoolFile] = field(default_factory=dict)
     """Published splits whose file is not known to be read."""
     ended_in: str | None = None
 
@@ -178,7 +178,7 @@ class FeedRegister:
         Raises `Refused` ("missing") unless every part is staged for this stream and run, and
         ("bad_request") if a partition is named twice.
         """
-        files: list[File] = []
+        files: list[SpoolFile] = []
         named = sorted(parts)
         if len({partition for partition, _ in named}) < len(named):
             raise Refused("bad_request", "a commit names two attempts of one partition")

@@ -10,33 +10,32 @@ seen.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-import shutil
-import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import count
+from functools import partial
 from pathlib import Path
 
 from anabranch.runtime.plan.ends import Split
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.storage.record_log import CannotSync, RecordLog, read_log
 from anabranch.spark_bridge.feed_register import (
     Committed,
     FeedRegister,
-    File,
     InputEnded,
     PartKey,
     Record,
+    SpoolFile,
     StagedPart,
     record_bytes,
     record_of,
 )
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.messages import Abort, Commit, Ok, Stage, Staged
-from anabranch.spark_bridge.receiving import STAGE_FILE, Receiver, StageNote, read_note
+from anabranch.spark_bridge.part_folders import PartFolders, key_of, path_of, staged
+from anabranch.spark_bridge.receiving import Receiver
 from anabranch.spark_bridge.wire import Refused
 
 Publish = Callable[[str, list[Split]], Awaitable[None]]
@@ -72,14 +71,13 @@ class Feed:
         self._streams = streams
         self._run = pipeline_run
         self._limits = limits
+        self._parts = PartFolders(folder)
         self._register = FeedRegister()
         self._journal: RecordLog | None = None
         self._lock = asyncio.Lock()
         """Held from looking into the register until what follows from it is journalled."""
-        self._disk = ThreadPoolExecutor(1, "journal")
         self._pending: dict[str, deque[list[Split]]] = defaultdict(deque)
         self._publishing: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._numbers = count()
         self._unread_bytes: dict[str, int] = defaultdict(int)
         self._counts: dict[str, int] = defaultdict(int)
 
@@ -87,15 +85,15 @@ class Feed:
 
     async def start(self) -> None:
         """Read the journal, take up staged parts, and publish what was not read yet."""
-        self._folder.mkdir(mode=0o700, exist_ok=True)
-        (self._folder / "parts").mkdir(exist_ok=True)
-        shutil.rmtree(self._folder / "incoming", ignore_errors=True)
+        self._parts.begin()
         path = self._folder / "journal"
         for payload in read_log(path, name=str(path), power=True):
             self._register.apply(record_of(payload))
         self._journal = RecordLog(path, power=True)
         self._forget_read()
-        self._take_up_parts()
+        streams = self._register.streams.values()
+        committed = {os.path.dirname(f.path) for s in streams for f in s.unread.values()}
+        self._register.staged.update({p.key: p for p in self._parts.staged(committed)})
         self._rewrite_journal()
         for stream, state in self._register.streams.items():
             if state.unread:
@@ -107,8 +105,7 @@ class Feed:
                 await self._ended(stream)
 
     def close(self) -> None:
-        """After the connections are closed. A record under way is finished first."""
-        self._disk.shutdown(wait=True)
+        """After the connections are closed: what they have begun to write is written."""
         if self._journal is not None:
             self._journal.close()
 
@@ -127,18 +124,18 @@ class Feed:
                 request.query, request.epoch
             )
             self._counts["parts_begun"] += 1
-        folder = self._folder / "incoming" / f"{next(self._numbers):09d}"
+        folder = self._parts.new()
         return Receiver(request, schema, folder, self._limits.spool_file_bytes, room)
 
     async def stage(self, receiver: Receiver, end: Staged) -> Ok:
         """Note a received part as staged, once it is durable."""
-        key = _key(receiver.request)
-        path = _part_path(key)
-        note = await asyncio.to_thread(receiver.seal, end, path)
+        key = key_of(receiver.request)
+        path = path_of(key)
+        note = await store().in_thread(lambda: receiver.seal(end, path))
         async with self._lock:
             await self._enter_run(key.query, note.run)
-            await asyncio.to_thread(_move, receiver.folder, self._folder / path)
-            self._register.staged[key] = _staged(note, path)
+            await store().in_thread(lambda: self._parts.take_in(receiver.folder, path))
+            self._register.staged[key] = staged(note, path)
         self._counts["rows_staged"] += receiver.rows
         return Ok(rows=receiver.rows)
 
@@ -192,8 +189,8 @@ class Feed:
             self._forget_read()
             await self._drop_worthless()
             if self._journal is not None and self._journal.size > self._limits.journal_bytes_max:
-                await self._on_disk(self._rewrite_journal)
-        await asyncio.to_thread(_remove_empty_folders, self._folder / "parts")
+                await store().in_thread(self._rewrite_journal)
+            await store().in_thread(self._parts.remove_empty)
         for stream in list(self._pending):
             await self._flush(stream)
 
@@ -218,19 +215,16 @@ class Feed:
         self._counts["batches_committed"] += 1
         self._counts["rows_committed"] += sum(f.rows for f in record.files)
         for folder in {os.path.dirname(f.path) for f in record.files}:
-            (self._folder / folder / STAGE_FILE).unlink(missing_ok=True)
+            self._parts.forget_note(folder)
 
     async def _write(self, record: Record) -> None:
-        await self._on_disk(self._append, record_bytes(record))
+        await store().in_thread(lambda: self._append(record))
         self._register.apply(record)
 
-    async def _on_disk(self, work: Callable[..., None], *args: bytes) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._disk, work, *args)
-
-    def _append(self, payload: bytes) -> None:
+    def _append(self, record: Record) -> None:
         assert self._journal is not None
         try:
-            self._journal.append(payload, sync=True)
+            self._journal.append(record_bytes(record), sync=True)
         except CannotSync as error:
             raise OSError(f"{self._journal.path}: {error}") from error
 
@@ -239,20 +233,20 @@ class Feed:
         self._journal.replace(map(record_bytes, self._register.records(self._run)))
 
     async def _drop_worthless(self) -> None:
-        await self._drop(self._register.worthless(time.monotonic() - self._limits.stage_ttl_s))
+        await self._drop(self._register.worthless(clock.monotonic() - self._limits.stage_ttl_s))
 
     async def _drop(self, parts: Iterable[StagedPart]) -> None:
         for part in parts:
             del self._register.staged[part.key]
             self._counts["parts_dropped"] += 1
-            await asyncio.to_thread(shutil.rmtree, self._folder / part.folder, True)
+            await store().in_thread(partial(self._parts.remove, part.folder))
 
     # --- splits ----------------------------------------------------------------------------
 
     def _splits(self, record: Committed) -> list[Split]:
         return [self._split(record.stream, n, f) for n, f in enumerate(record.files, record.first)]
 
-    def _split(self, stream: str, number: int, file: File) -> Split:
+    def _split(self, stream: str, number: int, file: SpoolFile) -> Split:
         path = str((self._folder / file.path).absolute())
         split = {"id": f"{stream}:{number}", "number": number, "path": path}
         return {**split, "at": 0, "skip": 0, "rows": file.rows}
@@ -269,7 +263,7 @@ class Feed:
     def _forget_read(self) -> None:
         """A source instance deletes a file when it has read it to the end."""
         for stream, state in self._register.streams.items():
-            read = [n for n, f in state.unread.items() if not (self._folder / f.path).exists()]
+            read = [n for n, f in state.unread.items() if not store().exists(self._folder / f.path)]
             self._register.forget_read(stream, read)
             self._unread_bytes[stream] = sum(f.bytes for f in state.unread.values())
 
@@ -279,7 +273,7 @@ class Feed:
             self._unread_bytes[stream] > limits.unread_bytes_max or files > limits.unread_files_max
         )
 
-    # --- checks and folders ----------------------------------------------------------------
+    # --- checks ----------------------------------------------------------------
 
     def _check_known(self, stream: str) -> None:
         if self._streams is not None and stream not in self._streams:
@@ -291,52 +285,3 @@ class Feed:
     def _check_open(self, stream: str) -> None:
         if self._register.has_ended(stream, self._run):
             raise Refused("ended", f"the input of stream {stream!r} was declared finished")
-
-    def _take_up_parts(self) -> None:
-        streams = self._register.streams.values()
-        committed = {os.path.dirname(f.path) for s in streams for f in s.unread.values()}
-        for folder in sorted((self._folder / "parts").glob("*/*/*")):
-            path = str(folder.relative_to(self._folder))
-            if path in committed:
-                continue
-            note = read_note(folder)
-            if note is None:
-                shutil.rmtree(folder, ignore_errors=True)
-            else:
-                part = _staged(note, path)
-                self._register.staged[part.key] = part
-
-
-def _key(request: Stage | StageNote) -> PartKey:
-    return PartKey(request.query, request.epoch, request.partition, request.token)
-
-
-def _staged(note: StageNote, path: str) -> StagedPart:
-    return StagedPart(_key(note), note.run, note.stream, path, note.files, time.monotonic())
-
-
-def _part_path(key: PartKey) -> str:
-    """Names come from outside: what they name is hashed, never part of a path."""
-    query, token = (hashlib.sha256(t.encode()).hexdigest()[:16] for t in (key.query, key.token))
-    return f"parts/{query}/{key.epoch}/{key.partition:05d}.{token}"
-
-
-def _move(source: Path, target: Path) -> None:
-    for _ in range(3):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(target, ignore_errors=True)  # the same attempt, sent once more
-        try:
-            os.rename(source, target)
-            return
-        except FileNotFoundError:
-            continue  # the sweep removed the folder because it was empty
-    raise OSError(f"cannot move a staged part to {target}")
-
-
-def _remove_empty_folders(root: Path) -> None:
-    for folder, inner, files in os.walk(root, topdown=False):
-        if Path(folder) != root and not files and not inner:
-            try:
-                os.rmdir(folder)
-            except OSError:
-                continue  # filled meanwhile

@@ -12,11 +12,12 @@ written is never taken for rows.
 
 from __future__ import annotations
 
-import os
 import struct
 import zlib
+from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.reporting.failure import PlainError
 
 _FIELDS = struct.Struct(">III")
@@ -48,12 +49,12 @@ def framed(payload: bytes, rows: int, dead: bool = False) -> bytes:
     return fields + _CHECK.pack(zlib.crc32(fields)) + payload
 
 
-def head_at(handle: int, at: int, size: int, path: str | os.PathLike[str]) -> Frame | None:
+def head_at(file: File, at: int, size: int, path: Path) -> Frame | None:
     """The frame that begins at byte `at` of the open file `path` of `size` bytes; None if it is
     not whole yet. Raises `FrameError`."""
     if at + HEAD_BYTES > size:
         return None
-    head = os.pread(handle, HEAD_BYTES, at)
+    head = file.read(HEAD_BYTES, at)
     if not any(head):
         return None
     frame = _frame(head, at)
@@ -70,9 +71,9 @@ def _frame(head: bytes, at: int) -> Frame | None:
     return Frame(at + HEAD_BYTES, length, rows & ~DEAD, bool(rows & DEAD), crc)
 
 
-def payload_of(frame: Frame, handle: int, path: str | os.PathLike[str]) -> bytes:
+def payload_of(frame: Frame, file: File, path: Path) -> bytes:
     """Raises `FrameError` if it is not what was written."""
-    payload = os.pread(handle, frame.length, frame.at)
+    payload = file.read(frame.length, frame.at)
     if len(payload) != frame.length or zlib.crc32(payload) != frame.crc:
         raise FrameError(
             f"{path}: the {frame.rows:,} rows at byte {frame.at:,} are not what was written: the "

@@ -17,15 +17,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
-import time
-from asyncio import StreamReader, StreamWriter
+from asyncio import StreamReader, StreamReaderProtocol, StreamWriter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.sockets import transport
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.reporting.failure import PlainError
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.collecting import Collect
@@ -101,21 +103,20 @@ class Gateway:
         if not self._token:
             raise GatewayError("a gateway needs a token: who knows it may feed the pipeline")
         state = Path(state_dir)
-        os.makedirs(state, mode=0o700, exist_ok=True)
+        store().make_folder(state, 0o700, parents=True)
         async with contextlib.AsyncExitStack() as undo:
-            undo.callback(os.close, _lock(state))
+            undo.callback(_lock(state).close)
             self._collect = Collect(state, self._collects, self._limits)
             self._feed = Feed(
                 state / "feed", publish, self._ended, self._feeds, self._pipeline_run, self._limits
             )
             undo.callback(self._feed.close)
             await self._feed.start()
-            server = await asyncio.start_server(self._accept, host, port, limit=_BUFFER_BYTES)
+            listening = await transport().listen(f"tcp:{host}:{port}", self._stream)
             undo.push_async_callback(self._hang_up)
-            undo.callback(server.close)
-            bound = server.sockets[0].getsockname()
-            address = f"[{host}]:{bound[1]}" if ":" in host else f"{host}:{bound[1]}"
-            self._address = address
+            undo.callback(listening.close)
+            bound = listening.address.rpartition(":")[2]
+            address = self._address = f"[{host}]:{bound}" if ":" in host else f"{host}:{bound}"
             self.tell_in(state)
             undo.callback(self._note_ended, state)
             self._keep(asyncio.create_task(self._sweep(), name="gateway sweep"))
@@ -174,6 +175,9 @@ class Gateway:
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _stream(self) -> StreamReaderProtocol:
+        return StreamReaderProtocol(StreamReader(limit=_BUFFER_BYTES), self._accept)
 
     def _accept(self, reader: StreamReader, writer: StreamWriter) -> None:
         connection = Connection(reader, writer)
@@ -282,8 +286,8 @@ class Gateway:
         self._waiting += 1
         try:
             while self._feed.is_behind(request.stream):
-                if time.monotonic() - told_s >= self._limits.wait_period_s:
-                    told_s = time.monotonic()
+                if clock.monotonic() - told_s >= self._limits.wait_period_s:
+                    told_s = clock.monotonic()
                     await connection.send(m.Wait())
                 await asyncio.sleep(_BEHIND_POLL_S)
         finally:
@@ -302,11 +306,9 @@ class Gateway:
                 _log.exception("the gateway's sweep failed")
 
 
-def _lock(state: Path) -> int:
-    handle = os.open(state / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise GatewayError(f"another gateway serves {state}; stop it first") from None
-    return handle
+def _lock(state: Path) -> File:
+    lock = store().open(state / "lock", os.O_RDWR | os.O_CREAT)
+    if not lock.lock(wait=False):
+        lock.close()
+        raise GatewayError(f"another gateway serves {state}; stop it first")
+    return lock

@@ -1,6 +1,7 @@
 """The log of results between the sink instances and the gateway, as both see it on disk.
 
     STREAM/stream.json             schema and generation, made by the process that comes first
+    STREAM/claim                   locked meanwhile
     STREAM/acks.json               what subscribers acknowledged, written by the gateway only
     STREAM/PART/FIRSTROW.seg       frames of rows; the name is the number of the first row
     STREAM/PART/closed             its writer is gone: nothing will be added
@@ -13,19 +14,21 @@ subscriber has acknowledged them.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.runtime.columns.schemas import arrow_schema
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
 from anabranch.runtime.reporting.failure import PlainError
-from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
+from anabranch.runtime.storage.replaced import replace_file
+from anabranch.spark_bridge.durable import Damaged, sealed, unsealed
 
 STREAM_FILE = "stream.json"
 CLOSED_FILE = "closed"
+_CLAIM_FILE = "claim"
 SEGMENT_SUFFIX = ".seg"
 _ROWS = "arrow"
 """The form of the payloads of frames: record batches of Arrow, without their schema."""
@@ -52,19 +55,18 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
 
     Raises `LogError` if it holds results of another schema.
     """
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / STREAM_FILE
-    if not path.exists():
-        draft = folder / f".{STREAM_FILE}.{secrets.token_hex(4)}"
-        replace_file(
-            draft,
-            sealed({"schema": schema, "generation": secrets.token_hex(8), "rows": _ROWS}),
-            sync=True,
-        )
-        # A link, unlike a rename, fails if another instance was faster.
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, path)
-        draft.unlink()
+    disk, path = store(), folder / STREAM_FILE
+    disk.make_folder(folder, 0o700, parents=True)
+    if not disk.exists(path):
+        claim = disk.open(folder / _CLAIM_FILE, os.O_RDWR | os.O_CREAT)
+        try:
+            claim.lock(wait=True)
+            if not disk.exists(path):  # no other one was faster
+                generation = clock.secret(8).hex()
+                made = {"schema": schema, "generation": generation, "rows": _ROWS}
+                replace_file(path, sealed(made))
+        finally:
+            claim.close()
     info = read_stream(folder)
     if arrow_schema(info.schema, sparks=True) != arrow_schema(schema, sparks=True):
         raise LogError(
@@ -96,27 +98,21 @@ def segment_name(first_row: int) -> str:
 
 def segments(part: Path) -> Iterator[tuple[int, str]]:
     """(first row, file name) of a part's segments, in order; nothing if the part is gone."""
-    with contextlib.suppress(FileNotFoundError):
-        yield from sorted(
-            (int(name.removesuffix(SEGMENT_SUFFIX)), name)
-            for name in os.listdir(part)
-            if name.endswith(SEGMENT_SUFFIX)
-        )
+    yield from sorted(
+        (int(name.removesuffix(SEGMENT_SUFFIX)), name)
+        for name in store().names(part)
+        if name.endswith(SEGMENT_SUFFIX)
+    )
 
 
 def log_bytes(folder: Path) -> int:
     """Bytes of all segments of a stream that are still there."""
-    total = 0
-    with os.scandir(folder) as parts:
-        for part in parts:
-            # A part may be deleted by the gateway while we look.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(part) as f:
-                total += sum(_size(e) for e in f if e.name.endswith(SEGMENT_SUFFIX))
-    return total
+    parts = (folder / name for name in store().names(folder))
+    return sum(_size(part / name) for part in parts for _, name in segments(part))
 
 
-def _size(entry: os.DirEntry[str]) -> int:
+def _size(segment: Path) -> int:
     try:
-        return entry.stat().st_size
-    except FileNotFoundError:
+        return store().status(segment).st_size
+    except FileNotFoundError:  # deleted by the gateway while we look
         return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import bisect
 import contextlib
 import os
-import shutil
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of
 from anabranch.spark_bridge.log import CLOSED_FILE, segments
 from anabranch.spark_bridge.wire import Refused
@@ -40,18 +40,18 @@ class _Segment:
 
     def extend(self) -> None:
         """Take note of the frames that were appended since the last time."""
-        if os.stat(self.path).st_size == self.end_byte:
+        size = store().status(self.path).st_size
+        if size == self.end_byte:
             return
-        handle = os.open(self.path, os.O_RDONLY)
+        file = store().open(self.path, os.O_RDONLY)
         try:
-            size = os.fstat(handle).st_size
-            while frame := head_at(handle, self.end_byte, size, self.path):
+            while frame := head_at(file, self.end_byte, size, self.path):
                 self.firsts.append(self.end_row)
                 self.frames.append(frame)
                 self.end_row += frame.rows
                 self.end_byte = frame.end
         finally:
-            os.close(handle)
+            file.close()
 
 
 @dataclass(slots=True)
@@ -77,12 +77,12 @@ class _Part:
         if self.complete:
             return
         known = self.segments[-1].first_row if self.segments else -1
-        changed_ns = os.stat(self.folder).st_mtime_ns
+        changed_ns = store().status(self.folder).st_mtime_ns
         if changed_ns != self.listed_ns:
             # A folder's clock ticks slowly: what changed just now may change again unseen.
-            settled = time.time_ns() - changed_ns > _SETTLED_NS
+            settled = clock.wall() * 1e9 - changed_ns > _SETTLED_NS
             self.listed_ns = changed_ns if settled else 0
-            self.closed = (self.folder / CLOSED_FILE).exists()
+            self.closed = store().exists(self.folder / CLOSED_FILE)
             self.segments.extend(
                 _Segment(self.folder / name, first, end_row=first)
                 for first, name in segments(self.folder)
@@ -108,12 +108,12 @@ class StreamLog:
         self._parts: dict[str, _Part] = {}
 
     def refresh(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            for entry in os.scandir(self.folder):
-                if entry.name.startswith(_DELETED_PREFIX):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                elif entry.name not in self._parts and entry.is_dir():
-                    self._parts[entry.name] = _Part(Path(entry.path))
+        for name in store().names(self.folder):
+            path = self.folder / name
+            if name.startswith(_DELETED_PREFIX):
+                _remove(path)
+            elif name not in self._parts and store().is_folder(path):
+                self._parts[name] = _Part(path)
         for part in self._parts.values():
             part.refresh()
 
@@ -149,17 +149,17 @@ class StreamLog:
         for segment in tuple(part.segments):  # an acknowledgement may delete older ones meanwhile
             if segment.end_row <= start or segment.first_row >= end:
                 continue
-            handle = os.open(segment.path, os.O_RDONLY)
+            file = store().open(segment.path, os.O_RDONLY)
             try:
                 at = max(bisect.bisect_right(segment.firsts, start) - 1, 0)
                 while at < len(segment.frames) and segment.firsts[at] < end:
                     first, frame = segment.firsts[at], segment.frames[at]
                     skip = max(start - first, 0)
                     rows = min(end - first, frame.rows) - skip
-                    yield Slice(payload_of(frame, handle, segment.path), skip, rows)
+                    yield Slice(payload_of(frame, file, segment.path), skip, rows)
                     at += 1
             finally:
-                os.close(handle)
+                file.close()
 
     def drop_below(self, low: Mapping[str, int]) -> None:
         """Delete segments whose rows all lie below the given row of their part.
@@ -172,11 +172,16 @@ class StreamLog:
                 self._delete(name, part)
                 continue
             while len(part.segments) > 1 and part.segments[0].end_row <= bound:
-                part.segments.pop(0).path.unlink(missing_ok=True)
+                store().remove(part.segments.pop(0).path)
 
     def _delete(self, name: str, part: _Part) -> None:
         # Renamed first, so that a crash cannot leave half a part that looks like a short one.
         doomed = part.folder.with_name(_DELETED_PREFIX + name)
-        part.folder.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        store().rename(part.folder, doomed)
+        _remove(doomed)
         del self._parts[name]
+
+
+def _remove(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # it is tried again
+        store().remove_folder(folder)

@@ -8,19 +8,16 @@ appends only what is missing. A reader beside it never sees a row change or go.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from pathlib import Path
 from typing import NamedTuple
 
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.storage.slots import is_marked, mark_slot, read_slots, write_slot
-from anabranch.spark_bridge.durable import sync_file
 from anabranch.spark_bridge.frames import rows_of
 from anabranch.spark_bridge.log import CLOSED_FILE, LogError, segment_name, segments
-
-_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
 class Noted(NamedTuple):
@@ -47,13 +44,13 @@ class PartWriter:
     ) -> None:
         self._segment_bytes_max = segment_bytes_max
         self._sync = sync
-        self._handle = -1
+        self._file: File | None = None
         self._segment = self._segment_bytes = 0
         self._whole = False
         """Whether what was put last is there."""
         self._certain = False
         """Whether that has been looked at closely: after power is lost there may be zeros."""
-        note.parent.mkdir(exist_ok=True)
+        store().make_folder(note.parent)
         self._note_path = note
         self._note = store().open(note, os.O_RDWR | os.O_CREAT)
         try:
@@ -109,34 +106,39 @@ class PartWriter:
         if self._segment_bytes and self._whole:
             segment = self.rows
             following = self._new_segment(segment)
-            os.close(self._handle)
-            self._handle, self._segment, self._segment_bytes = following, segment, 0
+            self._opened.close()
+            self._file, self._segment, self._segment_bytes = following, segment, 0
 
     def close(self) -> None:
-        if self._handle >= 0 and self._whole:
-            (self.folder / CLOSED_FILE).touch()
+        if self._file is not None and self._whole:
+            store().open(self.folder / CLOSED_FILE, os.O_WRONLY | os.O_CREAT).close()
         self._close_handles()
 
     def _close_handles(self) -> None:
         self._note.close()
-        if self._handle >= 0:
-            os.close(self._handle)
-        self._handle = -1
+        if self._file is not None:
+            self._file.close()
+        self._file = None
+
+    @property
+    def _opened(self) -> File:
+        assert self._file is not None
+        return self._file
 
     def _may_go_on(self) -> bool:
         """Not once a reader may take the part for complete, or has deleted it."""
-        return self.folder.is_dir() and not (self.folder / CLOSED_FILE).exists()
+        return store().is_folder(self.folder) and not store().exists(self.folder / CLOSED_FILE)
 
     def _begin_part(self, folder: Path, instance: str) -> None:
         """The numbers go on in it. All of the last part was there: it was closed."""
         self.folder = _new_part(folder, instance)
-        os.close(self._new_segment(0))
+        self._new_segment(0).close()
         self._take_note(Noted(self.folder.name, self._last.number))
 
     def _open_newest(self) -> None:
         self._segment, name = list(segments(self.folder))[-1]
-        self._handle = os.open(self.folder / name, os.O_RDWR | os.O_APPEND | _CLOEXEC)
-        self._segment_bytes = os.fstat(self._handle).st_size
+        self._file = store().open(self.folder / name, os.O_RDWR | os.O_APPEND)
+        self._segment_bytes = self._file.status().st_size
         last = self._last
         self._check_length(last)
         # The full one was whole, or no new one would have been begun.
@@ -165,33 +167,32 @@ class PartWriter:
 
     def _append(self, frames: bytes) -> None:
         """Whatever is missing of the frames behind the place that is noted for them."""
-        start = self._last.start
-        there = os.pread(self._handle, len(frames), start)
+        start, file = self._last.start, self._opened
+        there = file.read(len(frames), start)
         if not frames.startswith(there):  # power was lost, which leaves zeros
-            os.ftruncate(self._handle, start)
+            file.truncate(start)
             there = b""
-        rest = memoryview(frames)[len(there) :]
-        while rest:
-            rest = rest[os.write(self._handle, rest) :]
+        if rest := frames[len(there) :]:
+            file.append(rest)
         if self._sync:
-            os.fsync(self._handle)
+            file.sync()
         self._segment_bytes = start + len(frames)
         self._whole = self._certain = True
         mark_slot(self._note, self._sequence)
 
-    def _new_segment(self, first_row: int) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _CLOEXEC
-        handle = os.open(self.folder / segment_name(first_row), flags, 0o600)
+    def _new_segment(self, first_row: int) -> File:
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND
+        file = store().open(self.folder / segment_name(first_row), flags)
         if self._sync:
-            sync_file(self.folder)
-        return handle
+            store().sync_folder(self.folder)
+        return file
 
 
 def _new_part(folder: Path, instance: str) -> Path:
     """A folder that no instance of this or an earlier run has used."""
     for number in range(1, 100_000):
         path = folder / (instance if number == 1 else f"{instance}-{number}")
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(mode=0o700)
+        if not store().exists(path):
+            store().make_folder(path, 0o700)
             return path
     raise LogError(f"{folder} has too many parts of {instance}")

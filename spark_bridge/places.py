@@ -11,12 +11,12 @@ STATE/collect/STREAM/            results, one log part per sink instance
 
 from __future__ import annotations
 
-import contextlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.replaced import replace_file
 from anabranch.spark_bridge.durable import sealed, unsealed
 
 GATEWAY_FILE = "gateway.json"
@@ -69,7 +69,7 @@ class Place:
         """From the run's folder, its state folder, or the gateway file itself."""
         tried = [Path(run) / "spark" / GATEWAY_FILE, Path(run) / GATEWAY_FILE, Path(run)]
         for path in tried:
-            if path.is_file():
+            if store().is_file(path):
                 return _read(path)
         raise PlaceUnknown(
             f"no gateway has written its address in {run}: is the pipeline running, "
@@ -111,7 +111,7 @@ def write_place(folder: Path, address: str, token: str) -> Path:
 
 def keep_place(folder: Path, address: str, token: str) -> bool:
     """Write the file again if it is gone, as by a cleaner of temporary files; whether it was."""
-    if (folder / GATEWAY_FILE).exists():
+    if store().exists(folder / GATEWAY_FILE):
         return False
     write_place(folder, address, token)
     return True
@@ -128,20 +128,14 @@ def forget_ended(folder: Path) -> None:
     try:
         _read(path)
     except RunEnded:
-        path.unlink(missing_ok=True)
+        store().remove(path)
     except PlaceUnknown:
         return
 
 
 def _write(folder: Path, found: dict[str, Any]) -> Path:
     path = folder / GATEWAY_FILE
-    draft = folder / f".{GATEWAY_FILE}.{os.getpid()}"
-    with contextlib.suppress(FileNotFoundError):
-        draft.unlink()
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(sealed(found))
-    draft.replace(path)
+    replace_file(path, sealed(found))
     return path
 
 

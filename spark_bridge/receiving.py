@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -15,11 +15,13 @@ from msgspec import Struct
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.columns.rows import to_tuples
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.processing.payload import Encoder
 from anabranch.runtime.storage.record_log import framed as as_record
 from anabranch.runtime.storage.record_log import payloads_of
-from anabranch.spark_bridge.durable import replace_file, sync_file
-from anabranch.spark_bridge.feed_register import File
+from anabranch.runtime.storage.replaced import replace_file
+from anabranch.spark_bridge.feed_register import SpoolFile
 from anabranch.spark_bridge.frames import framed
 from anabranch.spark_bridge.messages import Stage, Staged
 from anabranch.spark_bridge.wire import Refused
@@ -38,13 +40,13 @@ class StageNote(Struct, frozen=True):
     epoch: int
     partition: int
     token: str
-    files: tuple[File, ...]
+    files: tuple[SpoolFile, ...]
 
 
 def read_note(folder: Path) -> StageNote | None:
     """None if the part in this folder is not complete."""
     try:
-        (body,) = payloads_of((folder / STAGE_FILE).read_bytes())
+        (body,) = payloads_of(store().read(folder / STAGE_FILE))
         return msgspec.msgpack.decode(body, type=StageNote)
     except (OSError, ValueError, msgspec.DecodeError):
         return None
@@ -68,11 +70,11 @@ class Receiver:
         self._encoder = Encoder(DEFAULT_LIMITS)
         self._file_bytes = file_bytes
         self._bytes_left = bytes_max
-        self._files: list[File] = []
-        self._open: IO[bytes] | None = None
-        self._file_rows = 0
+        self._files: list[SpoolFile] = []
+        self._open: File | None = None
+        self._file_rows = self._file_size = 0
         self._failed: Refused | None = None
-        folder.mkdir(parents=True)
+        store().make_folder(folder, parents=True)
 
     def take(self, body: bytes) -> Iterator[None]:
         """Spool the rows of one Arrow record batch, a few thousand between two yields."""
@@ -102,19 +104,19 @@ class Receiver:
                 "damaged", f"{end.rows} rows were sent, {self.rows} came, or not as they were sent"
             )
         r = self.request
-        files = tuple(File(f"{path}/{f.path}", f.rows, f.bytes) for f in self._files)
+        files = tuple(SpoolFile(f"{path}/{f.path}", f.rows, f.bytes) for f in self._files)
         note = StageNote(r.stream, r.query, r.run, r.epoch, r.partition, r.token, files)
-        for file in self._files:
-            sync_file(self.folder / file.path)
-        note_file = self.folder / STAGE_FILE
-        replace_file(note_file, as_record(msgspec.msgpack.encode(note)), sync=True)
+        for one in self._files:
+            _sync(self.folder / one.path)
+        replace_file(self.folder / STAGE_FILE, as_record(msgspec.msgpack.encode(note)))
         return note
 
     def discard(self) -> None:
         """Forget everything; nothing to do once the folder was moved to where it belongs."""
         if self._open:
             self._open.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        with suppress(OSError):
+            store().remove_folder(self.folder)
 
     def _spool(self, tuples: list[Any], dead: list[tuple[Any, str]]) -> None:
         encoded = self._encoder.encode_batches(tuples)
@@ -127,10 +129,11 @@ class Receiver:
 
     def _write(self, frame: bytes, rows: int) -> None:
         if self._open is None:
-            path = self.folder / f"{len(self._files):05d}.spool"
-            self._open = open(path, "xb")  # noqa: SIM115 - open until it is full
-        self._open.write(frame)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
+            self._open = store().open(self.folder / self._file_name, flags)
+        self._open.append(frame)
         self._file_rows += rows
+        self._file_size += len(frame)
         self._bytes_left -= len(frame)
         if self._bytes_left < 0:
             raise Refused(
@@ -138,18 +141,28 @@ class Receiver:
                 "the batch is larger than the gateway takes at once; bound it where Spark reads, "
                 "for example with maxFilesPerTrigger, or write it in pieces",
             )
-        if self._open.tell() >= self._file_bytes:
+        if self._file_size >= self._file_bytes:
             self._close_file()
+
+    @property
+    def _file_name(self) -> str:
+        return f"{len(self._files):05d}.spool"
 
     def _close_file(self) -> None:
         if self._open is None:
             return
-        self._open.flush()
-        size = os.fstat(self._open.fileno()).st_size
         self._open.close()
-        self._files.append(File(os.path.basename(self._open.name), self._file_rows, size))
         self._open = None
-        self._file_rows = 0
+        self._files.append(SpoolFile(self._file_name, self._file_rows, self._file_size))
+        self._file_rows = self._file_size = 0
+
+
+def _sync(path: Path) -> None:
+    file = store().open(path, os.O_RDONLY)
+    try:
+        file.sync()
+    finally:
+        file.close()
 
 
 def _read_schema(data: bytes) -> pa.Schema:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from anabranch.runtime.columns.schemas import SchemaError, arrow_schema, check_schema
 from anabranch.runtime.pipeline.definition import check_name
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink
+from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.spark_bridge.frames import framed
@@ -79,7 +79,7 @@ class SparkCollect(CollectEnd, Sink):
                 "that outlives the run with state=..."
             )
         folder = stream_dir(Path(self.state), self.stream)
-        if not folder.is_dir():
+        if not store().is_folder(folder):
             raise FileNotFoundError(
                 errno.ENOENT,
                 "cannot go on writing results: the folder is gone; put it back, or begin a new run",
@@ -137,7 +137,7 @@ class LogWriter(ExactWriter):
         self._part.close()
 
     async def _wait_for_room(self) -> None:
-        now = time.monotonic()
+        now = clock.monotonic()
         if self._unseen_bytes < _LOOK_EVERY_BYTES and now - self._looked_s < _LOOK_EVERY_S:
             return
         while log_bytes(self._folder) >= self._sink.log_bytes_max:
@@ -145,4 +145,4 @@ class LogWriter(ExactWriter):
             self._part.roll()
             await asyncio.sleep(_FULL_POLL_S)
         self._unseen_bytes = 0
-        self._looked_s = time.monotonic()
+        self._looked_s = clock.monotonic()

@@ -15,6 +15,8 @@ from typing import Any
 
 from anabranch.runtime.pipeline.definition import check_name
 from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.store import File
 from anabranch.runtime.processing.payload import PayloadError, decode
 from anabranch.spark_bridge.frames import Frame, FrameError, head_at, payload_of
 from anabranch.spark_bridge.gateway_ends import FeedEnd
@@ -64,8 +66,8 @@ class SpoolReader(Reader):
 
     def __init__(self, split: Split) -> None:
         self._split = split
-        self._path: str = split["path"]
-        self._handle = -1
+        self._path = Path(split["path"])
+        self._file: File | None = None
         self._size = 0
         self._at: int = split["at"]
         self._skip: int = split["skip"]
@@ -99,36 +101,37 @@ class SpoolReader(Reader):
     def done(self) -> None:
         self.close()
         # Nobody else reads it: a split is held by one instance at a time.
-        Path(self._path).unlink(missing_ok=True)
+        store().remove(self._path)
 
     def close(self) -> None:
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def _open(self) -> None:
-        if self._handle >= 0:
-            return
+    def _opened(self) -> File:
+        if self._file is not None:
+            return self._file
         try:
-            self._handle = os.open(self._path, os.O_RDONLY)
+            self._file = store().open(self._path, os.O_RDONLY)
         except FileNotFoundError as error:
             raise FileNotFoundError(
                 error.errno,
                 f"split {self._split['id']} has been read to its end before, or its file was "
                 f"deleted; {self._left:,} rows are missing",
-                self._path,
+                str(self._path),
             ) from None
-        self._size = os.fstat(self._handle).st_size
+        self._size = self._file.status().st_size
+        return self._file
 
     def _next(self) -> Frame | None:
         if self._left <= 0:
             return None
-        self._open()
-        frame = head_at(self._handle, self._at, self._size, self._path)
+        file = self._opened()
+        frame = head_at(file, self._at, self._size, self._path)
         if frame is None:
             raise FrameError(f"{self._path} is shorter than it was: {self._left} rows are missing")
         try:
-            self._rows = decode(payload_of(frame, self._handle, self._path))
+            self._rows = decode(payload_of(frame, file, self._path))
         except PayloadError as error:
             raise FrameError(f"{self._path} at byte {self._at}: {error}") from None
         if len(self._rows) != frame.rows:

@@ -63,23 +63,6 @@ IMPURE_CALLS = {"open", "print", "input", "exec", "eval", "__import__", "breakpo
 POLICY_BANS = {"asyncio", "datetime", "logging", "os", "random", "socket", "subprocess",
                "threading", "time"}  # fmt: skip
 
-ASKS_THE_SYSTEM = {
-    f"{FACE}.runtime.ports.clock": "it is the one that does",
-    f"{FACE}.runtime.live.process.reseeding": "it gives new seeds to generators of the user's",
-    f"{FACE}.runtime.explorer": "it says how long a search has taken",
-    f"{FACE}.runtime.world.swarm": "it has a deadline",
-}
-"""Modules and rooms of runtime that may ask the system for time or chance, and why."""
-CLOCKS = {"time": set[str](), "secrets": set[str](), "random": {"Random"},
-          "uuid": {"UUID"}}  # fmt: skip
-"""Modules that tell time or draw, and what of them does neither."""
-CLOCK_CALLS = {"urandom", "getrandom", "times", "now", "utcnow", "today"}
-"""Functions of `os` and `datetime` that do."""
-STREAM_CALLS = {
-    *("create_server", "create_unix_server", "create_connection", "create_unix_connection"),
-    *("open_connection", "open_unix_connection", "start_server", "start_unix_server"),
-}
-
 LINES_MAX = 600
 CLASS_LINES_MAX, ATTRIBUTES_MAX, FUNCTION_LINES_MAX = 250, 20, 60
 REASON = re.compile(r"\b(Large|Long)\s+because\b")
@@ -249,29 +232,6 @@ def _defines(node: ast.stmt) -> bool:
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
 
 
-def against_the_clock(source: Source) -> Iterator[str]:
-    """Only the port asks the system for the time, or for a number that nobody has seeded."""
-    if source.layer != "runtime" or any(map(source.name.startswith, ASKS_THE_SYSTEM)):
-        return
-    told = "is for runtime/ports/clock.py alone, whose functions stand for it"
-    for found in source.imports:
-        module, _, name = found.module.partition(".")
-        if module in CLOCKS and (name or not CLOCKS[module]) and name not in CLOCKS[module]:
-            yield f"{source.at(found)}: {found.module} {told}"
-    for node in ast.walk(ast.parse(source.text)):
-        match node:
-            case ast.Attribute(value=ast.Name("os" | "datetime" | "date"), attr=name):
-                asks = name in CLOCK_CALLS
-            case ast.Attribute(value=ast.Name("random" | "uuid" as module), attr=name):
-                asks = name not in CLOCKS[module]
-            case ast.Call(func=ast.Attribute(attr="Random") | ast.Name("Random"), args=[]):
-                asks, name = True, "a Random without a seed"
-            case _:
-                continue
-        if asks:
-            yield f"{source.path.name}:{node.lineno}: {name} {told}"
-
-
 MANY_ATTRIBUTES = "class A:\n  def f(self):" + "".join(
     f"\n    self.a{n} = 0" for n in range(ATTRIBUTES_MAX + 1)
 )
@@ -315,18 +275,6 @@ def namesakes(sources: list[Source]) -> list[str]:
             if isinstance(node, ast.ClassDef):
                 where.setdefault((layer, node.name), []).append(source.at(node))
     return [f"{name}: {', '.join(at)}" for (_, name), at in where.items() if len(at) > 1]
-
-
-def against_the_transport(source: Source) -> Iterator[str]:
-    """Only the port opens sockets by an address."""
-    if source.layer != "runtime" or source.name == f"{FACE}.runtime.ports.sockets":
-        return
-    for node in ast.walk(ast.parse(source.text)):
-        match node:
-            case ast.Call(func=ast.Attribute(attr=name), keywords=words) if name in STREAM_CALLS:
-                if not any(word.arg == "sock" for word in words):
-                    told = f"{name} is for runtime/ports/sockets.py alone"
-                    yield f"{source.path.name}:{node.lineno}: {told}"
 
 
 def package_sources() -> list[Source]:
@@ -423,14 +371,6 @@ def test_only_the_folders_of_spark_import_pyspark() -> None:
     assert found_by(against_the_bridge, PACKAGE) == []
 
 
-def test_only_the_port_listens_and_dials() -> None:
-    assert found_by(against_the_transport, PACKAGE) == []
-
-
-def test_only_the_port_asks_the_system_for_time_and_chance() -> None:
-    assert found_by(against_the_clock, PACKAGE) == []
-
-
 def test_classes_and_functions_are_of_a_size_or_say_why_not() -> None:
     assert found_by(against_large_parts, PACKAGE) == []
 
@@ -489,43 +429,11 @@ def test_a_reason_makes_a_large_class_right() -> None:
         (against_purity, "anabranch.protocol.a", "def f(x):\n  print(x)"),
         (against_the_policies, "anabranch.runtime.policies.a", "import random"),
         (against_the_policies, "anabranch.runtime.policies.a", "from random import random"),
-        *(
-            (against_the_clock, "anabranch.runtime.live.instance.a", text)
-            for text in (
-                "import time",
-                "from time import monotonic",
-                "def f():\n  import secrets",
-                "from random import choice",
-                "import random\nrandom.random()",
-                "import random\nrandom.Random()",
-                "from random import Random\nRandom()",
-                "import uuid\nuuid.uuid4()",
-                "import os\nos.urandom(8)",
-                "from datetime import datetime\ndatetime.now()",
-            )
-        ),
-        (against_the_transport, "anabranch.runtime.live.a", "loop.create_unix_server(f, path)"),
-        (against_the_transport, "anabranch.runtime.live.a", "asyncio.open_connection('host', 1)"),
         (against_the_bridge, "anabranch.cli", "def f():\n  from pyspark.sql import SparkSession"),
     ],
 )
 def test_each_rule_finds_what_breaks_it(rule: Rule, name: str, text: str) -> None:
     assert len(list(rule(Source(name, ROOT / "made_up.py", text)))) == 1
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "import random\nrng = random.Random(7)",
-        "from random import Random\nrng = Random(f'{seed}')",
-        "import uuid\nkinds = (uuid.UUID,)",
-        "from anabranch.runtime.ports import clock\nclock.monotonic()",
-        "def f(time):\n  return time.watermark",
-    ],
-)
-def test_a_seeded_generator_and_what_is_only_called_time_are_fine(text: str) -> None:
-    source = Source("anabranch.runtime.keyed.a", ROOT / "made_up.py", text)
-    assert [*against_the_clock(source)] == []
 
 
 def test_the_linter_refuses_the_same_in_the_core() -> None:

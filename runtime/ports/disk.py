@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
-from anabranch.runtime.ports.store import File, Held, Store
+from anabranch.runtime.ports.store import File, Held, Store, T
 
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _PIECES_MAX = 512
@@ -109,7 +109,10 @@ class Disk(Store):
         return os.stat(path)
 
     def names(self, folder: Path) -> list[str]:
-        return os.listdir(folder) if folder.is_dir() else []
+        try:
+            return os.listdir(folder)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
 
     def make_folder(self, path: Path, mode: int = 0o777, *, parents: bool = False) -> None:
         path.mkdir(mode=mode, parents=parents, exist_ok=True)
@@ -133,10 +136,10 @@ class Disk(Store):
         finally:
             os.close(fd)
 
-    async def in_thread(self, work: Callable[[], object]) -> None:
+    async def in_thread(self, work: Callable[[], T]) -> T:
         running = asyncio.ensure_future(asyncio.to_thread(work))
         try:
-            await asyncio.shield(running)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise

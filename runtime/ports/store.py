@@ -28,6 +28,9 @@ import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 SECTOR_BYTES = 512
 """What a disk writes at once."""
@@ -141,6 +144,6 @@ class Store(ABC):
         """Return when the names in it are on the disk."""
 
     @abstractmethod
-    async def in_thread(self, work: Callable[[], object]) -> None:
+    async def in_thread(self, work: Callable[[], T]) -> T:
         """Do what may take long, such as a sync, beside the loop. If this is cancelled, it ends
         when the work has ended, which may hold a lock."""

@@ -118,7 +118,8 @@ class SharedFile:
         """Append `data` as the owner's piece `number`, unless it is there; raises `OSError`."""
         self.open()
         if self._durable:
-            return await self._store.in_thread(lambda: self._put(number, data, wait=True))
+            await self._store.in_thread(lambda: self._put(number, data, wait=True))
+            return
         pause_s = 0.0
         while not self._put(number, data, wait=False):
             await asyncio.sleep(pause_s)  # another instance writes: a matter of microseconds

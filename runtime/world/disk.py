@@ -19,7 +19,7 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from anabranch.runtime.ports.store import File, Held, Store
+from anabranch.runtime.ports.store import File, Held, Store, T
 from anabranch.runtime.world.disk_faults import NO_FAULTS, NOTHING_LEFT, Blow, DiskFaults, Left
 from anabranch.runtime.world.disk_nodes import Change, DiskNode
 
@@ -371,21 +371,22 @@ class MemoryStore(Store):
         self.suffers(blow)
         folder.sync()
 
-    async def in_thread(self, work: Callable[[], object]) -> None:
+    async def in_thread(self, work: Callable[[], T]) -> T:
         self.must_live()
         running = asyncio.ensure_future(self._later(work))
         try:
-            await asyncio.shield(running)
+            return await asyncio.shield(running)
         except asyncio.CancelledError:
             await asyncio.wait([running])
             raise
 
-    async def _later(self, work: Callable[[], object]) -> None:
+    async def _later(self, work: Callable[[], T]) -> T:
         """At a moment within the time that it takes."""
         before_s, after_s = self.disk.faults.pauses(self.process)
         await asyncio.sleep(before_s)
-        work()
+        found = work()
         await asyncio.sleep(after_s)
+        return found
 
     def _place(self, path: Path) -> tuple[DiskNode, str]:
         return self.disk.folder_of(path)

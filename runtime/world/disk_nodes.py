@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.store import SECTOR_BYTES
 from anabranch.runtime.world.disk_faults import Left
 
@@ -30,6 +31,8 @@ class DiskNode:
         self.kept = bytearray()
         self.names: dict[str, DiskNode] = {}
         self.kept_names: dict[str, DiskNode] = {}
+        self.changed_s = 0.0
+        """Of a folder: when a name in it changed last, by the wall clock."""
         self.holder: object = None
         """What holds the lock."""
         self._written: list[tuple[int, int]] = []
@@ -46,7 +49,8 @@ class DiskNode:
 
     def status(self) -> os.stat_result:
         links = 1 if self.is_folder else self.links
-        return os.stat_result((self.mode, self.number, 1, links, 0, 0, len(self.data), 0, 0, 0))
+        seen = self.mode, self.number, 1, links, 0, 0, len(self.data), 0, self.changed_s, 0
+        return os.stat_result(seen, {"st_mtime_ns": int(self.changed_s * 1e9)})
 
     def all_below(self) -> Iterator[DiskNode]:
         for node in self.names.values():
@@ -88,6 +92,7 @@ class DiskNode:
                 self.names[name] = node
                 node.links += 1
         self.changes.append((place, together))
+        self.changed_s = clock.wall()
 
     # -- on the disk -----------------------------------------------------------------------------
 

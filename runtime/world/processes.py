@@ -21,11 +21,12 @@ import msgspec
 from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.live.link.link import FrameBuffer
-from anabranch.runtime.live.link.messages import Assign
+from anabranch.runtime.live.link.messages import Assign, AssignService
 from anabranch.runtime.live.process.instance_process import live
 from anabranch.runtime.live.process.kernel_view import STOPPED, KernelLook
 from anabranch.runtime.live.process.process import OnOutput, Process
 from anabranch.runtime.live.process.processes import OwnProcess
+from anabranch.runtime.live.process.service import serve
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports.disk import using
 from anabranch.runtime.ports.sockets import take
@@ -89,7 +90,7 @@ class WorldProcess(OwnProcess):
         self.pid: Final = pid
         self.store: Final = store
         self.task: Assign | None = None
-        """None: it is idle."""
+        """None: it is idle, or that of a service."""
         self.instance: Instance | None = None
         self.ended = False
         self.hangs = False
@@ -293,19 +294,26 @@ class WorldProcesses:
         if order is None:
             process.on_end(0)
             return
-        task = msgspec.convert(msgspec.msgpack.decode(order), Assign)
-        task = process.task = await self.assigned(process, task)
-        process.loop.name = f"{process.me}/{task.incarnation}"
-        link = cast(socket.socket, process.link)
         code = 1
         try:
-            code = await live(link, task, self._pipeline, process)
+            code = await self._carry_out(process, msgspec.msgpack.decode(order))
         except (_GoneError, Killed):
             return
         except Exception as error:
             told = {"message": "the process ends with a traceback", "exception": error}
             self._on_error(process.loop.name, told)
         process.on_end(code)
+
+    async def _carry_out(self, process: WorldProcess, order: dict[str, Any]) -> int:
+        link = cast(socket.socket, process.link)
+        if order["role"] == "service":
+            process.loop.name = process.seen.name
+            service = msgspec.convert(order, AssignService)
+            return await serve(link, service, self._pipeline, process)
+        task = msgspec.convert(order, Assign)
+        task = process.task = await self.assigned(process, task)
+        process.loop.name = f"{process.me}/{task.incarnation}"
+        return await live(link, task, self._pipeline, process)
 
     async def assigned(self, process: WorldProcess, task: Assign) -> Assign:
         """It has its task: what it has to do before it begins."""

@@ -11,9 +11,10 @@ import msgspec
 import pytest
 
 from anabranch.runtime.storage.record_log import framed as as_record
+from anabranch.runtime.storage.replaced import replace_file
 from anabranch.spark_bridge.collecting import Collect
-from anabranch.spark_bridge.durable import Damaged, replace_file, sealed, unsealed
-from anabranch.spark_bridge.feed_register import File
+from anabranch.spark_bridge.durable import Damaged, sealed, unsealed
+from anabranch.spark_bridge.feed_register import SpoolFile
 from anabranch.spark_bridge.frames import FrameError
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.log import LogError, claim_stream, read_stream, stream_dir
@@ -69,7 +70,7 @@ async def test_a_log_of_results_is_refused_by_its_reader_and_by_its_writers_next
 
 
 def test_a_staged_part_is_none_so_that_spark_sends_it_again(tmp_path: Path) -> None:
-    files = (File("parts/q/0/0/00000.spool", 3, 90),)
+    files = (SpoolFile("parts/q/0/0/00000.spool", 3, 90),)
     note = StageNote("lines", "q", "r", 0, 0, "t", files)
     path = tmp_path / STAGE_FILE
     path.write_bytes(as_record(msgspec.msgpack.encode(note)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from anabranch.runtime.live.link import messages as msg
 from anabranch.runtime.live.link.last_words import detail_of, reason_of
 from anabranch.runtime.live.link.link import Link
 from anabranch.runtime.live.process.orphans import ORPHAN_EXIT_CODE
+from anabranch.runtime.live.process.processes import OwnProcess
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.plan.ends import Service, ServiceContext, Split
 from anabranch.runtime.reporting.status import FinalCount
@@ -39,15 +39,16 @@ def services_of(pipeline: Pipeline) -> list[tuple[Service, tuple[str, ...]]]:
 def run_service(link_socket: socket.socket, assign: dict[str, Any], pipeline: Pipeline) -> NoReturn:
     """Serve until the service returns. Exits with 0, or with 1 after saying what failed."""
     order = msgspec.convert(assign, msg.AssignService)
-    service, _ = services_of(pipeline)[order.index]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        sys.exit(runner.run(_serve(link_socket, order, service, pipeline)))
+        sys.exit(runner.run(serve(link_socket, order, pipeline, OwnProcess())))
 
 
-async def _serve(
-    link_socket: socket.socket, order: msg.AssignService, service: Service, pipeline: Pipeline
+async def serve(
+    link_socket: socket.socket, order: msg.AssignService, pipeline: Pipeline, process: OwnProcess
 ) -> int:
-    context = _Context(order, pipeline)
+    """From the assignment to the last word; returns the exit code."""
+    service, _ = services_of(pipeline)[order.index]
+    context = _Context(order, pipeline, process)
     await context.attach(link_socket)
     try:
         await service.serve(context)
@@ -61,12 +62,8 @@ async def _serve(
         await context.part()
 
 
-def _exit_without_agent(_closed: object) -> None:
-    os._exit(ORPHAN_EXIT_CODE)
-
-
 class _Context(ServiceContext):
-    def __init__(self, order: msg.AssignService, pipeline: Pipeline) -> None:
+    def __init__(self, order: msg.AssignService, pipeline: Pipeline, process: OwnProcess) -> None:
         self.pipeline = order.pipeline
         self.operators = tuple(order.operators)
         operators = ((n, pipeline.operators[OperatorName(n)]) for n in self.operators)
@@ -77,15 +74,16 @@ class _Context(ServiceContext):
         self.token = order.token
         self.former_address = order.former_address
         self.link: Link
+        self._process = process
         self._closing = asyncio.Event()
 
     async def attach(self, link_socket: socket.socket) -> None:
         self.link = await Link.attach(link_socket, self._receive)
-        self.link.closed.add_done_callback(_exit_without_agent)
+        self.link.closed.add_done_callback(self._exit_without_agent)
 
     async def part(self) -> None:
         """Close the link after everything said was heard."""
-        self.link.closed.remove_done_callback(_exit_without_agent)
+        self.link.closed.remove_done_callback(self._exit_without_agent)
         await self.link.finish()
 
     def address(self, text: str) -> None:
@@ -105,6 +103,9 @@ class _Context(ServiceContext):
 
     async def closed(self) -> None:
         await self._closing.wait()
+
+    def _exit_without_agent(self, _closed: object) -> None:
+        self._process.exit_now(ORPHAN_EXIT_CODE)
 
     def _checked(self, operator: str) -> str:
         if operator not in self.operators:

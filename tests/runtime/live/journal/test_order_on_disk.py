@@ -16,9 +16,8 @@ from anabranch.runtime.live.journal.journal import Journal, Record
 from anabranch.runtime.live.journal.journal import _records as read_segment
 from anabranch.runtime.ports.disk import using
 from anabranch.runtime.storage.extent import extent_path
-from anabranch.runtime.storage.replaced import replace_file as replace_run_file
+from anabranch.runtime.storage.replaced import replace_file
 from anabranch.runtime.world.disk import MemoryDisk
-from anabranch.spark_bridge.durable import replace_file
 from tests.runtime.recorded_disk import RecordedDisk
 from tests.runtime.sinks.test_parquet import opened
 
@@ -38,7 +37,7 @@ async def test_a_file_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_what_a_run_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = RecordedDisk(monkeypatch)
-    replace_run_file(tmp_path / "run.json", b"{}")
+    replace_file(tmp_path / "run.json", b"{}")
     aside = "run.json.new"
     assert disk.asked == [
         ("write", aside),
@@ -79,13 +78,6 @@ def test_a_record_of_the_agent_that_others_act_upon(
     journal.close()
     of_journal = [what for what, name in disk.asked if name == "agent"]
     assert of_journal == (["write", "sync"] if synced else ["write"])
-
-
-def test_what_the_gateway_to_spark_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = RecordedDisk(monkeypatch)
-    replace_file(tmp_path / "note", b"1", sync=True)
-    assert [what for what, _ in disk.asked] == ["sync", "name", "sync"]
-    assert disk.asked[1:] == [("name", "note"), ("sync", tmp_path.name)]
 
 
 @pytest.mark.parametrize("power", [True, False])

@@ -3,8 +3,8 @@
 valid     the run came to its end; while it went on all invariants held; the oracle finds every
           result, once, and in its order; the ledger balances
 invalid   something of that is not so, or the world does not end, or its code has raised
-unknown   the run gave up for a reason that it may have, such as too many deaths in a row; or
-          nothing was delivered
+unknown   the run gave up for a reason that it may have, such as too many deaths in a row; or it
+          took a tuple for the reason of such deaths; or nothing was delivered
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
+from anabranch.runtime.live.instance.poison_guard import ENDED_ITS_PROCESS
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.policies.script import Script, parse_script
@@ -177,11 +178,15 @@ def _verdict(trial: Trial, world: World, report: Report) -> tuple[WorldVerdict, 
         found = results(trial, world)
     except ValueError as error:
         return WorldVerdict.INVALID, str(error)
-    if fault := next(_faults(trial, found), "") or _fault_of_letters(trial, world, report):
+    fault = next(_faults(trial, found), "") or _fault_of_letters(trial, world, report)
+    blamed = trial.troubles.kill and _blames_a_tuple(world)
+    if fault and not blamed:
         return WorldVerdict.INVALID, fault
     if not report.ok:
         told = "; ".join(report.ledger.faults) or f"the run ended as {report.ended}"
         return WorldVerdict.INVALID, told
+    if fault:
+        return WorldVerdict.UNKNOWN, f"a tuple counts as the reason of deaths; {fault}"
     if not report.ledger.tuples_out:
         return WorldVerdict.UNKNOWN, "no tuple was delivered"
     return WorldVerdict.VALID, ""
@@ -225,6 +230,13 @@ def _fault_of_letters(trial: Trial, world: World, report: Report) -> str:
     if least <= counted <= most and least <= written <= most:
         return ""
     return f"{counted} dead letters are counted and {written} written, of {dead} bad tuples"
+
+
+def _blames_a_tuple(world: World) -> bool:
+    """Whether one is a dead letter because its process died again and again while it was tried:
+    troubles may hit the same tuple twice by chance."""
+    letters = world.written(LETTERS).decode()
+    return any(f"{ENDED_ITS_PROCESS}{how}" in letters for how in ENDED)
 
 
 def _happened(world: World, report: Report | None) -> Counter[str]:

@@ -49,6 +49,8 @@ Place = tuple[Any, ...]
 FRAME = "frame"
 POISON = "poison_guard"
 """Name of what is written of this."""
+ENDED_ITS_PROCESS = "ended its process: "
+"""How the reason of such a dead letter begins; how the process ended follows."""
 Mark = tuple[tuple[str, int, tuple[int, int]], ...]
 
 
@@ -165,7 +167,7 @@ class PoisonGuard:
         self._left -= 1
 
     def _why(self, ends: tuple[str, ...]) -> str:
-        reason = "ended its process: " + ", then ".join(dict.fromkeys(ends))
+        reason = ENDED_ITS_PROCESS + ", then ".join(dict.fromkeys(ends))
         if self._in_a_row >= IN_A_ROW_MAX:
             raise StepError(
                 f"more than {IN_A_ROW_MAX} tuples one after the other, each of them alone, have "

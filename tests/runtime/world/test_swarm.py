@@ -13,11 +13,14 @@ import pytest
 
 from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.live.instance.outbox import Outbox
-from anabranch.runtime.world.drawing import Crashes, drawn, plain
+from anabranch.runtime.live.instance.poison_guard import TRIES, PoisonGuard
+from anabranch.runtime.world.drawing import Crashes, Trial, drawn, plain
 from anabranch.runtime.world.graph_oracle import Expected, expected, faults
 from anabranch.runtime.world.graphs import BAD, Graph, GraphNode, Outlet
 from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.load import InputLoad
+from anabranch.runtime.world.scenes import SCENES
+from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.swarm import (
     CHUNK,
     Seeds,
@@ -28,6 +31,7 @@ from anabranch.runtime.world.swarm import (
     swarm,
 )
 from anabranch.runtime.world.trial import WorldVerdict, judged, told
+from anabranch.runtime.world.troubles import Troubles
 from tests.runtime.processes import PATIENCE_S
 
 SEEDS = 500
@@ -124,6 +128,31 @@ def test_what_crashes_an_instance_is_a_finding(monkeypatch: pytest.MonkeyPatch) 
     outcome = judged(drawn(1))
     assert outcome.verdict is WorldVerdict.INVALID
     assert "ZeroDivisionError" in outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("kills", "verdict"), [(0.001, WorldVerdict.UNKNOWN), (0.0, WorldVerdict.INVALID)]
+)
+def test_where_troubles_kill_a_tuple_may_count_as_the_reason(
+    kills: float, verdict: WorldVerdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def blame(guard: PoisonGuard, senders: int, gathered: int = 0) -> None:
+        guard.on, guard._left = True, 1_000
+        guard._deaths["frame", "numbers.0", 1, 0] = ("was killed by SIGKILL",) * TRIES
+
+    monkeypatch.setattr(PoisonGuard, "_consider", blame)
+    trial = Trial(
+        seed=1,
+        size="small",
+        scene=SCENES["chain"],
+        load=InputLoad(count=30, span_s=0.05, bursts=()),
+        decisions=(),
+        conditions=Conditions(),
+        troubles=Troubles(until_s=0.1, kills=kills),
+    )
+    outcome = judged(trial)
+    assert (outcome.verdict, outcome.happened["kills"]) == (verdict, 0)
+    assert "1 dead letters are counted and 1 written, of 0 bad tuples" in outcome.reason
 
 
 # -- the oracle ----------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ COMMANDS = {
     "simulate": "Forecast what a pipeline would do under a load.",
     "report": "Write reports of runs as tables of Parquet files.",
     "policies": "List the policies by which operators scale.",
+    "agent": "Run the agent of this host, which knows other hosts.",
+    "hosts": "Show the hosts that an agent knows.",
     "broker": "Run a broker of MQTT on this machine, for trials.",
     "replay": "Repeat one seed of the simulated swarm.",
 }

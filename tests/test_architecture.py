@@ -42,9 +42,9 @@ driver of its own."""
 ROOMS = (
     "ports",
     *("values", "measuring", "reporting", "policies", "plan", "columns", "processing"),
-    *("storage", "keyed", "sources", "sinks", "mqtt", "pipeline", "savepoint", "explorer"),
+    *("storage", "keyed", "sources", "sinks", "mqtt", "pipeline", "savepoint", "explorer", "hosts"),
     "broken_protocols",
-    *("live.link", "live.journal", "live.channel", "live.commit", "live.instance"),
+    *("live.link", "live.hosts", "live.journal", "live.channel", "live.commit", "live.instance"),
     *("live.process", "live.agent"),
     "world",
 )

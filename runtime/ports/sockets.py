@@ -36,7 +36,7 @@ class Sockets(Transport):
         if kind == "unix":
             return SocketListening(address, await loop.create_unix_server(made, place))
         host, _, port = place.rpartition(":")
-        server = await loop.create_server(made, host, int(port))
+        server = await loop.create_server(made, host.strip("[]"), int(port))
         return SocketListening(f"tcp:{host}:{server.sockets[0].getsockname()[1]}", server)
 
     async def dial(self, address: str, made: Callable[[], P]) -> P:
@@ -46,7 +46,7 @@ class Sockets(Transport):
             _, protocol = await loop.create_unix_connection(made, place)
         else:
             host, _, port = place.rpartition(":")
-            _, protocol = await loop.create_connection(made, host, int(port))
+            _, protocol = await loop.create_connection(made, host.strip("[]"), int(port))
         return protocol
 
     def forget(self, address: str) -> None:

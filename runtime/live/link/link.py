@@ -33,21 +33,27 @@ class LinkError(Exception):
     """The other end broke the rules of the link, or does not read it."""
 
 
-def encode(message: Any) -> bytes:
-    """One frame of a message struct or a map."""
+def encode(message: Any, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
+    """One frame of a message struct or a map. Raises `LinkError` if it is too large."""
     try:
         body = _encoder.encode(message)
     except UnicodeEncodeError:  # of an error's text, say: paths are made so that they can travel
         body = _encoder.encode(printable(message))
-    if len(body) > FRAME_BYTES_MAX:
+    return framed(body, bytes_max)
+
+
+def framed(body: bytes, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
+    """Raises `LinkError` if it is too large."""
+    if len(body) > bytes_max:
         raise LinkError(f"a message of {len(body):,} bytes is above the limit of a link")
     return _LENGTH.pack(len(body)) + body
 
 
 class FrameBuffer:
-    """Cuts a stream of bytes into the bodies of frames."""
+    """Cuts a stream of bytes into the bodies of frames. `bytes_max`: of one."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self.bytes_max = bytes_max
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
@@ -61,7 +67,7 @@ class FrameBuffer:
         if len(self._bytes) < _LENGTH.size:
             return None
         (length,) = _LENGTH.unpack_from(self._bytes)
-        if length > FRAME_BYTES_MAX:
+        if length > self.bytes_max:
             raise LinkError(f"a frame of {length:,} bytes is above the limit of a link")
         end = _LENGTH.size + int(length)
         return end if len(self._bytes) >= end else None

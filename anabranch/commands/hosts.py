@@ -1,0 +1,104 @@
+"""`anabranch hosts`: the hosts that an agent knows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.commands.agent_options import asking, at_option
+from anabranch.commands.shared_options import json_option
+from anabranch.commands.telling import say
+
+if TYPE_CHECKING:
+    from anabranch.runtime.hosts.requests import HostsKnown
+
+EXAMPLES = """\b
+Examples:
+  anabranch hosts
+  anabranch hosts --at 127.0.0.1:7434
+  anabranch hosts --json | jq '.hosts[] | select(.state == "alive") | .name'
+
+\b
+A host that has left, or does not come back, is shown for a day.
+Exit code: 0 done, 1 no agent answers, 2 wrong usage.
+"""
+
+
+@click.command(epilog=EXAMPLES)
+@at_option
+@json_option
+def command(at: str, as_json: bool) -> None:
+    """Show the hosts that an agent knows, and in which state each of them is."""
+    with asking():
+        known = asyncio.run(_ask(at))
+    if as_json:
+        import msgspec
+
+        say(msgspec.json.encode(_as_json(at, known)).decode())
+    else:
+        _show(known)
+
+
+async def _ask(at: str) -> HostsKnown:
+    from anabranch.runtime.hosts.requests import AskHosts, HostsKnown
+    from anabranch.runtime.live.hosts.client import agent_at
+
+    async with agent_at(at, None, 2**20) as agent:
+        agent.ask(AskHosts())
+        return await agent.reply(HostsKnown)
+
+
+def _as_json(at: str, known: HostsKnown) -> dict[str, Any]:
+    hosts = [
+        {
+            "name": line.host.name,
+            "state": line.state,
+            "for_s": round(line.for_s, 1),
+            "region": line.host.region,
+            "labels": line.host.labels,
+            "cores": line.host.cores,
+            "memory_mb": line.host.memory_mb,
+            "address": line.host.address,
+            "incarnation": line.host.incarnation,
+            "version": line.host.version,
+        }
+        for line in known.hosts
+    ]
+    return {"at": at, "host": known.me, "name_taken": known.name_taken, "hosts": hosts}
+
+
+def _show(known: HostsKnown) -> None:
+    head = ("host", "state", "for", "region", "cores", "memory", "address", "labels")
+    lines = [
+        (
+            f"{line.host.name}{' *' * (line.host.name == known.me)}",
+            line.state,
+            _span(line.for_s),
+            line.host.region or "-",
+            str(line.host.cores),
+            f"{line.host.memory_mb:,} MB",
+            line.host.address,
+            " ".join(f"{key}={value}" for key, value in line.host.labels.items()) or "-",
+        )
+        for line in known.hosts
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *lines, strict=True)]
+    for line in (head, *lines):
+        say("  ".join(map(str.ljust, line, widths)).rstrip())
+    say(f"* the host of this agent; {_alive(known)}")
+    if known.name_taken:
+        say(f"the others refuse this host: another one has the name {known.me!r}")
+
+
+def _alive(known: HostsKnown) -> str:
+    alive = sum(line.state == "alive" for line in known.hosts)
+    return f"{alive} of {len(known.hosts)} alive"
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,1 @@
+"""Hosts that know each other: values and rules, without input or output."""

@@ -1,0 +1,216 @@
+"""The settings of an agent: from a file, from the environment, from options; the later counts.
+
+A setting keeps the place that it comes from, so that a wrong one is told with it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from anabranch.runtime.hosts.host import (
+    HOST_BYTES_MAX,
+    LABELS_MAX,
+    NAME_CHARS_MAX,
+    Address,
+    Cores,
+    HostInfo,
+    Labels,
+    MemoryMb,
+    Name,
+    Word,
+)
+
+PORT = 7433
+BIND = f"127.0.0.1:{PORT}"
+SEEDS_MAX = 64
+WARM_MAX = 64
+NO_TLS = (
+    "an agent reaches, and is reached by, this machine only (127.0.0.1), since this version does "
+    "not encrypt or prove anything between hosts yet"
+)
+
+
+class ConfigError(ValueError):
+    """The message has the place, what was expected, and what to do."""
+
+
+class Given(NamedTuple):
+    """`place`: where the user has said so."""
+
+    value: Any
+    place: str
+
+
+class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """`data`: the folder in which the agent keeps what outlives it. `warm`: idle processes that
+    each of its runs keeps ready."""
+
+    name: str
+    region: str
+    labels: dict[str, str]
+    cores: int
+    memory_mb: int
+    bind: str
+    advertise: str
+    seeds: list[str]
+    data: str
+    warm: int
+    log: Literal["plain", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`read`: a text, as of the environment, as a value."""
+
+    kind: Any
+    expected: str
+    read: Callable[[str], Any] = str
+
+
+def labels_of(texts: Iterable[str]) -> dict[str, str]:
+    """Of `KEY=VALUE` each. Raises `ValueError`."""
+    labels = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key.strip() and equals):
+            raise ValueError(text)
+        labels[key.strip()] = value.strip()
+    return labels
+
+
+def _several(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+_WORD = f"a text of at most {NAME_CHARS_MAX} characters"
+_ADDRESS = f"HOST:PORT, such as {BIND}"
+SETTINGS: dict[str, Setting] = {
+    "name": Setting(Name, f"letters, digits, '.', '_' and '-', at most {NAME_CHARS_MAX}"),
+    "region": Setting(Word, _WORD),
+    "labels": Setting(
+        Labels,
+        f"at most {LABELS_MAX} texts by name, such as camera=north",
+        lambda text: labels_of(_several(text)),
+    ),
+    "cores": Setting(Cores, "a whole number from 1 on", int),
+    "memory_mb": Setting(MemoryMb, "a whole number from 1 on", int),
+    "bind": Setting(Address, _ADDRESS),
+    "advertise": Setting(Address, _ADDRESS),
+    "seeds": Setting(
+        Annotated[list[Address], Meta(max_length=SEEDS_MAX)],
+        f"at most {SEEDS_MAX} addresses, each {_ADDRESS}",
+        _several,
+    ),
+    "data": Setting(Annotated[str, Meta(min_length=1)], "the path of a folder"),
+    "warm": Setting(Annotated[int, Meta(ge=0, le=WARM_MAX)], f"a number from 0 to {WARM_MAX}", int),
+    "log": Setting(Literal["plain", "json"], "plain or json"),
+}
+ENVIRONMENT = {name: f"ANABRANCH_{name.upper()}" for name in SETTINGS}
+
+
+def of_file(text: str, file: str) -> dict[str, Given]:
+    """Settings in the text of a TOML file. Raises `ConfigError`."""
+    try:
+        found = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{file}: no TOML: {error}") from None
+    for key in found:
+        if key not in SETTINGS:
+            near = difflib.get_close_matches(key, SETTINGS, 1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(SETTINGS)}"
+            raise ConfigError(f"{_place(text, file, key)}: no setting {key!r}; {hint}")
+    return {key: Given(value, _place(text, file, key)) for key, value in found.items()}
+
+
+def of_environment(environment: Mapping[str, str]) -> dict[str, Given]:
+    """Raises `ConfigError`."""
+    given = {}
+    for name, variable in ENVIRONMENT.items():
+        if variable in environment:
+            given[name] = Given(_read(name, environment[variable], variable), variable)
+    return given
+
+
+def _read(name: str, text: str, place: str) -> Any:
+    try:
+        return SETTINGS[name].read(text)
+    except ValueError:
+        raise _wrong(name, text, place) from None
+
+
+def config_of(given: Mapping[str, Given], usual: Mapping[str, Any]) -> AgentConfig:
+    """`usual`: what is taken where nothing is given. Raises `ConfigError`."""
+    values = dict(usual)
+    for name, (value, place) in given.items():
+        try:
+            values[name] = msgspec.convert(value, SETTINGS[name].kind)
+        except msgspec.ValidationError:
+            raise _wrong(name, value, place) from None
+    values.setdefault("advertise", values["bind"])
+    config = AgentConfig(**values)
+    for name in ("bind", "advertise", "seeds"):
+        addresses = values[name] if name == "seeds" else [values[name]]
+        for address in addresses:
+            if not is_loopback(address):
+                place = given[name].place if name in given else "the settings"
+                raise ConfigError(f"{_whole(name, place)}: {address}: {NO_TLS}")
+    host = host_of(config, config.advertise, bytes(8), 2**40, "0.0.0")
+    if (size := len(msgspec.msgpack.encode(host))) > HOST_BYTES_MAX:
+        raise ConfigError(
+            f"name, region, address and labels take {size} bytes together, at most "
+            f"{HOST_BYTES_MAX} are told to other hosts; shorten the labels"
+        )
+    return config
+
+
+def host_of(
+    config: AgentConfig, address: str, key: bytes, incarnation: int, version: str
+) -> HostInfo:
+    """What the agent says of its host."""
+    return HostInfo(
+        name=config.name,
+        key=key,
+        incarnation=incarnation,
+        address=address,
+        region=config.region,
+        labels=config.labels,
+        cores=config.cores,
+        memory_mb=config.memory_mb,
+        version=version,
+    )
+
+
+def is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _place(text: str, file: str, key: str) -> str:
+    """With the number of the line in which the key is set, or its table begins."""
+    named = re.compile(rf"""\s*(?:\[\s*)?["']?{re.escape(key)}["']?\s*[\].=]""")
+    for number, line in enumerate(text.splitlines(), 1):
+        if named.match(line):
+            return f"{file}:{number}"
+    return file
+
+
+def _whole(name: str, place: str) -> str:
+    """With the name of the setting, unless the place has it."""
+    said = place.lower().replace("-", "_")
+    return place if name.removesuffix("s") in said else f"{place}: {name}"
+
+
+def _wrong(name: str, value: Any, place: str) -> ConfigError:
+    return ConfigError(f"{_whole(name, place)}: expected {SETTINGS[name].expected}; got {value!r}")

@@ -1,0 +1,88 @@
+"""What a command and the agent of a host say to each other.
+
+    command                                    agent
+    greeting ────────────────────────────────▶
+             ◀──────────────────────────────── Challenge
+    Proof ───────────────────────────────────▶
+             ◀──────────────────────────────── Welcome
+    request ─────────────────────────────────▶
+             ◀──────────────────────────────── reply, or RequestFailed
+
+Both prove that they know the secret in the data folder of the agent, which only its user can read:
+another user of the machine can reach the agent too. The secret itself does not travel, and a proof
+is for one pair of nonces only. A command that does not know it may ask for what any user may know.
+"""
+
+from __future__ import annotations
+
+import hmac
+
+import msgspec
+
+from anabranch.runtime.hosts.host import HostInfo
+
+GREETING = b"anabranch requests 1"
+NONCE_BYTES = 16
+FIRST_BYTES_MAX = 8 * 2**10
+"""Of a frame before the other end is known."""
+
+
+class AgentMessage(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+    pass
+
+
+class Challenge(AgentMessage, frozen=True, tag="challenge"):
+    """`token_file`: where the secret is, on the agent's machine."""
+
+    nonce: bytes
+    host: str
+    version: str
+    token_file: str
+
+
+class Proof(AgentMessage, frozen=True, tag="proof"):
+    """`mac`: empty if the command does not know the secret."""
+
+    nonce: bytes
+    mac: bytes
+
+
+class Welcome(AgentMessage, frozen=True, tag="welcome"):
+    mac: bytes
+
+
+class RequestFailed(AgentMessage, frozen=True, tag="failed"):
+    """`wrong`: the request makes no sense; otherwise it could not be done."""
+
+    message: str
+    wrong: bool = True
+
+
+class AskHosts(AgentMessage, frozen=True, tag="hosts"):
+    pass
+
+
+class HostLine(msgspec.Struct, frozen=True):
+    """`state`: alive, suspected, dead, or left; `for_s`: since when, as far as the agent knows."""
+
+    host: HostInfo
+    state: str
+    for_s: float
+
+
+class HostsKnown(AgentMessage, frozen=True, tag="hosts_known"):
+    """`me`: the host of the agent. `name_taken`: another host has its name, and the others refuse
+    this one."""
+
+    me: str
+    hosts: list[HostLine]
+    name_taken: bool
+
+
+def mac_of(secret: bytes, side: str, mine: bytes, other: bytes) -> bytes:
+    """What one side says to prove that it knows the secret. `mine`: its own nonce."""
+    return hmac.digest(secret, side.encode() + mine + other, "sha256")
+
+
+def is_proved(secret: bytes, side: str, proof: bytes, its: bytes, mine: bytes) -> bool:
+    return hmac.compare_digest(mac_of(secret, side, its, mine), proof)

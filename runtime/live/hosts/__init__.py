@@ -1,0 +1,1 @@
+"""The agent of a host: its gossip with others, and what it is asked."""

@@ -1,0 +1,134 @@
+"""Asks the agent of a host, for commands."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from anabranch.runtime.hosts.config import NO_TLS, is_loopback
+from anabranch.runtime.hosts.requests import (
+    FIRST_BYTES_MAX,
+    GREETING,
+    NONCE_BYTES,
+    AgentMessage,
+    Challenge,
+    Proof,
+    RequestFailed,
+    Welcome,
+    is_proved,
+    mac_of,
+)
+from anabranch.runtime.live.hosts.data_folder import TOKEN, FolderError, secret_in
+from anabranch.runtime.live.hosts.request_server import say
+from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.ports import clock
+
+DIAL_S = 10.0
+S = TypeVar("S", bound=AgentMessage)
+
+
+class AgentError(Exception):
+    """The agent is not there, or refuses. `wrong`: the request makes no sense."""
+
+    def __init__(self, message: str, *, wrong: bool = False) -> None:
+        super().__init__(message)
+        self.wrong = wrong
+
+
+class HostAgentClient:
+    """The agent at an address, once both sides have proved who they are. `proved`: this side knows
+    the agent's secret."""
+
+    def __init__(self, stream: FrameStream, address: str, *, proved: bool) -> None:
+        self.proved = proved
+        self._stream = stream
+        self._address = address
+
+    def ask(self, request: AgentMessage) -> None:
+        say(self._stream, request)
+
+    async def sent(self) -> None:
+        """Return when the system can take more."""
+        await self._stream.drained()
+
+    async def reply(self, *kinds: type[S]) -> S:
+        """Of one of these kinds. Raises `AgentError`."""
+        return await _received(self._stream, self._address, *kinds)
+
+
+@asynccontextmanager
+async def agent_at(
+    address: str, token_file: Path | None, frame_bytes_max: int = FIRST_BYTES_MAX
+) -> AsyncIterator[HostAgentClient]:
+    """`token_file`: with the agent's secret; None: the one that the agent names, if this user can
+    read it. Raises `AgentError`."""
+    if not is_loopback(address):
+        raise AgentError(f"{address}: {NO_TLS}", wrong=True)
+    try:
+        async with asyncio.timeout(DIAL_S):
+            stream = await FrameStream.dial(address, FIRST_BYTES_MAX)
+    except (OSError, TimeoutError):
+        raise AgentError(f"no agent answers at {address}; `anabranch agent` starts one") from None
+    try:
+        async with asyncio.timeout(DIAL_S):
+            proved = await _handshake(stream, address, token_file)
+        stream.allow(frame_bytes_max)
+        yield HostAgentClient(stream, address, proved=proved)
+    except TimeoutError:
+        raise AgentError(f"what listens at {address} does not answer as an agent does") from None
+    finally:
+        stream.close()
+
+
+async def _handshake(stream: FrameStream, address: str, token_file: Path | None) -> bool:
+    stream.send(GREETING)
+    challenge = await _received(stream, address, Challenge)
+    secret = _secret(challenge, token_file)
+    mine = clock.secret(NONCE_BYTES)
+    proof = b"" if secret is None else mac_of(secret, "command", mine, challenge.nonce)
+    say(stream, Proof(mine, proof))
+    welcome = await _received(stream, address, Welcome)
+    if secret is None:
+        return False
+    if not is_proved(secret, "agent", welcome.mac, challenge.nonce, mine):
+        raise AgentError(f"what listens at {address} is not the agent whose token this is")
+    return True
+
+
+def _secret(challenge: Challenge, token_file: Path | None) -> bytes | None:
+    """Another program may listen there and name any file: only one with a token is read."""
+    named = Path(challenge.token_file)
+    try:
+        if token_file is not None:
+            return secret_in(token_file)
+        return secret_in(named) if named.is_absolute() and named.name == TOKEN else None
+    except FolderError as error:
+        raise AgentError(str(error)) from None
+    except OSError as error:
+        if token_file is None:
+            return None
+        raise AgentError(f"--token-file {token_file}: {error.strerror}", wrong=True) from None
+
+
+async def _received(stream: FrameStream, address: str, *kinds: type[S]) -> S:
+    body = await stream.receive()
+    if body is None:
+        raise AgentError(f"what listens at {address} has ended the connection")
+    union: Any = RequestFailed
+    for kind in kinds:
+        union |= kind
+    try:
+        said = msgspec.msgpack.decode(body, type=union)
+    except msgspec.DecodeError as error:
+        raise AgentError(
+            f"the agent at {address} replies in words of another version: {error}"
+        ) from None
+    if isinstance(said, RequestFailed):
+        raise AgentError(said.message, wrong=said.wrong)
+    found: S = said
+    return found

@@ -1,0 +1,159 @@
+"""The agent of a host: it knows the other hosts, and answers commands.
+
+HostAgent ─┬─ DataFolder: key and incarnation of the host, the secret
+           ├─ Door: where it listens
+           ├─ Gossip ── HostMembership: which hosts are live
+           ╰─ RequestServer: what commands ask
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+from anabranch.runtime.hosts.config import AgentConfig, host_of, is_loopback
+from anabranch.runtime.hosts.effects import Changed, Joined, NameTaken
+from anabranch.runtime.hosts.host import HostState
+from anabranch.runtime.hosts.membership import HostMembership
+from anabranch.runtime.hosts.requests import (
+    FIRST_BYTES_MAX,
+    GREETING,
+    AskHosts,
+    Challenge,
+    HostLine,
+    HostsKnown,
+)
+from anabranch.runtime.live.hosts.agent_log import AgentLog
+from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
+from anabranch.runtime.live.hosts.door import Door
+from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
+from anabranch.runtime.live.hosts.request_server import RequestServer, say
+from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.ports import clock
+
+_IN_WORDS = {
+    HostState.ALIVE: "is alive",
+    HostState.SUSPECTED: "does not answer",
+    HostState.DEAD: "is taken for dead",
+    HostState.LEFT: "has left",
+}
+
+
+class AgentFailed(Exception):
+    """The agent cannot go on. The message says why, and what can be done."""
+
+
+class HostAgent:
+    def __init__(self, config: AgentConfig, version: str, log: AgentLog) -> None:
+        self.config = config
+        self.version = version
+        self._log = log
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._folder: DataFolder
+        self._gossip: Gossip
+        self._joined = False
+
+    async def run(self) -> None:
+        """Until SIGTERM or Ctrl-C. Raises `AgentFailed`, `FolderError`."""
+        config = self.config
+        self._folder = folder = open_folder(Path(config.data))
+        try:
+            server = self._request_server()
+            door = Door({GOSSIP: self._take_part, GREETING: server.serve})
+            address = await self._open(door)
+            advertised = address if config.advertise == config.bind else config.advertise
+            me = host_of(config, advertised, folder.key, folder.incarnation, self.version)
+            membership = HostMembership(me, config.seeds, clock.chance(), clock.monotonic())
+            self._gossip = Gossip(membership, self._tell, folder.keep, is_loopback)
+            self._take_signals()
+            self._log.say(
+                "started",
+                f"listens at {address}; data in {folder.path}",
+                address=address,
+                data=str(folder.path),
+            )
+            self._gossip.start()
+            try:
+                await self._over
+            finally:
+                await self._gossip.leave()
+                door.close()
+                self._log.say("left", "has left")
+        finally:
+            folder.close()
+
+    async def _open(self, door: Door) -> str:
+        try:
+            return await door.open(self.config.bind)
+        except OSError as error:
+            why = os.strerror(error.errno or 0)
+            raise AgentFailed(
+                f"cannot listen at {self.config.bind}: {why}; does another agent run there? "
+                "--bind 127.0.0.1:0 takes any free port"
+            ) from None
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._end)
+
+    def _end(self) -> None:
+        if not self._over.done():
+            self._over.set_result(None)
+
+    # -- gossip ----------------------------------------------------------------------------
+
+    async def _take_part(self, stream: FrameStream) -> None:
+        await self._gossip.answer(stream)
+
+    def _tell(self, told: Told) -> None:
+        match told:
+            case Joined():
+                self._joined = True
+                self._log.say("joined", "other hosts have answered")
+            case Changed(host, _, state):
+                where = f" at {host.address}" if state is HostState.ALIVE else ""
+                text = f"host {host.name}{where} {_IN_WORDS[state]}"
+                self._log.say(state.name.lower(), text, about=host.name, address=host.address)
+            case NameTaken(holder):
+                self._be_refused(holder)
+
+    def _be_refused(self, holder: str | None) -> None:
+        me = self._gossip.membership.me
+        if holder is None:
+            text = "the other hosts have no room for another one"
+        elif holder == me.address:
+            text = (
+                f"was known at this address with another data folder than {self._folder.path}; it "
+                "waits until the others take that one for dead"
+            )
+        else:
+            text = (
+                f"another live host, at {holder}, has the name {me.name!r}; give this one another "
+                "name with --name"
+            )
+        self._log.say("refused", text, holder=holder)
+        if not self._joined and holder not in (None, me.address) and not self._over.done():
+            self._over.set_exception(AgentFailed(text))
+
+    # -- requests --------------------------------------------------------------------------
+
+    def _request_server(self) -> RequestServer:
+        folder = self._folder
+
+        def challenge(nonce: bytes) -> Challenge:
+            return Challenge(nonce, self.config.name, self.version, str(folder.token_file))
+
+        return RequestServer(
+            challenge, folder.secret, {AskHosts: self._tell_hosts}, {}, FIRST_BYTES_MAX
+        )
+
+    async def _tell_hosts(self, request: AskHosts, stream: FrameStream) -> None:
+        membership, now = self._gossip.membership, clock.monotonic()
+        rows = sorted(membership.table, key=lambda row: row.host.name)
+        lines = [HostLine(r.host, r.state.name.lower(), now - r.since) for r in rows]
+        stream.allow(2**20)
+        say(stream, HostsKnown(self.config.name, lines, membership.refused))
+        await stream.drained()

@@ -1,0 +1,110 @@
+"""Answers the requests of commands: a handshake, then one request per stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from anabranch.runtime.hosts.requests import (
+    NONCE_BYTES,
+    AgentMessage,
+    Challenge,
+    Proof,
+    RequestFailed,
+    Welcome,
+    is_proved,
+    mac_of,
+)
+from anabranch.runtime.live.hosts.stream import FrameStream
+from anabranch.runtime.ports import clock
+
+HANDSHAKE_S = 5.0
+S = TypeVar("S", bound=AgentMessage)
+Handler = Callable[[Any, FrameStream], Awaitable[None]]
+"""Gets the request and the stream on which to reply."""
+
+UNPROVED = (
+    "this needs proof that the command comes from the user of the agent, who can read {file}; "
+    "run it as that user, or name a copy of that file with --token-file"
+)
+_encoder = msgspec.msgpack.Encoder()
+
+
+class RequestServer:
+    """`open_to_all`: handlers of requests that need no proof, by type; `handlers`: of the others,
+    which may send frames of up to `frame_bytes_max`."""
+
+    def __init__(
+        self,
+        challenge: Callable[[bytes], Challenge],
+        secret: bytes,
+        open_to_all: Mapping[type[AgentMessage], Handler],
+        handlers: Mapping[type[AgentMessage], Handler],
+        frame_bytes_max: int,
+    ) -> None:
+        self.unproved = 0
+        """Streams whose other end said a wrong proof, or asked for more than it may."""
+        self._challenge = challenge
+        self._secret = secret
+        self._open_to_all = open_to_all
+        self._handlers = handlers
+        self._frame_bytes_max = frame_bytes_max
+        kinds = (*open_to_all, *handlers)
+        self._requests: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(_union([*kinds]))
+
+    async def serve(self, stream: FrameStream) -> None:
+        """Until the request is answered; what cannot be decoded ends the stream."""
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                proved = await self._handshake(stream)
+                body = None if proved is None else await stream.receive()
+            if body is None:
+                return
+            request = self._requests.decode(body)
+        except TimeoutError:
+            return
+        except msgspec.DecodeError as error:
+            say(stream, RequestFailed(f"the agent does not know this request: {error}"))
+            return
+        handler = self._open_to_all.get(type(request))
+        if handler is None and not proved:
+            self.unproved += 1
+            say(stream, RequestFailed(UNPROVED.format(file=self._challenge(b"").token_file)))
+            return
+        await (handler or self._handlers[type(request)])(request, stream)
+
+    async def _handshake(self, stream: FrameStream) -> bool | None:
+        """Whether the other end has proved that it knows the secret; None: it has gone, or has said
+        a wrong proof."""
+        mine = clock.secret(NONCE_BYTES)
+        say(stream, self._challenge(mine))
+        body = await stream.receive()
+        if body is None:
+            return None
+        proof = msgspec.msgpack.decode(body, type=Proof)
+        if not proof.mac:
+            say(stream, Welcome(b""))
+            return False
+        if len(proof.nonce) != NONCE_BYTES or not is_proved(
+            self._secret, "command", proof.mac, proof.nonce, mine
+        ):
+            self.unproved += 1
+            say(stream, RequestFailed("this is not the token of the agent"))
+            return None
+        stream.allow(self._frame_bytes_max)
+        say(stream, Welcome(mac_of(self._secret, "agent", mine, proof.nonce)))
+        return True
+
+
+def say(stream: FrameStream, said: AgentMessage) -> None:
+    stream.send(_encoder.encode(said))
+
+
+def _union(kinds: list[Any]) -> Any:
+    union = kinds[0]
+    for kind in kinds[1:]:
+        union |= kind
+    return union

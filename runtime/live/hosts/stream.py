@@ -1,0 +1,102 @@
+"""One end of a stream of frames between two hosts, or between a command and an agent.
+
+Frames are as on a link: their length in four bytes, then the body. What is not read yet is bounded:
+then the other end is held up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from anabranch.runtime.live.link.link import FrameBuffer, LinkError, framed
+from anabranch.runtime.ports.sockets import transport
+
+WAITING_MAX = 8
+"""Frames that have come and are not read."""
+
+
+class FrameStream(asyncio.Protocol):
+    """`accepted`: is called with a stream that another end has dialled. `frame_bytes_max` may be
+    raised later, once it is known who is there."""
+
+    def __init__(
+        self, frame_bytes_max: int, accepted: Callable[[FrameStream], None] | None = None
+    ) -> None:
+        self._buffer = FrameBuffer(frame_bytes_max)
+        self._accepted = accepted
+        self._transport: asyncio.Transport | None = None
+        self._frames: deque[bytes] = deque()
+        self._over = False
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self.broken = False
+        """The other end has sent a frame that is too large."""
+
+    @classmethod
+    async def dial(cls, address: str, frame_bytes_max: int) -> FrameStream:
+        """`address`: HOST:PORT. Raises `OSError`."""
+        return await transport().dial(f"tcp:{address}", lambda: cls(frame_bytes_max))
+
+    def allow(self, frame_bytes_max: int) -> None:
+        self._buffer.bytes_max = frame_bytes_max
+
+    async def receive(self) -> bytes | None:
+        """The next body; None when the stream has ended."""
+        while not self._frames:
+            if self._over:
+                return None
+            self._news.clear()
+            await self._news.wait()
+        body = self._frames.popleft()
+        if self._transport is not None and not self._over and len(self._frames) < WAITING_MAX:
+            self._transport.resume_reading()
+        return body
+
+    def send(self, body: bytes) -> None:
+        """A no-op if the stream has ended. Raises `LinkError` if it is too large."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(framed(body, self._buffer.bytes_max))
+
+    async def drained(self) -> None:
+        """Return when the other end can take more, or has gone."""
+        await self._writable.wait()
+
+    def close(self) -> None:
+        """What was sent still goes out."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports behave like asyncio's and do not inherit from them.
+        self._transport = cast(asyncio.Transport, transport)
+        self._writable.set()
+        if self._accepted is not None:
+            self._accepted(self)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._frames.extend(self._buffer.feed(data))
+        except LinkError:
+            self.broken = True
+            if self._transport is not None:
+                self._transport.abort()
+        if self._transport is not None and len(self._frames) >= WAITING_MAX:
+            self._transport.pause_reading()
+        self._news.set()
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    def eof_received(self) -> None:
+        """The stream is closed then."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._over = True
+        self._writable.set()
+        self._news.set()

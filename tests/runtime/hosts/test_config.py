@@ -1,0 +1,139 @@
+"""Settings of an agent: a wrong one is told with its place and what was expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.runtime.hosts.config import (
+    ENVIRONMENT,
+    SETTINGS,
+    AgentConfig,
+    ConfigError,
+    config_of,
+    is_loopback,
+    of_environment,
+    of_file,
+)
+
+USUAL: dict[str, Any] = {
+    "name": "press",
+    "region": "",
+    "labels": {},
+    "cores": 2,
+    "memory_mb": 512,
+    "bind": "127.0.0.1:7433",
+    "seeds": [],
+    "data": "/data",
+    "warm": 2,
+    "log": "plain",
+}
+
+WHOLE = """
+name = "press-1"
+region = "plant-2"
+labels = { camera = "north" }
+cores = 4
+memory_mb = 2048
+bind = "127.0.0.1:9000"
+advertise = "localhost:9000"
+seeds = ["127.0.0.1:7434"]
+data = "/var/lib/anabranch"
+warm = 3
+log = "json"
+"""
+
+
+def config(text: str = "", environment: dict[str, str] | None = None) -> AgentConfig:
+    given = of_file(text, "agent.toml") | of_environment(environment or {})
+    return config_of(given, USUAL)
+
+
+def test_a_file_sets_all_that_can_be_set() -> None:
+    found = config(WHOLE)
+    assert found.name == "press-1"
+    assert found.labels == {"camera": "north"}
+    assert (found.cores, found.memory_mb, found.warm) == (4, 2048, 3)
+    assert (found.bind, found.advertise) == ("127.0.0.1:9000", "localhost:9000")
+    assert found.log == "json"
+    assert of_file(WHOLE, "agent.toml").keys() == SETTINGS.keys()
+
+
+def test_what_is_not_given_is_as_usual_and_others_reach_the_agent_where_it_listens() -> None:
+    found = config('bind = "127.0.0.1:9001"')
+    assert (found.name, found.cores, found.advertise) == ("press", 2, "127.0.0.1:9001")
+
+
+def test_the_environment_counts_more_than_the_file() -> None:
+    texts = {
+        "ANABRANCH_NAME": "press-2",
+        "ANABRANCH_LABELS": "camera=south, rack=2",
+        "ANABRANCH_CORES": "8",
+        "ANABRANCH_SEEDS": "127.0.0.1:1, 127.0.0.1:2",
+    }
+    found = config(WHOLE, texts)
+    assert found.name == "press-2"
+    assert found.labels == {"camera": "south", "rack": "2"}
+    assert found.cores == 8
+    assert found.seeds == ["127.0.0.1:1", "127.0.0.1:2"]
+    assert found.region == "plant-2"
+    assert len(ENVIRONMENT) == len(SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('\nregoin = "x"', "agent.toml:2: no setting 'regoin'; did you mean 'region'?"),
+        ("[label]\na = 'b'", "agent.toml:1: no setting 'label'; did you mean 'labels'?"),
+        ("zzz = 1", "agent.toml:1: no setting 'zzz'; known: name, region"),
+        ("name = ", "agent.toml: no TOML: "),
+        ('name = "a b"', "agent.toml:1: name: expected letters, digits, '.', '_' and '-'"),
+        (
+            '\n\ncores = "four"',
+            "agent.toml:3: cores: expected a whole number from 1 on",
+        ),
+        ("cores = 0", "agent.toml:1: cores: expected a whole number from 1 on; got 0"),
+        ("memory_mb = 1.5", "agent.toml:1: memory_mb: expected a whole number"),
+        ('bind = "here"', "agent.toml:1: bind: expected HOST:PORT, such as 127.0.0.1:7433"),
+        ('seeds = "127.0.0.1:1"', "agent.toml:1: seeds: expected at most 64 addresses"),
+        ("[labels]\ncamera = 3", "agent.toml:1: labels: expected at most 16 texts by name"),
+        ('log = "jsno"', "agent.toml:1: log: expected plain or json; got 'jsno'"),
+        ("warm = 65", "agent.toml:1: warm: expected a number from 0 to 64; got 65"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_its_place(text: str, told: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        config(text)
+    assert str(raised.value).startswith(told)
+
+
+def test_a_wrong_variable_of_the_environment_is_named() -> None:
+    with pytest.raises(ConfigError, match="ANABRANCH_CORES: expected a whole number"):
+        config("", {"ANABRANCH_CORES": "many"})
+    with pytest.raises(ConfigError, match="ANABRANCH_LABELS: expected at most 16 texts"):
+        config("", {"ANABRANCH_LABELS": "camera"})
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        'bind = "0.0.0.0:7433"',
+        'advertise = "press-1.plant:7433"',
+        'seeds = ["127.0.0.1:1", "10.0.0.3:7433"]',
+    ],
+)
+def test_an_address_beyond_this_machine_is_refused_with_the_reason(setting: str) -> None:
+    with pytest.raises(ConfigError, match="does not encrypt or prove anything between hosts yet"):
+        config(setting)
+
+
+def test_loopback_is_what_only_this_machine_reaches() -> None:
+    assert all(map(is_loopback, ["127.0.0.1:1", "127.3.2.1:1", "localhost:1", "[::1]:1"]))
+    assert not any(map(is_loopback, ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "press:1", ":1"]))
+
+
+def test_labels_that_are_too_long_to_be_told_to_others_are_refused() -> None:
+    labels = ", ".join(f'"{n:060}" = "{n:060}"' for n in range(8))
+    with pytest.raises(ConfigError, match="at most 512 are told to other hosts; shorten"):
+        config(f"labels = {{ {labels} }}")

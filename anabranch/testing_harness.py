@@ -4,16 +4,18 @@ only as far as the test says (`runtime.world.stepped`)."""
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
+from weakref import finalize
 
 from anabranch.protocol.limits import DEFAULT_LIMITS
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.plan.ends import DeadLetter
-from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError, check_number
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.stepped import SteppedWorld
 from anabranch.testing_ends import Fed, Feed, tested, unheard
@@ -42,6 +44,7 @@ class Harness(InstancesUnderTest):
         )
         options = Options(scaling=False, warm=0, limits=limits, on_output=unheard)
         super().__init__(pipeline, SteppedWorld(self._tested.pipeline, options, start))
+        self._left_open = finalize(self, _leave, self._world)
         try:
             self._do(self._world.begin)
         except BaseException:
@@ -68,6 +71,7 @@ class Harness(InstancesUnderTest):
     def advance(self, seconds: float) -> None:
         """Let processing time pass: timers go off, silent devices are no longer waited for."""
         self._refuse_closed()
+        check_number("advance: seconds", seconds)
         if seconds < 0:
             raise ValueError(f"time does not go back: expected seconds >= 0, got {seconds}")
         self._do(lambda: self._world.pass_(seconds))
@@ -101,6 +105,7 @@ class Harness(InstancesUnderTest):
 
     def _give_up(self) -> None:
         self._closed = True
+        self._left_open.detach()
         self._world.give_up()
 
     # -- what comes out --------------------------------------------------------------------
@@ -152,3 +157,14 @@ class Harness(InstancesUnderTest):
 
     def _feed(self, source: str) -> Feed:
         return self._feeds[known("source", source, self._feeds)]
+
+
+def _leave(world: SteppedWorld) -> None:
+    """What becomes of a harness that is not used any more and was not closed."""
+    world.give_up()
+    warnings.warn(
+        "a pipeline under test was not closed, so its stream has not ended: "
+        "use `with ab.testing.harness(...) as h:`, or call h.close()",
+        ResourceWarning,
+        stacklevel=2,
+    )

@@ -12,7 +12,7 @@ from anabranch.runtime.keyed.groups import GroupCache, plain_key
 from anabranch.runtime.live.instance.instance import Instance
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.reporting.failure import Failure, RunFailed
-from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError, check_number
 from anabranch.runtime.world.processes import WorldProcess
 from anabranch.runtime.world.stepped import SteppedWorld
 from anabranch.testing_ends import unlogged
@@ -35,6 +35,7 @@ class InstancesUnderTest:
         """Let so many instances join, created by one that is there, which gives them a share of
         its keys. Returns their numbers."""
         before = self.instances(operator)
+        check_number(f"join {operator!r}: instances", instances, whole=True)
         if instances < 1:
             raise PipelineError(f"{operator!r}: expected 1 or more instances, got {instances}")
         creator = min(self._instances(operator), key=lambda i: i.me.number)

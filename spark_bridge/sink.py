@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.runtime.columns.schemas import SchemaError, arrow_schema, check_schema
-from anabranch.runtime.pipeline.definition import check_name
+from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store

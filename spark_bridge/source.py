@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from anabranch.runtime.pipeline.definition import check_name
+from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.ends import Chunk, DeadLetter, Reader, RunContext, Source, Split
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.store import File

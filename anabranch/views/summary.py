@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
 
 from anabranch.runtime.reporting.ledger import Ledger
@@ -13,6 +14,7 @@ from anabranch.runtime.reporting.report import (
     OperatorReport,
     Report,
 )
+from anabranch.runtime.values.kinds import EventKind
 from anabranch.views.figures import count, died, duration, milliseconds, plural, rate, table
 from anabranch.views.last_letters import last_of_each
 
@@ -31,6 +33,7 @@ def summary(report: Report, dead_letters: Path) -> list[str]:
         lines += _dead(report, dead_letters)
     lines += _late(report)
     lines += _deaths(report)
+    lines += _waiting(report)
     return lines
 
 
@@ -116,6 +119,20 @@ def _deaths(report: Report) -> list[str]:
         return []
     where = ", ".join(f"{name} {count(n)}" for name, n in deaths)
     return [f"{died(sum(n for _, n in deaths))}: {where}"]
+
+
+def _waiting(report: Report) -> list[str]:
+    """What instances still waited for at the end, such as a broker that was never there."""
+    waits: defaultdict[str, list[str]] = defaultdict(list)
+    for event in report.events:
+        if event.kind is EventKind.WAITS:
+            waits[event.instance].append(event.detail)
+        elif event.kind is EventKind.GOES_ON and waits[event.instance]:
+            waits[event.instance].pop()
+        elif event.kind is EventKind.DIED:
+            waits[event.instance].clear()
+    still = [(name, details[-1]) for name, details in waits.items() if details]
+    return [f"{name} waited until the end: {detail}" for name, detail in still]
 
 
 FATES = {"bury": "dead letters", "emit": "told as ab.Late", "drop": "dropped"}

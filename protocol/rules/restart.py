@@ -1,10 +1,10 @@
 """A new incarnation of a process that died: what its driver must do again.
 
-The state is as the journal has it, and nothing leaves an instance before what led to it is in the
-journal. So neighbours see a connection break and come back, and nothing else: no rule of theirs
-knows of a death. Nothing is sent again from here; channels repeat what has not been acknowledged.
-What died with the process is what its driver was about: the view of its router, duties that it
-had not answered, and children that it had asked for and not been given.
+The state is that of the journal, and an instance sends nothing before the journal has it, and all
+that led to it. So neighbours see a connection break and come back, and no rule of theirs deals
+with deaths. The core sends nothing again; channels repeat what has not been acknowledged. Three
+things of the driver end with a process: the view by which it routes tuples, duties that it has not
+completed, and children that it has asked for.
 
 A wrong suspicion needs no rule either. A process that is considered dead is killed before the next
 incarnation begins, so it *is* dead, whatever it was doing.
@@ -66,8 +66,8 @@ def restart_active(ctx: Context, state: Active, event: Restarted) -> Step:
 
 
 def _operation(state: Active) -> tuple[Active, tuple[Effect, ...]]:
-    """What the driver had been asked for and has not answered. The answer about children can
-    come no more, and no neighbour has been told of them: the operation fails."""
+    """The duties that the driver has not completed. If it has asked for children, no answer will
+    come, and no neighbour knows them: the operation fails."""
     own = state.own
     if isinstance(own, Spawning):
         return replace(state, own=None), (Conclude("spawn_failed"),)
@@ -90,7 +90,7 @@ def _at_rest(state: Active) -> frozenset[Group]:
 
 
 def restart_closing_in(ctx: Context, state: ClosingIn, event: Restarted) -> Step:
-    """Z3: work off what still comes, and read nothing new."""
+    """Z3: process what still comes, and read nothing new."""
     return state, (view_of(state), StopIntake(), BeginProcessing())
 
 
@@ -100,11 +100,11 @@ def restart_draining(ctx: Context, state: Draining, event: Restarted) -> Step:
 
 
 def restart_finished(ctx: Context, state: Finished, event: Restarted) -> Step:
-    """Z4: everything is processed. Which successors were told of the end, and which predecessors
-    wait for it, is in the view."""
+    """Z4: everything is processed. The view has the successors that know of the end, and the
+    predecessors that wait for it."""
     return state, (view_of(state),)
 
 
 def restart_gone(ctx: Context, state: Gone, event: Restarted) -> Step:
-    """Z5: the last words are said; the channels see to it that they arrive, then it ends."""
+    """Z5: end again. The channels deliver the last messages first."""
     return state, (Terminate(state.reason),)

@@ -1,11 +1,10 @@
 """What travels on the channels of a scope, besides the messages of its machine.
 
-Where no operator is keyed, tuples have no names: where they are decides everything. Of keyed
-operators it matters which tuple it is. A tuple carries which instance gave it its number, its key
-group and that number. Sources and operators that are not keyed give numbers, one sequence for each
-group; a keyed operator passes them on. So the state of a group is simply the last number of each
-giver that was processed in it, and there is one right next tuple (K1). An operator behind a keyed
-one sees each sequence in its order (K2).
+In a scope without keyed operators all tuples are equal. In other scopes a tuple has a key group, a
+number, and the instance that gave it this number. Sources and operators that are not keyed number
+their tuples, in one sequence for each group; a keyed operator passes the numbers on. So the state
+of a group is the last number of each sequence that was processed, and only one tuple of a sequence
+may follow (K1). An operator behind a keyed one gets each sequence in order (K2).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from anabranch.protocol.ids import InstanceId, OperatorName
 from anabranch.protocol.ownership import Group
 
 NO_GROUP: Group = -1
-"""Of a tuple without a name."""
+"""Of a tuple in a scope without keyed operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Tuple:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A tuple on its way once more; the core of the receiver has had it. `age`: see `Queued`."""
+    """A repeated tuple, which the receiver's core had accepted before. `age`: see `Queued`."""
 
     item: Tuple
     age: int
@@ -54,7 +53,7 @@ class Again:
 Sequence = tuple[Any, ...]
 """Giver, group and path: tuples of one sequence are numbered from 1."""
 Marks = tuple[tuple[Sequence, int], ...]
-"""The last number met of each sequence."""
+"""The last number of each sequence that was processed."""
 Owned = tuple[tuple[Group, Marks], ...]
 """Groups with their state."""
 
@@ -63,7 +62,7 @@ Owned = tuple[tuple[Group, Marks], ...]
 class GroupState:
     """What an old owner sends to a new one: the groups, and their tuples that were kept.
 
-    `begins`: what has come before of an earlier attempt is worth nothing."""
+    `begins`: the receiver discards what it has from an earlier attempt."""
 
     groups: Owned
     kept: tuple[Tuple, ...]

@@ -1,4 +1,4 @@
-"""Transitions of one instance, worked out once by the shipped core and then looked up.
+"""Transitions of one instance, computed once by the shipped core and then looked up.
 
 A site is an instance with its node and everything on its way to it (its mail, one FIFO queue for
 each sender). What can happen at a site depends on nothing else but the shared budgets, so each
@@ -33,10 +33,10 @@ OutcomeKey = tuple[InstanceId, int, Any]
 
 
 class Sites:
-    """All sites of a scope that have been met, and their moves.
+    """All sites of a scope that the search has reached, and their moves.
 
-    Large because what may be tried at a site, and what the core makes of it, share the numbers of
-    sites, nodes and parcels, and the sites of pipelines by key replace single steps of both."""
+    Large because the events that are possible at a site, and the results of the core, share the
+    numbers of sites, nodes and parcels, and sites of keyed pipelines override steps of both."""
 
     def __init__(self, machine: Machine, scope: Scope) -> None:
         self.machine = machine
@@ -77,7 +77,7 @@ class Sites:
         return self.nodes.values[self.sites.values[site].node]
 
     def comes_again(self, site: int) -> bool:
-        """Whether something that was accepted before a death has yet to come again."""
+        """Whether repeats of what was accepted before a death are still on their way."""
         return any(self.mailing.coming_again(self.sites.values[site].mail))
 
     def founding_sites(self) -> list[int]:
@@ -164,8 +164,8 @@ class Sites:
         return SiteMove(site.me, number, self.site(after), sends, newborn, optional, what, way=way)
 
     def _outcome(self, key: OutcomeKey, event: Any) -> tuple[EventOutcome, int]:
-        """Runs the core once for each node and event, whatever else is on its way there; also
-        the number of the cells that it has gone through."""
+        """Runs the core once for each node and event, whatever the mail of the site. Also returns
+        the number of the way: the cells of the table that the core has gone through."""
         known = self._outcomes.get(key)
         if known is None:
             known = self._outcomes[key] = self._run_once(key, event)
@@ -213,5 +213,5 @@ class Sites:
 
 
 def _is_idle(site: int, move: SiteMove) -> bool:
-    """A death that changes nothing is none."""
+    """Whether it is a death that changes nothing, which does not count as a move."""
     return isinstance(move.what, Died) and move.site == site and not move.sends

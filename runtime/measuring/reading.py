@@ -21,8 +21,8 @@ Without that, one ten-second tuple that arrives within a one-second window is a 
 class Figures:
     """Sums of `instances` siblings over slot number `slot`, which lasts a period of the clock.
 
-    `loads`: what each of them was offered, in seconds of work per second, by rank; empty where that
-    is not told."""
+    `loads`: the load offered to each of them, in seconds of work per second, by rank; empty if it
+    is not known."""
 
     slot: int
     instances: int
@@ -33,8 +33,8 @@ class Figures:
 @dataclass(frozen=True, slots=True, order=True)
 class Planned:
     """What the keeper of an operator has planned in slot number `slot`: how many instances it
-    should have. The greater one holds: the newer, and of two of one slot, as while one keeper
-    follows another, the one with more instances."""
+    should have. Of two plans the greater is valid: the newer one, or, in one slot in which the
+    keeper changes, the one with more instances."""
 
     slot: int
     instances: int
@@ -45,8 +45,8 @@ class Reading:
     """One instance's measurements at `now_s` (seconds on a monotonic clock).
 
     `instances` counts active instances of the operator, this one included, as its neighbours
-    tell it (a hint, PE8); one that has not started yet is not in it (P14). `rank` is this one's
-    place among them in the order of ids, from 0, None where neighbours do not tell it.
+    send it (a hint, PE8), without those that have not started yet (P14). `rank` is this one's
+    place among them in the order of ids, from 0; None if neighbours do not send it.
     `covered_s` is how long the samples reach back. `capacity` is tuples per busy second, None
     while unknown. `queued` are tuples received and not yet processed. `held_upstream` is this
     instance's share of what predecessors hold for its operator for lack of credit; of a paced
@@ -57,18 +57,18 @@ class Reading:
     `keyed`: the operator's state is by key. `demand_per_s` replaces arrivals where there are
     none: what this instance of a paced source should read to keep its pace, None for a source
     that reads as fast as it can. `own`: figures of this instance in the last slot that has
-    ended; `operator`: those of all its siblings together in the last slot of which they were
-    told, None where the policy is not `in_concert`. `planned`: the last plan of the keeper that
-    this instance was told, None where the policy is not `at_keeper`.
+    ended; `operator`: sums over all siblings, of the last slot whose sums have arrived; None if
+    the policy is not `in_concert`. `planned`: the last plan of the keeper that has arrived; None
+    if the policy is not `at_keeper`.
 
     Totals since it began are exact, never fade and are never reset: compare two readings.
     `received_total`, `processed_total`, `results_total`: tuples; `received_from`, `sent_to`: by the
     operator at the other end of a stream. `busy_total_s`, `blocked_total_s`: seconds.
-    `here_total_s`: integral over time of the tuples that are here and not worked off; over those
-    received, it is their mean time from arrival to result (Little). `cpu_total_s`: processor time
-    of its process. `latency`: of a sink, results by bucket of their age
+    `here_total_s`: integral over time of the tuples that are here and not yet processed; divided by
+    the tuples received, it is their mean time from arrival to result (Little). `cpu_total_s`:
+    processor time of its process. `latency`: of a sink, results by bucket of their age
     (`runtime.measuring.latency`). `host_busy`: share of the host's processors that is in use, None
-    where the system does not tell. All of it is defined in `docs/measures.md`.
+    if the system does not say. All of it is defined in `docs/measures.md`.
     """
 
     now_s: float

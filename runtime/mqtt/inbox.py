@@ -204,7 +204,7 @@ class Inbox:
         self._joined.clear()
         if not self._lacks_link:
             self._lacks_link = True
-            told = f"{self._name} cannot be reached: {why}; it is tried again for ever"
+            told = f"{self._name} cannot be reached: {why}; nothing is read until it can"
             log.warning("%s", told)
             self._note(EventKind.WAITS, told)
 
@@ -252,14 +252,14 @@ class Inbox:
             self._lacks_room = True
             self._link.pause()
             told = (
-                f"{self._room_bytes:,} bytes of messages wait to be worked off; no more are taken "
-                f"from {self._name}, which keeps them"
+                f"{self._room_bytes:,} bytes of messages wait for the pipeline; until some are "
+                f"processed, no more are read from {self._name}, which keeps them"
             )
             log.warning("%s", told)
             self._note(EventKind.WAITS, told)
         elif self._lacks_room and not full:
             self._lacks_room = False
-            self._note(EventKind.GOES_ON, "messages are taken again")
+            self._note(EventKind.GOES_ON, "messages are read again")
         return not full
 
     async def _take(self) -> None:

@@ -127,7 +127,7 @@ class MqttWriter(Writer):
         if not self._lacks_link:
             self._lacks_link = True
             name = self._sink.broker.name
-            told = f"{name} cannot be reached: {why}; the stream waits, and it is tried for ever"
+            told = f"{name} cannot be reached: {why}; the stream waits until it can"
             self._tell(EventKind.WAITS, told)
         if not self._sink.qos:  # what was on its way may be lost, and nothing will tell
             self._open.clear()

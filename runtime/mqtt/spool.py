@@ -1,11 +1,11 @@
-"""What a broker has given and no journal has yet: messages in files, read by positions.
+"""Messages from a broker, in files, until the results of them are in a journal.
 
-    folder/000000000000000000  000000000004194304  …     each named by where in the whole it begins
+    folder/000000000000000000  000000000004194304  …     each is named by its first position
 
-A message is acknowledged to the broker when it is here, so a death loses none; the reader goes on
-at the position that is in the journal of its instance, and what lies before that is removed. The
-last record may say that nothing follows. What was not written whole was never acknowledged: it is
-cut off, and the broker sends it again.
+A position counts bytes from the first message on. The source acknowledges a message when it is
+here, so a death loses none. The reader goes on at the position in the journal of its instance, and
+removes the files before it. The last record may say that nothing follows. A record that is not
+whole was never acknowledged: it is cut off, and the broker repeats the message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OVER = msgspec.msgpack.encode(None)
 
 
 class Spooled(NamedTuple):
-    """A message. `number`: its packet identifier, by which the broker sends it again; 0 at QoS 0.
+    """A message. `number`: its packet identifier, which repeats of it have, too; 0 at QoS 0.
     `received`: seconds since 1970."""
 
     topic: str
@@ -40,12 +40,12 @@ class Spooled(NamedTuple):
 
 
 class SpoolGone(PlainError, OSError):
-    """What should be read again is not there any more."""
+    """Messages that must be read again are gone or damaged."""
 
 
 class MessageSpool:
-    """The pieces in `folder`, which is made if need be; used by one process at a time. `power`:
-    what `sync` returned for outlives a loss of power. Raises `OSError`."""
+    """The files in `folder`, which is made if it is missing; used by one process at a time.
+    `power`: messages survive a loss of power once `sync` has returned. Raises `OSError`."""
 
     def __init__(self, folder: Path, *, power: bool = False, piece_bytes: int = PIECE_BYTES):
         self._folder = folder
@@ -59,12 +59,12 @@ class MessageSpool:
         last = payloads_of(data)
         size = sum(HEAD_BYTES + len(payload) for payload in last)
         self.cut = len(data) - size
-        """How much lay behind the last whole record."""
+        """How many bytes were behind the last whole record."""
         self._into.truncate(size)
         self.end = self._pieces[-1] + size
         """Behind the last record."""
         self.over = bool(last) and last[-1] == _OVER
-        """Whether nothing follows."""
+        """Whether the input has ended: nothing follows."""
         if power:
             disk.sync_folder(folder.parent)
             disk.sync_folder(folder)
@@ -73,7 +73,7 @@ class MessageSpool:
 
     @property
     def start(self) -> int:
-        """Where what is kept begins."""
+        """The first position that can still be read."""
         return self._pieces[0]
 
     def last(self) -> list[Spooled]:
@@ -85,7 +85,7 @@ class MessageSpool:
         return found
 
     def append(self, messages: Iterable[Spooled]) -> None:
-        """All of them, or none if it raises `OSError`; then it may be tried again."""
+        """Write all of them, or none if it raises `OSError`; then it may be called again."""
         self._write(b"".join(framed(msgspec.msgpack.encode(message)) for message in messages))
 
     def close_input(self) -> None:
@@ -99,8 +99,8 @@ class MessageSpool:
             await self._store.in_thread(self._into.sync_data)
 
     def read(self, position: int, bytes_max: int) -> tuple[list[Spooled], int]:
-        """The messages from `position` on, about so many bytes of them, at least one if there is
-        one; and the position behind them. Raises `SpoolGone`."""
+        """About `bytes_max` bytes of messages from `position` on, at least one if there is one; and
+        the position behind them. Raises `SpoolGone`."""
         if not self.start <= position <= self.end:
             raise SpoolGone(
                 f"messages cannot be read again from byte {position:,}: in {str(self._folder)!r} "

@@ -6,7 +6,6 @@ A mistake is reported with the operator's name before anything runs.
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from anabranch.protocol.ids import OperatorName, Topology
 from anabranch.runtime.pipeline import order
+from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.plan.spec import EventTime
 from anabranch.runtime.policies.policy import Scale
@@ -31,8 +31,6 @@ Delivery = Literal["effectively-once", "at-least-once", "at-most-once"]
 DELIVERIES = ("effectively-once", "at-least-once", "at-most-once")
 Durable = Literal["process", "power"]
 DURABLES = ("process", "power")
-
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
 
 
 @dataclass
@@ -175,13 +173,6 @@ def check_dead_max(what: str, value: object) -> None:
         raise PipelineError(
             f"{what} must be a whole number of dead letters, or a share of the tuples from 0.0 to "
             f"1.0, got {value!r}"
-        )
-
-
-def check_name(what: str, name: str) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise PipelineError(
-            f"{what} name {name!r}: expected a letter, then up to 62 letters, digits, '_' or '-'"
         )
 
 

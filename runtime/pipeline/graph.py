@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import OperatorName
-from anabranch.runtime.pipeline.definition import Definition, check_name, check_timing
+from anabranch.runtime.pipeline.definition import Definition, check_timing
+from anabranch.runtime.pipeline.names import check_name, names_first
 from anabranch.runtime.plan.ends import Sink, Source
 from anabranch.runtime.plan.operator import Operator, Retry, Step, StepKind, as_retry, step
 from anabranch.runtime.plan.spec import EventTime, Keyed, KeyedEdge, LateRule
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.pipeline.keyed_operators import TimeOf, Windowing
 
 
+@names_first
 @dataclass
 class Pipeline(Definition):
     """A graph of named operators, built by methods of its streams.
@@ -85,6 +87,7 @@ class Pipeline(Definition):
         return Stream(self, (operator.name,))
 
 
+@names_first
 @dataclass(frozen=True)
 class Stream:
     """The tuples that come out of one operator, or of several after `merge`."""
@@ -196,6 +199,7 @@ class Stream:
         return self.fuse(name, one, scale=scale, retry=retry, in_flight=in_flight)
 
 
+@names_first
 @dataclass(frozen=True)
 class KeyedStream:
     """The tuples of a stream, each with the key that `key` gives it.
@@ -341,6 +345,7 @@ class KeyedStream:
         return edges
 
 
+@names_first
 @dataclass(frozen=True)
 class WindowedStream:
     """The tuples of each key, by windows. `time`: a tuple's event time in seconds (default: that of
@@ -430,6 +435,7 @@ class WindowedStream:
         )
 
 
+@names_first
 @dataclass(frozen=True)
 class JoinedStream:
     """Pairs of tuples of two streams with the same key, in the same window. `time`: event time of
@@ -471,6 +477,7 @@ class JoinedStream:
         return self.left.operator(name, keyed, right=self.right, scale=scale, retry=retry)
 
 
+@names_first
 @dataclass(frozen=True)
 class EnrichedStream:
     """Each tuple with the latest one of a slowly changing stream of the same key."""

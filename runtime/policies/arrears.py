@@ -1,13 +1,13 @@
-"""What waits far up and will come: told down the graph, from one that is held up to those that hold
-it up (MM13).
+"""Arrears: tuples that wait further up and will come. An instance that is held up sends their
+number to the successors that hold it up (MM13).
 
-Credit bounds queues, so before a bottleneck only little waits; the rest waits at its predecessors'
-predecessors, up to the source. Each instance x of an operator, one of r, counts as its own
+Credit bounds queues, so only few tuples wait right before a bottleneck; the others wait further up,
+as far as the source. An instance x, one of r of its operator, counts as waiting for it
 
-    W_x = queued_x + (1/r) * sum of told_y over its predecessors y
-    told_y = what y holds for this operator + (results per tuple * W_y if it holds y up)
+    W_x = queued_x + (1/r) * sum of sent_y over its predecessors y
+    sent_y = what y holds for this operator + (results per tuple * W_y if it holds y up)
 
-What is held travels with each batch; the other term is what is told here.
+The first term travels with each batch; this module computes the second one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from anabranch.runtime.policies.load import BLOCKED
 from anabranch.runtime.reporting.status import operator_of
 
 NEWS = 0.1
-"""A change by so small a share is not told."""
+"""Changes by a smaller share are not sent."""
 
 
 def passed_on(reading: Reading) -> tuple[str, float]:
-    """The successor that holds this instance up, empty if none does, and how many tuples will come
-    to it of what waits here and further up."""
+    """The operator that holds this instance up, empty if none does, and how many results it will
+    get from the tuples that wait here and further up."""
     if reading.blocked < BLOCKED or reading.blocked_by is None:
         return "", 0.0
     operator = operator_of(reading.blocked_by) or reading.blocked_by

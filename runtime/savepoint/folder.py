@@ -260,17 +260,14 @@ def is_savepoint(path: Path) -> bool:
 
 
 def read(path: Path, *, state_format: int) -> Savepoint:
-    """The folder, or one that has it as `savepoint`. Raises `SavepointError`."""
+    """The savepoint in this folder. Raises `SavepointError`."""
     check_package()
-    inner = path / SAVEPOINT
-    if not is_savepoint(path) and is_savepoint(inner):
-        path = inner
     path = path.absolute()
     if not is_savepoint(path):
-        raise SavepointError(
-            f"savepoint {str(path)!r}: there is none (no {HEAD}); name the folder that "
-            "`--until-committed` has written, such as DIR/savepoint of --state DIR"
-        )
+        way = "name the folder that `--until-committed` has written: DIR/savepoint of --state DIR"
+        if is_savepoint(path / SAVEPOINT):
+            way = f"did you mean {str(path / SAVEPOINT)!r}?"
+        raise SavepointError(f"savepoint {str(path)!r}: there is none (no {HEAD}); {way}")
     head = _head(path, state_format)
     for name in TABLES:
         _check_file(path, name, head.files)

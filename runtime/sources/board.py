@@ -4,11 +4,11 @@ An instance claims one split, reads it, and releases it with what remains of it,
 board pulls splits from the source's iterator one by one as they are claimed, so an input may be
 endless. Parts that came back are given out before new ones: they are the oldest.
 
-Claims are numbered: an instance may live on in another process, which does not know what the last
-one has said. It claims again what it holds, and releases again what it held.
+Claims are numbered: the next process of an instance does not know what the last one has sent. It
+claims again what it holds, and releases again what it held.
 
-The board remembers holders that asked in vain. The methods that bring news return these holders,
-which are then told to ask again. The input has **ended** when no split is left, none can come, and
+The board remembers holders that got no split. Methods after which there may be one return these
+holders, which then claim again. The input has **ended** when no split is left, none can come, and
 no holder has one.
 """
 
@@ -34,7 +34,7 @@ def digest_of(split: Split, before: int = 0) -> int:
 
 
 class BoardError(RuntimeError):
-    """A holder claimed or released out of turn: a bug in the code that speaks for it."""
+    """A holder released a split that it does not hold, or a closed board got a split: a bug."""
 
 
 @dataclass(slots=True)
@@ -55,7 +55,7 @@ class Board(Generic[Holder]):
         self._open = open
         self.returned: deque[Split] = deque()
         self.unread: list[Split] = []
-        """What was left of claims when the input was told to end."""
+        """The rests of claims when the input was ended early."""
         self.held: dict[Holder, HeldSplit] = {}
         self.claims = 0
         self._hungry: dict[Holder, None] = {}
@@ -68,8 +68,8 @@ class Board(Generic[Holder]):
         return not (self.held or self.returned or self._open or self._splits is not None)
 
     def exhausted(self) -> bool:
-        """Whether all holders may have been told that the input has ended. May pull a split, which
-        is given out next then."""
+        """Whether holders may know that the input has ended. May pull a split from the iterator,
+        which is then the next to be claimed."""
         if self.ended or self.input_ended_early:
             return True
         if self.held or self.returned or self._open:
@@ -94,10 +94,10 @@ class Board(Generic[Holder]):
         return 0 if held is None else held.number
 
     def claim(self, holder: Holder) -> Split | None:
-        """The next split; for one that holds a split the same again, to be read from its start.
-        None: ask again when told to, or never if `ended`.
+        """The next split; a holder that has a split gets the same again, to read it from its start.
+        None: there is none now, or never again if `ended`.
 
-        Raises what the source's iterator raises: then the rest of the input cannot be had, and
+        Raises what the source's iterator raises: then the rest of the input cannot be read, and
         the board never counts as ended.
         """
         if holder in self.held:
@@ -113,8 +113,8 @@ class Board(Generic[Holder]):
         return split
 
     def advance(self, holder: Holder, progress: float, number: int = 0) -> None:
-        """`holder` has read so much of its split, as a whole. Ignored: news of a claim (`number`)
-        that it does not hold any more, and what a later process has to read again."""
+        """`holder` has read `progress` of its split in all. Ignored: progress of a claim (`number`)
+        that it does not hold any more, and less progress than before, of a later process."""
         held = self.held.get(holder)
         if held is not None and number in (0, held.number) and progress > held.progress:
             self.progress += progress - held.progress
@@ -125,9 +125,9 @@ class Board(Generic[Holder]):
     ) -> tuple[Holder, ...]:
         """`holder` is done with its split, apart from `remainder`.
 
-        `progress`: how much of the split it has read, as a whole. `number`: of the claim that this
-        ends; if that is not the one it has, an earlier process of the holder has said
-        so before, and nothing happens. 0: whichever it has. Returns the holders to tell.
+        `progress`: how much of the split it has read in all. `number`: of the claim that this ends;
+        0: the one that it has. If it has another one, an earlier process of the holder has released
+        this claim before, and nothing happens. Returns the holders that may claim again.
         """
         if number and number != self.number(holder):
             return ()
@@ -139,21 +139,20 @@ class Board(Generic[Holder]):
         return self._news()
 
     def publish(self, split: Split) -> tuple[Holder, ...]:
-        """A split that the source's iterator did not give. Returns the holders to tell."""
+        """Add a split that is not from the source's iterator. Returns holders that may claim."""
         if not self._open:
             raise BoardError("a split is published on a board that has been closed")
         self.returned.append(split)
         return self._news()
 
     def close(self) -> tuple[Holder, ...]:
-        """Nothing will be published any more. Returns the holders to tell."""
+        """Nothing will be published any more. Returns the holders that may claim again."""
         self._open = False
         return self._news()
 
     def end_input(self) -> tuple[Holder, ...]:
-        """Act as if the input ended here: no holder gets another split. Returns those to tell.
-
-        The holders have to be told elsewhere; what they bring back is `unread`, too.
+        """Act as if the input ended here: no holder gets another split. Returns holders that wait
+        for one. Splits and remainders that come back from now on are `unread`.
         """
         self.input_ended_early = True
         self._splits = None
@@ -175,14 +174,14 @@ class Board(Generic[Holder]):
         try:
             split = next(self._splits, None)
         except Exception as error:
-            self._fault = error  # asked again, a generator would act as if it had ended
+            self._fault = error  # the generator would look as if it had ended
             raise
         if split is None:
             self._splits = None
         return split
 
     def _news(self) -> tuple[Holder, ...]:
-        """Holders that asked in vain, if there is something to say to them."""
+        """Holders that wait for a split, if there is one or none can come any more."""
         if not (self.returned or self.ended):
             return ()
         hungry = tuple(self._hungry)

@@ -91,6 +91,9 @@ def test_ctrl_c_leaves_a_savepoint_from_which_another_run_goes_on(tmp_path: Path
     assert numbers == list(range(len(numbers)))
     refused = run(path, "--from", "nowhere")
     assert (refused.returncode, "there is none" in refused.stderr) == (2, True)
+    refused = run(path, "--from", "kept")
+    assert refused.returncode == 2
+    assert f"did you mean '{tmp_path / 'kept/savepoint'}'?" in refused.stderr
     for wrong in (("--until-committed",), ("--state", "k", "--resume", "--from", "kept")):
         assert run(path, *wrong).returncode == 2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import partial
 
@@ -359,6 +360,15 @@ def test_a_closed_harness_still_tells_what_came_and_takes_nothing() -> None:
     assert h.results("out") == [("a", 1)]
     with pytest.raises(RuntimeError, match="the harness is closed"):
         h.send("lines", "b")
+
+
+def test_a_harness_that_is_left_open_ends_its_pipeline_and_warns() -> None:
+    def leave_open() -> None:
+        testing.harness(counting()).send("lines", "a")
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match="was not closed, so its stream has not ended"):
+        leave_open()
 
 
 def test_the_objects_of_operators_are_closed() -> None:

@@ -266,6 +266,9 @@ def test_timers_by_the_clock_fire_only_as_time_is_advanced() -> None:
         assert h.now == pytest.approx(1110.1)
         with pytest.raises(ValueError, match="time does not go back"):
             h.advance(-1.0)
+        for wrong in ("1", None, math.inf):
+            with pytest.raises(PipelineError, match="advance: seconds must be a number, got"):
+                h.advance(wrong)  # type: ignore[arg-type]
 
 
 def test_a_timer_that_sets_the_next_one_ticks_as_time_is_advanced() -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from anabranch.runtime.reporting.report import Event
 from anabranch.runtime.reporting.snapshot import RunSnapshot
+from anabranch.runtime.values.kinds import EventKind
 from anabranch.views.figures import bar, duration, milliseconds, plural, rate, table
 from anabranch.views.live import LiveView, picture
 from anabranch.views.plain import PlainView, line_of
@@ -202,6 +204,28 @@ def test_the_summary_says_what_does_not_balance() -> None:
     assert "split.10" not in text
     assert "and 2 more" in text
     assert verdict(report(ledger={"balanced": False}).ledger).endswith("counts do not agree")
+
+
+def test_the_summary_names_what_an_instance_waited_for_until_the_end() -> None:
+    went_on, died, lacks = "the disk is full", "it waits and dies", "mqtt://host cannot be reached"
+    course = [
+        ("out.0", EventKind.WAITS, went_on),
+        ("out.0", EventKind.GOES_ON, "after 3.0 s"),
+        ("split.0", EventKind.WAITS, died),
+        ("split.0", EventKind.DIED, "was killed by SIGKILL"),
+        ("temps.0", EventKind.WAITS, went_on),
+        ("temps.0", EventKind.WAITS, lacks),
+        ("temps.0", EventKind.GOES_ON, "messages are read again"),
+        ("temps.0", EventKind.WAITS, lacks),
+    ]
+    events = [
+        Event(t=float(n), operator="o", kind=kind, instances=1, instance=name, detail=detail)
+        for n, (name, kind, detail) in enumerate(course)
+    ]
+    lines = summary(report(events=events), DEAD)
+    assert [line for line in lines if "waited" in line] == [
+        f"temps.0 waited until the end: {lacks}"
+    ]
 
 
 def test_the_summary_counts_dead_letters_by_reason_and_says_where_they_are() -> None:

@@ -50,11 +50,15 @@ def test_a_stream_goes_from_processes_to_spark_and_back(
     one, two = tmp_path / "one", tmp_path / "two"
     bench = Phases(name, tmp_path, 3, part=1)
     on_processes(bench, name, 3, 0, state=one, until_committed=True)
-    goes_on: dict[str, Any] = {"begin_from": one, "state": two, "until_committed": True}
+    goes_on: dict[str, Any] = {
+        "begin_from": one / "savepoint",
+        "state": two,
+        "until_committed": True,
+    }
     ab.spark.run(bench.next_run(groups=9), spark, mode="stream", partitions=3, **goes_on)
     assert bench.found("run") != bench.in_testing(), "Spark has ended all windows"
     (tmp_path / "testing").rename(tmp_path / "tested")
-    on_processes(bench, name, 3, 2, begin_from=two)
+    on_processes(bench, name, 3, 2, begin_from=two / "savepoint")
     bench.check()
 
 
@@ -64,7 +68,9 @@ def test_a_batch_begins_from_a_savepoint_of_a_stream(
 ) -> None:
     bench, one = Phases(name, tmp_path, 2), tmp_path / "one"
     ab.spark.run(bench.next_run(), spark, partitions=2, state=one, until_committed=True)
-    ab.spark.run(bench.next_run(groups=5), spark, mode="batch", partitions=4, begin_from=one)
+    ab.spark.run(
+        bench.next_run(groups=5), spark, mode="batch", partitions=4, begin_from=one / "savepoint"
+    )
     bench.check()
 
 
@@ -93,14 +99,14 @@ def test_a_driver_that_dies_before_its_savepoint_is_written_writes_it_when_it_go
         patched.setattr(streaming.Batches, "_save", save)
         for _ in range(20):
             with pytest.raises((JobFailed, OSError), match="died before its"):
-                ab.spark.run(pipeline, spark, partitions=3, begin_from=one, **saves)
+                ab.spark.run(pipeline, spark, partitions=3, begin_from=one / "savepoint", **saves)
             if -1 in deaths:
                 break
     assert len(deaths) > 2
     assert not (two / "savepoint").exists()
     ab.spark.run(pipeline, spark, state=two, until_committed=True)
     bench_again = Phases("tumbling", tmp_path, 2, part=2)
-    ab.spark.run(bench_again.next_run(), spark, mode="batch", begin_from=two)
+    ab.spark.run(bench_again.next_run(), spark, mode="batch", begin_from=two / "savepoint")
     bench.check()
 
 
@@ -119,7 +125,7 @@ def test_a_savepoint_that_a_full_disk_refuses_is_written_when_the_run_goes_on(
             ab.spark.run(pipeline, spark, state=one, until_committed=True)
     assert not [path.name for path in one.iterdir() if path.name.startswith("savepoint")]
     ab.spark.run(pipeline, spark, state=one, until_committed=True)
-    ab.spark.run(bench.next_run(), spark, mode="batch", begin_from=one)
+    ab.spark.run(bench.next_run(), spark, mode="batch", begin_from=one / "savepoint")
     bench.check()
 
 
@@ -140,12 +146,17 @@ def test_a_savepoint_knows_how_far_an_endless_source_is_read(
     stops: dict[str, Any] = {"until_committed": True, "duration_s": 0.1, "partitions": 2}
     one, two = tmp_path / "one", tmp_path / "two"
     first = ab.spark.run(pipeline(), spark, state=one, **stops).report
-    second = ab.spark.run(pipeline(), spark, state=two, begin_from=one, **stops).report
+    second = ab.spark.run(
+        pipeline(), spark, state=two, begin_from=one / "savepoint", **stops
+    ).report
     read_ones = [report.operators["numbers"]["received"] for report in (first, second)]
     assert min(read_ones) > 0
     counts = [json.loads(line)[1] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(counts) == [*range(1, sum(read_ones) + 1)]
-    sources = [next(read(path, state_format=STATE_FORMAT).each("sources")) for path in (one, two)]
+    sources = [
+        next(read(path / "savepoint", state_format=STATE_FORMAT).each("sources"))
+        for path in (one, two)
+    ]
     assert 0 < sources[0]["pulled"] < sources[1]["pulled"]
 
 
@@ -159,12 +170,12 @@ def test_what_cannot_be_saved_or_begun_is_refused(spark: SparkSession, tmp_path:
         ab.spark.run(bench.next_run(), spark, until_committed=True)
     rows = spark.createDataFrame([("0 k 1",)], "value string")
     with pytest.raises(SavepointError, match="source 'left' is a DataFrame"):
-        ab.spark.run(bench.next_run(), spark, begin_from=one, inputs={"left": rows})
+        ab.spark.run(bench.next_run(), spark, begin_from=one / "savepoint", inputs={"left": rows})
     for mode in ("batch", "stream"):
         pipeline = bench.next_run()
         (bench.inputs / "left" / "0.txt").write_text("changed\n")
         with pytest.raises(SavepointError, match=r"'left': .* file '.*/0.txt'.* not what it was"):
-            ab.spark.run(pipeline, spark, mode=mode, begin_from=one)
+            ab.spark.run(pipeline, spark, mode=mode, begin_from=one / "savepoint")
     other = Phases("join", tmp_path, 2).next_run()
     with pytest.raises(SavepointError, match="belongs to another pipeline: operator"):
-        ab.spark.run(other, spark, begin_from=one)
+        ab.spark.run(other, spark, begin_from=one / "savepoint")

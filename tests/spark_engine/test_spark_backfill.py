@@ -41,7 +41,7 @@ def counted(report: SparkReport) -> dict[str, int]:
 
 def kept(path: Path) -> tuple[Any, ...]:
     """What a savepoint has, but for who kept it."""
-    saved = read(path, state_format=STATE_FORMAT)
+    saved = read(path / "savepoint", state_format=STATE_FORMAT)
     keys = {
         (row["operator"], row["key_text"]): repr(pickle.loads(row["state"]))
         for row in saved.each("keys")
@@ -73,7 +73,7 @@ def test_a_backfill_on_spark_is_as_one_on_processes_and_a_run_goes_on_from_it(
     assert kept(state) == kept(other.folder)
     with pytest.raises(SavepointError, match="holds a savepoint already"):
         ab.spark.run(case.pipeline("all"), spark, **span)
-    live = ab.spark.run(case.pipeline("live"), spark, partitions=3, begin_from=state)
+    live = ab.spark.run(case.pipeline("live"), spark, partitions=3, begin_from=state / "savepoint")
     assert counted(live.report) == case.left_out("live", live=True)
     case.check()
 

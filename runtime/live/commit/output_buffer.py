@@ -1,6 +1,6 @@
-"""What is on its way to a target outside, a file or a table: recorded first, put there then, and
-forgotten when that is done. A later incarnation puts again what was not done; the target knows by
-the number what it has."""
+"""Pieces of output on their way to a target, a file or a table. Each is recorded in the journal,
+then written to the target, and then dropped. The next incarnation writes again what was not
+dropped; the target recognises by the number what it has already."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Put = Callable[[int, bytes], Awaitable[None]]
 
 class OutputBuffer:
     """`kind`: name of the pieces in the journal; `commits`: None if they are not recorded.
-    `number`: of the last piece. A full disk and the like stop the stream, and not the run."""
+    `put`: writes a piece with its number. On a full disk and the like, the stream waits."""
 
     def __init__(self, kind: str, commits: Commits | None, put: Put, patience: Patience) -> None:
         self.number = 0
@@ -47,15 +47,15 @@ class OutputBuffer:
         return self._waiting[0][0] - 1 if self._waiting else self.number
 
     def add(self, data: bytes) -> None:
-        """Belongs to the present commit."""
+        """Add a piece, which belongs to the present commit."""
         if data:
             self.number += 1
             self._wait(self.number, data)
 
     def restore(self, number: int, waiting: dict[int, bytes], last_put: int = 0) -> None:
-        """In a new incarnation: what the last one had recorded and not put for certain. `last_put`:
-        number of the last piece that the target has. Raises `JournalError` if that was never
-        recorded: others would be made of the same input now, and taken for those that are there."""
+        """In a new incarnation: pieces that the last one had recorded and perhaps not written.
+        `last_put`: number of the last piece that the target has. Raises `JournalError` if that is
+        not recorded: the target would take new pieces of the same numbers for those it has."""
         if last_put > number:
             raise JournalError(
                 f"the target of the {self._kind} has piece {last_put:,} of this instance, and its "
@@ -82,14 +82,14 @@ class OutputBuffer:
         return self._bytes <= WAITING_BYTES_MAX
 
     async def room(self) -> None:
-        """Backpressure: return when not too much waits."""
+        """Backpressure: return when there is room."""
         while not self.has_room:
             self._moved.clear()
             await self._moved.wait()
 
     async def all_done(self) -> None:
-        """Return when everything added so far is at the target. Raises `OSError` if it cannot be,
-        and waiting would not help."""
+        """Return when everything added so far is at the target. Raises `OSError` if it cannot be
+        written and waiting does not help."""
         last = self.number
         if self._commits is not None:
             await self._commits.committed()

@@ -7,8 +7,8 @@ from anabranch.runtime.live.instance.pumps import OperatorPump, Pump
 
 
 def make_pump(ports: Ports) -> Pump:
-    """Imported here: most instances keep nothing by key, and must start fast."""
     operator = ports.profile.operator
+    # Imported here: an instance that needs one pump starts faster without the others.
     if operator.edges:
         if operator.sink is None:
             from anabranch.runtime.live.instance.keyed_pump import KeyedPump

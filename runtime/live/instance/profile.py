@@ -19,9 +19,9 @@ FIXED = Scale(max_instances=1)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """`in_vain`: how the last incarnations ended that got nothing done, as the agent saw it.
-    `scale`: of one instance if the operator has none. `journaled`: it keeps a journal; `exact`:
-    nothing is lost or done twice when it dies."""
+    """`in_vain`: how the last incarnations that got nothing done have ended, as the agent saw it.
+    `scale`: `FIXED` if the operator has none. `journaled`: it keeps a journal; `exact`: a death
+    loses and doubles nothing."""
 
     me: InstanceId
     pipeline: Pipeline

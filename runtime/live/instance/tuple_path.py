@@ -1,7 +1,7 @@
-"""What tuples pass in an instance: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters.
+"""The path of tuples in an instance: channel ▶ intake ▶ (pump) ▶ outbox ▶ channel, or dead letters.
 
-Here is what the parts of this way have to do with each other: where it is blocked, when an input is
-acknowledged, and when nothing is left on it.
+It connects these parts: it knows when the path is blocked, when an input may be acknowledged, and
+when no tuple is left on the path.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ now = clock.monotonic
 
 
 class PathWorker(Protocol):
-    """What the way needs of the pump in its middle."""
+    """What the path needs of the pump."""
 
     @property
     def drained(self) -> bool:
-        """Whether nothing is queued or in work there."""
+        """Whether the pump has no tuple queued or in work."""
 
 
 class TuplePath:
-    """`worker`: given once it is made. `watermark`: that of the creator."""
+    """`worker`: set after it is made. `watermark`: that of the instance's creator."""
 
     worker: PathWorker
 
@@ -99,7 +99,7 @@ class TuplePath:
         self.room.set()
         self.awaits_drained = False
         self.resuming = False
-        """Whether it becomes what an earlier incarnation was: nothing is over yet."""
+        """Whether the instance is being restored from its journal, so nothing is drained yet."""
         self._profile = profile
         self._membership = membership
         self._core = membership.core
@@ -127,20 +127,20 @@ class TuplePath:
     # -- acknowledgements ------------------------------------------------------------------
 
     def settle(self, channel: Channel, number: int, tuples: int, size_bytes: int) -> None:
-        """A batch is worked off: when it may be forgotten depends on what delivery promises."""
+        """A batch is processed. `delivery` decides when its sender may forget it."""
         if self._profile.exact:
             channel.settle(number, tuples, size_bytes)
         elif self._commits is not None and not self._profile.duties.loses:
             self.ack_tracker.after(lambda: channel.settle(number, tuples, size_bytes))
 
     def note_settled(self) -> None:
-        """Something that was repeated is worked off."""
+        """A repeated frame is processed."""
         self._progress.set()
         self.intake.wake()
         self.check_drained()
 
     def note_credit(self) -> None:
-        """A neighbour has acknowledged something, or takes more."""
+        """A neighbour has acknowledged frames, or has given credit."""
         self._progress.set()
         self.ack_tracker.look()
         if self.outbox.waiting:
@@ -149,19 +149,20 @@ class TuplePath:
         self.neighbourhood.note_progress()
 
     async def next_progress(self) -> None:
-        """Until a neighbour has acknowledged something."""
+        """Return when a neighbour has acknowledged frames."""
         self._progress.clear()
         await self._progress.wait()
 
     async def repeats_over(self) -> None:
-        """Until all that an earlier incarnation had left has come again and is worked off."""
+        """Return when all frames that an earlier incarnation has not settled are repeated and
+        processed."""
         while self.neighbourhood.awaits_repeats:
             await self.next_progress()
 
     # -- room, and the end -----------------------------------------------------------------
 
     def note_outbox(self) -> None:
-        """The outbox has changed: there may be room again, or nothing left in it."""
+        """The outbox has changed: it may be full, have room again, or be empty."""
         if self.outbox.full:
             self.room.clear()
             self.meter.blocked(self.outbox.held_up_by, now())
@@ -178,8 +179,9 @@ class TuplePath:
         self.check_drained()
 
     def check_drained(self) -> None:
-        """Duty 5: report `Drained` once nothing is queued, in work, held or to come again, and, at
-        least once, all is safe: an instance that has left cannot make it again."""
+        """Duty 5: report `Drained` once no tuple is queued, in work, held or to be repeated. With
+        at least once, all results must be acknowledged, too: an instance that has left cannot
+        repeat them."""
         if self.resuming or not self.awaits_drained or not self.ack_tracker.is_over:
             return
         if self.worker.drained and self.outbox.empty and not self.neighbourhood.awaits_repeats:
@@ -201,7 +203,7 @@ class TuplePath:
         self.bury(letters)
 
     def bury(self, letters: list[DeadLetter]) -> None:
-        """Tuples leave the stream: write them down, with their reasons."""
+        """Count tuples as dead letters, and write them to their file with their reasons."""
         self.counts.note_dead(letters)
         self.letter_writer.bury(letters)
 

@@ -1,6 +1,6 @@
-"""What agent and processes say to each other over a link, as types.
+"""Messages between the agent and its processes.
 
-On the wire each is a MessagePack map whose key `kind` names it, so a plain dictionary does too.
+On the wire each is a MessagePack map whose key `kind` names it.
 `Status` and `FinalCount` (kind `gone`) are in `anabranch.runtime.reporting.status`.
 """
 
@@ -27,7 +27,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True):
-    """Neighbours of an instance that is there from the start (full bipartite)."""
+    """Role and neighbours of an instance with which the run begins: all of them."""
 
     succs: list[tuple[WireId, Address]]
     preds: list[WireId]
@@ -53,26 +53,26 @@ class Assign(Message, frozen=True, kw_only=True, tag="assign"):
     limits: dict[str, Any]
     service_address: str
     dry_run: bool = False
-    """The policies' decisions are told and not carried out."""
+    """Decisions of policies are reported and not carried out."""
     heritage: dict[str, float] = {}
     """What the creator's scaling policy passes on to a newcomer."""
     incarnation: int = 1
     """How many processes this instance has had, this one included. Later incarnations go on where
-    the journal of the earlier ones ends; `bootstrap` is told again and counts only if it is
-    empty."""
+    the journal of the earlier ones ends; `bootstrap` is sent again, for the case that the journal
+    is empty."""
     journal: str = ""
     """The file that outlives the process; empty: none is kept."""
     delivery: str = "effectively-once"
     address: str = ""
     """Listen here again: neighbours know it from an earlier incarnation. Empty: choose one."""
     state_dir: str = ""
-    """Folder for what must outlive processes; empty if nothing must."""
+    """Folder of the files that outlive processes; empty: there are none."""
     stays_open: bool = False
     """The end of the input is not the end of the stream: see `RunContext`."""
     span: tuple[float, float] | None = None
     """Of the event times that are taken: see `anabranch.runtime.pipeline.spans`."""
     in_vain: list[Ending] = []
-    """How each of the last incarnations ended that got nothing done; oldest first."""
+    """How the last incarnations that got nothing done have ended; oldest first."""
 
 
 class AssignService(Message, frozen=True, kw_only=True, tag="assign_service"):
@@ -106,7 +106,7 @@ class LeaveAnswer(Message, frozen=True, kw_only=True, tag="leave_answer"):
 
 
 class SplitAnswer(Message, frozen=True, kw_only=True, tag="split"):
-    """Answer to `Claim`. None and not ended: nothing now; claim again when told `Splits`."""
+    """Answer to `Claim`. None and not ended: nothing now; claim again after `Splits`."""
 
     split: Split | None
     ended: bool
@@ -126,8 +126,8 @@ class Decide(Message, frozen=True, kw_only=True, tag="decide"):
 
 
 class Order(Message, frozen=True, kw_only=True, tag="order"):
-    """What a controller wants of an instance: `change` newcomers, or, below 0, that it leaves; at
-    0, that it gives a `share` of its load to the sibling of rank `to_rank`."""
+    """A controller's order to an instance. `change` above 0: make so many newcomers; below 0:
+    leave; 0: give a `share` of the load to the sibling of rank `to_rank`."""
 
     change: int
     why: str
@@ -164,7 +164,7 @@ class Close(Message, frozen=True, kw_only=True, tag="close"):
 
 
 class Ready(Message, frozen=True, kw_only=True, tag="ready"):
-    """Listening: from now on others may be told the address."""
+    """It listens at this address: others may connect from now on."""
 
     address: Address
 
@@ -176,7 +176,7 @@ class Spawn(Message, frozen=True, kw_only=True, tag="spawn"):
 
 
 class Discard(Message, frozen=True, kw_only=True, tag="discard"):
-    """Children that `Spawned` brought and that will never be started after all."""
+    """Children from `Spawned` that the instance will never start."""
 
     children: list[WireId]
 
@@ -186,11 +186,11 @@ class MayLeave(Message, frozen=True, kw_only=True, tag="may_leave"):
 
 
 class StaysAfterAll(Message, frozen=True, kw_only=True, tag="stays_after_all"):
-    """It was let go, and does not leave: its core has vetoed it, or no new owner was found."""
+    """It may leave and does not: its core has vetoed that, or no sibling takes its key groups."""
 
 
 class Waits(Message, frozen=True, kw_only=True, tag="waits"):
-    """A newcomer still waits for its START, about once a second: it has no status to tell."""
+    """A newcomer still waits for its START; sent about once a second, instead of a status."""
 
 
 class Claim(Message, frozen=True, kw_only=True, tag="claim"):
@@ -204,13 +204,13 @@ class Release(Message, frozen=True, kw_only=True, tag="release"):
     progress: float = 0.0
     """How much of the split was read, as a whole."""
     number: int = 0
-    """Of the claim that it ends. One that is not held now repeats an earlier incarnation's; 0:
-    whichever is held."""
+    """Of the claim that it ends; 0: the one that is held. Ignored if that claim is not held any
+    more, since an earlier incarnation has sent the same."""
 
 
 class Progress(Message, frozen=True, kw_only=True, tag="progress"):
-    """How much of the split that is claimed under this number is read, in the unit of
-    `Source.size`; told now and then."""
+    """How much of the split with this claim number is read, in the unit of `Source.size`; sent
+    from time to time."""
 
     number: int
     progress: float
@@ -223,11 +223,11 @@ class EventNote(Message, frozen=True, kw_only=True, tag="event"):
     event: EventKind
     detail: str = ""
     label: str = ""
-    """Its name, where a source or sink of the user's has told it."""
+    """Its name, if a source or sink of the user has made the event."""
 
 
 class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
-    """A neighbour has not been heard of for `silent_s`; the agent may look at its process."""
+    """A neighbour has sent nothing for `silent_s`; the agent may look at its process."""
 
     peer: WireId
     silent_s: float
@@ -235,8 +235,8 @@ class Suspect(Message, frozen=True, kw_only=True, tag="suspect"):
 
 class Resumed(Message, frozen=True, kw_only=True, tag="resumed"):
     """A later incarnation has restored itself. `children`: those of its children that its
-    neighbours know or that it still waits for; all others that only listen are to be discarded.
-    `leaving`: it was let go, and is about to leave."""
+    neighbours know or that it still waits for; the agent ends all others that only listen.
+    `leaving`: the agent has allowed it to leave, and it is about to."""
 
     children: list[WireId]
     leaving: bool = False
@@ -248,9 +248,9 @@ class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     reason: str
     detail: str = ""
     again: Cause | None = None
-    """A next incarnation may go on: what ended this one lies in the process, or will pass."""
+    """Set if the next incarnation can go on: the cause is in the process, or will pass."""
     damaged: bool = False
-    """What was kept of the run is not as it was left."""
+    """Files of the run are damaged, or have changed since they were written."""
 
 
 class Publish(Message, frozen=True, kw_only=True, tag="publish"):

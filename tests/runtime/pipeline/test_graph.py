@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.runtime.keyed.windows import tumbling
 from anabranch.runtime.pipeline.graph import Pipeline, Stream
 from anabranch.runtime.plan.operator import Retry
 from anabranch.runtime.policies.policy import Scale
@@ -23,6 +24,23 @@ def numbers() -> Stream:
 def test_a_name_that_cannot_be_part_of_others_is_refused(name: str) -> None:
     with pytest.raises(PipelineError, match="expected a letter"):
         numbers().map(name, str)
+
+
+def test_a_call_without_the_name_of_its_operator_shows_the_right_call() -> None:
+    stream = numbers()
+    keyed = stream.key_by(str)
+    wrong: dict[str, Any] = {
+        r"map: .* such as map\('upper', …\), got <method": lambda: stream.map(str.upper),  # type: ignore
+        r"filter: .* such as filter\('name', …\)": lambda: stream.filter(lambda _: True),  # type: ignore
+        r"map: .* got <class 'str'>": lambda: stream.map(str, "text"),  # type: ignore
+        r"sink: .* such as sink\('name', …\)": lambda: stream.sink(discard()),  # type: ignore
+        r"source: .* such as source\('name', …\)": lambda: Pipeline("p").source(items([1])),  # type: ignore
+        r"fold: .* such as fold\('name', …\), got 0": lambda: keyed.fold(0, max),  # type: ignore
+        r"apply: .* such as apply\('len', …\)": lambda: keyed.window(tumbling(1)).apply(len),  # type: ignore
+    }
+    for message, call in wrong.items():
+        with pytest.raises(PipelineError, match=message):
+            call()
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,6 @@ def test_a_backfill_up_to_any_time_and_a_run_from_there_on_give_what_one_run_giv
     name = ("all", "live")[seed % 2]
     history = run(case.pipeline("all"), backfill=case.bounds, state=tmp_path / "state")
     assert counted(history) == case.left_out("all", live=False)
-    live = run(case.pipeline(name), begin_from=tmp_path / "state")
+    live = run(case.pipeline(name), begin_from=tmp_path / "state" / "savepoint")
     assert counted(live) == case.left_out(name, live=True)
     case.check()

@@ -77,7 +77,7 @@ def test_runs_from_one_savepoint_to_the_next_give_what_one_run_gives(
     assert bench.found("run") != bench.in_testing(), "the first run has it all: proves nothing"
     second = bench.next_run(groups=100, instances=1 + many)
     _run(second, begin_from=one / "savepoint", state=two, until_committed=True)
-    _run(bench.next_run(groups=7, instances=1 + 2 * many), begin_from=two)
+    _run(bench.next_run(groups=7, instances=1 + 2 * many), begin_from=two / "savepoint")
     (tmp_path / "testing").rename(tmp_path / "tested")
     bench.check()
 
@@ -199,7 +199,9 @@ def test_a_savepoint_that_could_not_be_written_is_written_by_the_next_one_to_try
     with pytest.raises(StateError, match="holds a run that has not been completed"):
         _run(_small(tmp_path), **stops)
     _run(_small(tmp_path), state=tmp_path / "one", resume=True)
-    assert read(tmp_path / "one", state_format=STATE_FORMAT).head.files["keys"].rows == 3
+    assert (
+        read(tmp_path / "one" / "savepoint", state_format=STATE_FORMAT).head.files["keys"].rows == 3
+    )
     assert [path.name for path in (tmp_path / "one").iterdir()] == ["savepoint"]
 
 
@@ -214,7 +216,7 @@ def test_a_run_that_was_stopped_at_once_leaves_a_savepoint_when_it_is_resumed_fo
     assert run.stop().ended == "stopped"
     again: dict[str, Any] = {"state": tmp_path / "one", "resume": True, "until_committed": True}
     first = _stopped(_endless(tmp_path, add), tmp_path / "totals.jsonl", 4000, **again)
-    begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
+    begun: dict[str, Any] = {"begin_from": tmp_path / "one" / "savepoint"}
     second = _stopped(_endless(tmp_path, add), tmp_path / "totals.jsonl", 8000, **begun)
     _check_endless(tmp_path, first.ledger.tuples_in + second.ledger.tuples_in)
 
@@ -421,9 +423,9 @@ def test_a_run_stops_in_the_middle_of_a_split_and_instances_die_in_both_runs(
     add, file = _and_die(tmp_path, 900, 5000, 8000), tmp_path / "totals.jsonl"
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _stopped(_endless(tmp_path, add), file, 5000, **state)
-    split = next(read(tmp_path / "one", state_format=STATE_FORMAT).each("splits"))
+    split = next(read(tmp_path / "one" / "savepoint", state_format=STATE_FORMAT).each("splits"))
     assert "'next': " in split["split_text"]
-    begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
+    begun: dict[str, Any] = {"begin_from": tmp_path / "one" / "savepoint"}
     second = _stopped(
         _endless(tmp_path, add, groups=9), file, first.ledger.tuples_in + 5000, **begun
     )
@@ -457,9 +459,9 @@ def test_instances_that_join_leave_and_give_groups_away_leave_one_state(tmp_path
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     grown = {"sum": 2, "total": 1}
     one = _stopped(first, tmp_path / "totals.jsonl", 6000, grown, script=script, **state)
-    saved = read(tmp_path / "one", state_format=STATE_FORMAT)
+    saved = read(tmp_path / "one" / "savepoint", state_format=STATE_FORMAT)
     assert {row["instance"] for row in saved.each("watermarks")} > {"total.0", "total.1"}
-    begun: dict[str, Any] = {"begin_from": tmp_path / "one"}
+    begun: dict[str, Any] = {"begin_from": tmp_path / "one" / "savepoint"}
     two = _stopped(second, tmp_path / "totals.jsonl", 12_000, grown, script=script, **begun)
     _check_endless(tmp_path, one.ledger.tuples_in + two.ledger.tuples_in)
 
@@ -474,7 +476,9 @@ def test_a_run_that_delivers_at_least_once_leaves_all_that_it_has_counted(tmp_pa
 
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _stopped(pipeline(), tmp_path / "out.jsonl", 2000, **state)
-    second = _stopped(pipeline(), tmp_path / "out.jsonl", 4000, begin_from=tmp_path / "one")
+    second = _stopped(
+        pipeline(), tmp_path / "out.jsonl", 4000, begin_from=tmp_path / "one" / "savepoint"
+    )
     running, wanted = Counter[int](), list[list[int]]()
     for n in range(first.ledger.tuples_in + second.ledger.tuples_in):
         running[_key(n)] += n
@@ -494,9 +498,12 @@ def test_100_000_keys_are_all_there_whoever_dies_before_they_are_in_a_journal(
     add = _and_die(tmp_path, MANY, 2 * MANY - 1)
     state: dict[str, Any] = {"state": tmp_path / "one", "until_committed": True}
     first = _run(_many(tmp_path, _and_die(tmp_path), 1), **state)
-    assert read(tmp_path / "one", state_format=STATE_FORMAT).head.files["keys"].rows == MANY
+    assert (
+        read(tmp_path / "one" / "savepoint", state_format=STATE_FORMAT).head.files["keys"].rows
+        == MANY
+    )
     (tmp_path / "in/1").write_text("".join(f"{n}\n" for n in range(MANY, 2 * MANY)))
-    second = _run(_many(tmp_path, add, 3), begin_from=tmp_path / "one")
+    second = _run(_many(tmp_path, add, 3), begin_from=tmp_path / "one" / "savepoint")
     assert len([*tmp_path.glob("died-at-*")]) == 2
     assert first.ledger.tuples_in == second.ledger.tuples_in == MANY
     found = Counter(map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines()))

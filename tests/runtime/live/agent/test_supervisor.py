@@ -335,9 +335,9 @@ def test_a_child_that_dies_before_it_is_started_is_resumed() -> None:
     run.end_input()
     report = finish(run)
     assert report.ok
-    assert [k for k in kinds(report) if k in ("died", "resumed", "joined")] == [
-        *("died", "resumed", "joined")
-    ]
+    # What it says and that it is ready may come together; either is noted first.
+    happened = [k for k in kinds(report) if k in ("died", "resumed", "joined")]
+    assert (happened[0], sorted(happened[1:])) == ("died", ["joined", "resumed"])
 
 
 @pytest.mark.parametrize("operator", ["lines", "work", "out"])

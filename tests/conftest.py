@@ -14,7 +14,10 @@ import hypothesis
 import pytest
 
 from anabranch.runtime.live.agent.launch import Run
+from tests.parallel import pytest_collection_modifyitems, pytest_xdist_make_scheduler
 from tests.runtime.processes import LINUX
+
+__all__ = ["pytest_collection_modifyitems", "pytest_xdist_make_scheduler"]
 
 hypothesis.settings.register_profile(
     "any machine",
@@ -25,6 +28,9 @@ hypothesis.settings.register_profile(
     database=None,
 )
 hypothesis.settings.load_profile("any machine")
+
+# Every JVM of these tests ends within a minute or two: too soon for what its second compiler costs.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 # In the background of a script, in some CI and under `nohup`, signals are ignored, and would be so
 # in the processes that tests start and interrupt.

@@ -15,13 +15,11 @@ from tests.spark_bridge.threaded import GatewayThread
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-
 
 @pytest.fixture(scope="package")
 def spark() -> Iterator[SparkSession]:
     try:
-        with session("tests", conf={"spark.driver.extraJavaOptions": QUICK_JVM}) as running:
+        with session("tests") as running:
             yield running
     except SparkUnavailable as missing:
         pytest.skip(str(missing))

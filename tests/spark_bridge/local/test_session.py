@@ -82,13 +82,12 @@ from anabranch.spark_bridge.local import session as sessions
 from anabranch.spark_bridge.local.session import session
 sessions.STOP_TIMEOUT_S = {PATIENCE_S}  # on a busy machine Java needs longer to end than is granted
 before = dict(os.environ)
-quick = {{"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}}
-with session("first", conf=quick) as spark:
+with session("first") as spark:
     process = spark.sparkContext._gateway.proc
     spark.readStream.format("rate").load().writeStream.format("noop").start()
 assert process.returncode == 0, process.returncode
 assert dict(os.environ) == before
-with session("second", conf=quick) as spark:
+with session("second") as spark:
     assert spark.range(3).count() == 3
 """
 

@@ -39,6 +39,14 @@ for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
     signal.signal(_number, signal.SIG_DFL)
 
 
+def pytest_collection_finish() -> None:
+    """All tests and modules stay until the end. A run's template process, which is forked from this
+    one, collects garbage before anything else: for longer than a small run lasts, if that meant to
+    look at all of them, and to copy their memory."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def files_of_the_dead(request: pytest.FixtureRequest) -> Iterator[None]:
     """Who dies within the process of a test closes nothing; it is closed here, after the test."""

@@ -14,6 +14,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,8 @@ class Source:
         return layer_of(self.name)
 
     @property
-    def imports(self) -> list[Import]:
-        return list(imports_in(self.text))
+    def imports(self) -> tuple[Import, ...]:
+        return imports_in(self.text)
 
     def at(self, found: Import | ast.ClassDef) -> str:
         line = found.line if isinstance(found, Import) else found.lineno
@@ -103,8 +104,13 @@ class Source:
 Rule = Callable[[Source], Iterator[str]]
 
 
-def imports_in(text: str) -> Iterator[Import]:
+@cache
+def imports_in(text: str) -> tuple[Import, ...]:
     """All imports of a source text, also those inside functions and for type checkers."""
+    return tuple(_imports_in(text))
+
+
+def _imports_in(text: str) -> Iterator[Import]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             yield from (Import(alias.name, node.lineno) for alias in node.names)

@@ -19,7 +19,7 @@ FILES = {
     "buttons": ("iot/coffee_buttons_day1.jsonl.gz", HOUR / 4),
     "departures": ("events/flights_2013_01.csv.gz", HOUR),
 }
-LINES_MAX = 8_000
+LINES_MAX = 4_000
 
 
 def pipeline(read: sensors.Read, window_s: float, disorder_s: float) -> Pipeline:

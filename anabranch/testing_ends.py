@@ -357,7 +357,7 @@ def _begin_with(pipeline: Pipeline, instances: Mapping[str, int], *, may_join: b
 
 @contextmanager
 def unlogged() -> Iterator[None]:
-    """What instances log, such as that a disk is full, is no news in a test."""
+    """Keeps what instances log, such as that a disk is full, out of the output of a test."""
     logger = logging.getLogger("anabranch")
     before = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -19,7 +19,7 @@ class Allowance:
     tuples_sent: int = 0
     bytes_sent: int = 0
     tuples_done: int = 0
-    """Of those sent, how many the receiver has worked off, as far as it has said."""
+    """Of those sent, how many the receiver has processed, as far as it has said."""
 
     @property
     def tuples_waiting(self) -> int:
@@ -46,7 +46,7 @@ class Allowance:
         self.bytes_allowed = max(self.bytes_allowed, bytes_total)
 
     def note_done(self, tuples_total: int) -> None:
-        """The receiver says how many it has worked off since the session began."""
+        """The receiver says how many it has processed since the session began."""
         self.tuples_done = max(self.tuples_done, tuples_total)
 
 
@@ -63,7 +63,7 @@ class Grant:
     bytes_stated: int = 0
 
     def done(self, tuples: int, size_bytes: int) -> None:
-        """Batches of this channel have been worked off."""
+        """Batches of this channel have been processed."""
         self.tuples_done += tuples
         self.bytes_done += size_bytes
 

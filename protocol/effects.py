@@ -22,15 +22,15 @@ A driver's duties (it decides nothing else):
    `StateComplete` process the groups: first the tuples that came along, then those kept here.
 12. Keep over a death of the process, in one record for each turn and before anything of it leaves:
    the state of the core; frames that were sent and are not acknowledged; how far the frames of
-   each channel are worked off, and which of the others the core has had; the state of key groups,
+   each channel are processed, and which of the others the core has had; the state of key groups,
    what has come of state that is expected, and tuples that are kept. Restore that in the next
    incarnation and let `Restarted` enter first: its effects ask again for what was not answered.
-   - Frames come again from where they were not worked off. Those that the core has had do not
+   - Frames come again from where they were not processed. Those that the core has had do not
      enter it again, but their tuples are queued; until all of these have come, the queue is not
      empty: `Drained` waits, and so does `GroupsTransferred`, for tuples of those groups may be
      among them.
    - Their order binds on each channel, and over all channels at one place: what was accepted before
-     a predecessor's JOIN that gives key groups away was answered is worked off before what was
+     a predecessor's JOIN that gives key groups away was answered is processed before what was
      accepted after it. So that answer's record has how far each channel had come by then.
    - State that was sent in part is sent whole, and takes the place of the part at the receiver.
    - Children that were asked for and not delivered are discarded, and no answer about them enters.

@@ -50,7 +50,7 @@ def merged(known: Routes, news: Iterable[Route]) -> Routes:
 
 
 def is_behind(known: Routes, others: Iterable[Route]) -> bool:
-    """Whether a sender that states `others` knows of owners that are news here."""
+    """Whether `others`, from a sender, names owners that are not known here."""
     return merged(known, others) is not known
 
 

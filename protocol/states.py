@@ -138,7 +138,7 @@ class ClosingIn:
 
 @dataclass(frozen=True, slots=True)
 class Draining:
-    """Its inputs are complete; works off its queue."""
+    """Its inputs are complete; processes its queue."""
 
     succs: Ids
     routes: Routes = ()

@@ -137,7 +137,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batch = streaming_batch()
         if batch is None:
-            raise RuntimeError("Spark does not tell which micro-batch this is: version too old?")
+            raise RuntimeError("Spark does not say which micro-batch this is: version too old?")
         return send(self.options, batch, iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803

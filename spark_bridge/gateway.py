@@ -60,7 +60,7 @@ class GatewayStatus:
 
 
 async def _nobody(stream: str) -> None:
-    """Nobody wants to know that a stream has ended."""
+    """The agent needs no notice of the end of a stream."""
 
 
 class Gateway:
@@ -101,7 +101,7 @@ class Gateway:
         """
         self._token = token.hex() if isinstance(token, bytes) else token
         if not self._token:
-            raise GatewayError("a gateway needs a token: who knows it may feed the pipeline")
+            raise GatewayError("a gateway needs a token: a client with it may feed the pipeline")
         state = Path(state_dir)
         store().make_folder(state, 0o700, parents=True)
         async with contextlib.AsyncExitStack() as undo:

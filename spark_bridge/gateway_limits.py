@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class GatewayLimits:
     connections_max: int = 512
     hello_timeout_s: float = 10.0
-    """Who has not proved its membership by then is cut off."""
+    """A client that has not proved its membership by then is disconnected."""
     spool_file_bytes: int = 4 * 2**20
     """A staged part is cut into files of about this size: what one source instance reads."""
     batch_bytes_max: int = 16 * 2**30
@@ -25,7 +25,7 @@ class GatewayLimits:
     wait_period_s: float = 2.0
     """How often a waiting Spark task is told that the gateway lives."""
     poll_s: float = 0.01
-    """How often the logs of results are looked at while a reader waits for news."""
+    """How often the logs of results are looked at while a reader waits for rows."""
     block_rows: int = 10_000
     block_bytes: int = 2 * 2**20
     """Size of the record batches of results: about so many rows or encoded bytes."""

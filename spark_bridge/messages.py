@@ -119,7 +119,7 @@ class Describe(_Message, frozen=True, tag="describe"):
 
 
 class Oldest(_Message, frozen=True, tag="oldest"):
-    """Answered by `Offsets` of the oldest rows there are. Who gives a subscriber's name finds
+    """Answered by `Offsets` of the oldest rows there are. With a subscriber's name it finds
     everything that it has not acknowledged kept from now on."""
 
     stream: Name
@@ -155,7 +155,7 @@ class Ack(_Message, frozen=True, tag="ack"):
 
 
 class Release(_Message, frozen=True, tag="release"):
-    """All results were collected that anybody wants: the gateway need not wait any longer."""
+    """No client collects more results: the gateway need not wait any longer."""
 
 
 class Ending(_Message, frozen=True, tag="ending"):

@@ -25,7 +25,7 @@ KNOWN = {
     "maxRowsPerTrigger": "stream read: rows of one micro-batch (no limit)",
     "tasks": "read: about so many Spark tasks (2)",
     "rowsPerTask": "read: at most so many rows in a task (200000)",
-    "pollWait": "stream read: milliseconds that a question for news is held (50)",
+    "pollWait": "stream read: milliseconds that a request for new rows waits (50)",
 }
 _BY_LOWER = {name.lower(): name for name in KNOWN}
 _STREAM = re.compile(r"^[A-Za-z][A-Za-z0-9_-]{0,62}$")

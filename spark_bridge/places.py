@@ -148,4 +148,4 @@ def _read(path: Path) -> Place:
     except RunEnded:
         raise
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PlaceUnknown(f"{path} does not tell a gateway's address ({error})") from None
+        raise PlaceUnknown(f"{path} does not have a gateway's address ({error})") from None

@@ -100,7 +100,7 @@ class SpoolReader(Reader):
 
     def done(self) -> None:
         self.close()
-        # Nobody else reads it: a split is held by one instance at a time.
+        # No other instance reads it: a split is held by one at a time.
         store().remove(self._path)
 
     def close(self) -> None:

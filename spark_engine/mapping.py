@@ -138,8 +138,8 @@ def _traced(
     outputs: Mapping[str, list[str]],
     marked: frozenset[tuple[str, str]],
 ) -> set[str]:
-    """Those whose successors want marks, or places of single tuples: these are asked for by who
-    takes tuples in their order that several ways lead to."""
+    """Operators whose successors want marks, or places of single tuples. An operator that takes
+    tuples in order, and to which several ways lead, asks for places."""
     several: set[str] = set()
     for draft in drafts.values():
         ways = [i for i in draft.inputs if i in several and not drafts[i].together]

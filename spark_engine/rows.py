@@ -3,14 +3,14 @@
     kind    what it is (`Kind`)
     to      number of the station that it is for, or that it is from
     bucket  where it is to be done; the partition is the bucket modulo their number
-    mark    watermark of its first tuple; rows are worked off by mark and place
+    mark    watermark of its first tuple; rows are processed by mark and place
     place   where its first tuple was in the input: source, split, tuple
     way     number of the station that sent it
     lane    partition in which it was made; `number` counts there
     tuples  how many are in it
     data    bytes, by kind
 
-Sorted by their columns in this order, rows come as they are to be worked off.
+Sorted by their columns in this order, rows come as they are to be processed.
 """
 
 from __future__ import annotations

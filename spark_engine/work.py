@@ -30,7 +30,7 @@ from anabranch.spark_engine.report import LEFT_OUT
 from anabranch.spark_engine.rows import Block
 
 SLICE_S = 0.1
-"""Nobody else wants a turn; shorter slices would only cost."""
+"""A task has no event loop that waits for the end of a slice; shorter ones would only cost."""
 KEYS_PER_PIECE = 4096
 
 
@@ -267,4 +267,4 @@ class KeyedWork(Work):
 
 
 async def _no_turn() -> None:
-    """Nobody else wants a turn."""
+    """A task has no event loop that waits."""

@@ -59,7 +59,7 @@ def plain_values(coverage: Coverage) -> dict[str, Any]:
 
 
 def never(coverage: Coverage) -> list[tuple[str, str, str]]:
-    """Cells for which the table has a rule and that were not met, with the reason, if there is
+    """Cells with a rule in the table that no scope has reached, with the reason, if there is
     one: without, it is a gap."""
     missing: set[Cell] = set(possible_cells()) - coverage.cells.keys()
     return [(what, where, why_never(what, where)) for what, where in sorted(missing)]
@@ -68,7 +68,7 @@ def never(coverage: Coverage) -> list[tuple[str, str, str]]:
 def grouped(
     missing: list[tuple[str, str, str]],
 ) -> Iterator[tuple[str, list[tuple[str, list[str]]]]]:
-    """Cells by the reason why they are never met, and by what is not met; the gaps first."""
+    """Unreached cells by the reason, and by message or event; those without a reason first."""
     by_reason: dict[str, dict[str, list[str]]] = {}
     for what, where, why in missing:
         reason = f"Never met: {why}" if why else ""

@@ -135,7 +135,7 @@ def _waiting(report: Report) -> list[str]:
     return [f"{name} waited until the end: {detail}" for name, detail in still]
 
 
-FATES = {"bury": "dead letters", "emit": "told as ab.Late", "drop": "dropped"}
+FATES = {"bury": "dead letters", "emit": "in the results as ab.Late", "drop": "dropped"}
 
 
 def _late(report: Report) -> list[str]:

@@ -2,8 +2,8 @@
 
 Nothing here knows the protocol. `Sites` runs the shipped core once for each site and event; this
 module applies the answers to arrays. A state is one column of a matrix with a row for the budgets
-and one for each instance; states that were met before are recognised by 128 bits of a Zobrist
-hash. Memory: 16 bytes for each state met, 9 more with `trails`.
+and one for each instance; states that were reached before are recognised by 128 bits of a Zobrist
+hash. Memory: 16 bytes for each state, 9 more with `trails`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class Bulk:
     # -- stage one: which states follow, as hashes -------------------------------------------
 
     def _new_steps(self, part: SearchLevel) -> Steps:
-        """One step to each state that has not been met before."""
+        """One step to each state that was not reached before."""
         busy = np.zeros(part.width, dtype=bool)
         found = [s for row in range(1, len(part.rows)) if (s := self._steps_of(part, row, busy))]
         for index in np.flatnonzero(~busy):

@@ -10,10 +10,10 @@ Kept, since it is in the journal before anything of it leaves: the state of the 
 those that are expected, and tuples that are kept. Work without a record was seen by no other
 instance, so it has not happened; here it is undone by not having been done yet.
 
-Gone: what the driver was about, and tuples that were accepted and not worked off. Their senders
+Gone: what the driver was about, and tuples that were accepted and not processed. Their senders
 repeat them, so they are in the mail again, ahead of everything newer from the same sender. Nothing
 else binds their order, but one thing (duty 12): what came before the answer to new owners of key
-groups is worked off before what came behind it.
+groups is processed before what came behind it.
 """
 
 from __future__ import annotations

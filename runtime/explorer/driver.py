@@ -288,7 +288,7 @@ def _before_a_word(one: QueuedItem, sender: InstanceId) -> QueuedItem:
 
 
 def _unseen(seen: Marks, death: Died) -> Marks:
-    """What comes again has not been met yet."""
+    """Repeated tuples do not count as processed yet."""
     known = dict(seen)
     for _, again in death.again:
         item = again.item

@@ -94,4 +94,4 @@ RULED_OUT: tuple[tuple[tuple[str, ...], tuple[str, ...], str], ...] = (
         "a source has no key groups",
     ),
 )
-"""Messages or events, conditions in which they cannot be met, and the reason."""
+"""Messages or events, the conditions in which they cannot occur, and the reason."""

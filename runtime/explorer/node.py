@@ -27,7 +27,7 @@ class Node(NamedTuple):
     """`queue`: the tuples that were accepted, in their order. `asked`: `AwaitDrained` is open.
     `reading`: a source may still read. `children`: how many instances it has created. `sending`:
     receivers for which a blocking send waits for room. `ended`: its process ends. `forsaken`: it
-    will never be answered about children. `undone`: a tuple that it has worked off, and would do
+    will never be answered about children. `undone`: a tuple that it has processed, and would do
     once more (duty 12, neglected).
 
     Of key groups. `owned`, `frozen`: those that are processed here, and those of them that are not

@@ -1,4 +1,4 @@
-"""Breadth-first search through every interleaving; the first fault met has a shortest story.
+"""Breadth-first search through every interleaving; the first fault has a shortest story.
 
 There are two searches of the same `StateSpace`. This one takes one state at a time: a small scope
 is searched in three quarters of the time, channels may have bounds, and one fault may be looked for

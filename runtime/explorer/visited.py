@@ -1,4 +1,4 @@
-"""Which states have been met: 128-bit hashes in a few sorted runs."""
+"""Which states were reached: 128-bit hashes in a few sorted runs."""
 
 from __future__ import annotations
 

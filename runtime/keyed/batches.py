@@ -1,7 +1,7 @@
 """Batches of tuples on their way through a handler, slice by slice.
 
 A key that has state here is open, so the usual tuple costs one look into a dictionary. Only while
-groups are frozen, or what was kept for one is worked off, are tuples sorted by group first.
+groups are frozen, or what was kept for one is processed, are tuples sorted by group first.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def is_chunk(data: bytes) -> bool:
 
 
 class Kept(NamedTuple):
-    """A tuple of a group on the move, with the watermark that it met when it came, and the mark
+    """A tuple of a group on the move, with the watermark at its arrival, and the mark
     by which it is late or is not, if it has one that says more."""
 
     key: Any

@@ -143,7 +143,7 @@ class KeyedProcessor(Keeping):
         await self._batches.drain()
 
     async def drain(self) -> None:
-        """Work off what a cancelled `run` has left."""
+        """Process what a cancelled `run` has left."""
         await self._batches.drain()
 
     # -- time --------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class KeyedProcessor(Keeping):
         self._moves.resume(owned, frozen)
 
     async def catch_up(self) -> None:
-        """After `resume`, before anything else is processed: fire what was due, and work off what
+        """After `resume`, before anything else is processed: fire what was due, and process what
         was kept for groups of mine."""
         await self._moves.catch_up()
 

@@ -56,7 +56,7 @@ class Sums:
 
 
 class Capacity:
-    """How many tuples an instance works off in a busy second: `given`, or measured."""
+    """How many tuples an instance processes in a busy second: `given`, or measured."""
 
     def __init__(self, given: float | None) -> None:
         self._given = given

@@ -35,8 +35,9 @@ class Login(NamedTuple):
 @dataclass(frozen=True)
 class Broker:
     """`login`: `env:NAME` or `file:PATH`, where `user:password` stands; empty for none. The three
-    files are in PEM, for `mqtts`: who is trusted, and who we are. `keepalive_s`: after so long
-    without a word from the broker it is asked for one; after as long again the link is given up."""
+    files are in PEM, for `mqtts`: trusted certificates, and the client's own. `keepalive_s`:
+    after so long without a message the broker gets a ping; after as long again the connection is
+    closed."""
 
     host: str
     port: int

@@ -64,7 +64,7 @@ def mqtt(
 
     `format`: what a payload is: json, csv, msgpack, text, bytes, a function of it, and as a source
     senml. As a source: `qos` 0 or 1; `header`: names of the fields of CSV; `with_topic`: tuples are
-    `ab.MqttMessage`s; `spool_bytes`: how much is taken from the broker before it is worked off. A
+    `ab.MqttMessage`s; `spool_bytes`: how much is taken from the broker before it is processed. A
     topic `$share/GROUP/TOPIC` is shared: several instances may read it. As a sink: `to` is a topic
     or a function that gives one for a tuple; `qos` 0, 1 or 2; `retain`: the broker keeps the last
     message of a topic. `login`: `env:NAME` or `file:PATH`, where `user:password` stands. `docs/

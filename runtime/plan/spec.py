@@ -50,7 +50,7 @@ class Keyed:
     ordered: bool = False
     """Whether the user has said so of its key; operators behind have the same one, or no need."""
     holds_back: bool = True
-    """False: all that comes of a tuple comes when it is worked off. Otherwise it may be in results
+    """False: all that comes of a tuple comes when it is processed. Otherwise it may be in results
     of later tuples, of timers, or of the end of a window."""
 
 

@@ -96,7 +96,7 @@ class Concerted(Generic[C]):
         preds: Collection[InstanceId],
         succs: Collection[InstanceId],
     ) -> None:
-        """Tell siblings what this instance, the keeper, has planned for all, if that is news."""
+        """Send siblings what this instance, the keeper, has planned for all, if it has changed."""
         teller = min(preds or succs, default=None)
         if planned is not None and planned != self._planned and teller is not None:
             self._channel_to(teller).tell_plan(planned, of_keeper=False)

@@ -31,8 +31,8 @@ LASTING_PERIODS = 3.0
 """A slight overload that lasts so long is answered."""
 RESERVE = 0.4
 """An instance leaves only if so much of an instance too many remains. More means fewer messages and
-more instances; with 0 the load is met closest but throughput suffers (`anabranch experiment
-belkhiria2019`)."""
+more instances; with 0 the number is closest to the load, but throughput suffers (see `anabranch
+experiment belkhiria2019`)."""
 LEAVE_MAX = 0.15
 """Of a load whose ups and downs undo each other, this share of the instances leaves at once."""
 

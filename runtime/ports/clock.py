@@ -3,7 +3,7 @@
 A program has one clock: the system's, except within `using(another)`, where a simulated world
 runs whose time is its own. So functions may be bound once (`now = clock.monotonic`): they ask the
 clock of the moment. They are functions and not methods of an object that everything is given,
-since the time is asked for where a batch is worked off, and pickled where a source holds one.
+since the time is asked for where a batch is processed, and pickled where a source holds one.
 
 Timers and pauses of asynchronous code are those of its event loop (`asyncio.sleep`,
 `loop.call_later`, `loop.time`): a simulated world brings a loop of its own. A task that does

@@ -14,7 +14,7 @@ An address is `unix:PATH` or `tcp:HOST:PORT`. What both ends may rely on, and wh
   the other end has something unread on its way: then that may break the stream. The death of a
   process is like `close` for what the system has taken by then, and loses the rest.
 - **Listening.** An address is free again when its process has ended. Until something listens there,
-  whoever dials gets `ConnectionRefusedError` or `FileNotFoundError`.
+  a process that dials gets `ConnectionRefusedError` or `FileNotFoundError`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Listening(ABC):
 class Transport(ABC):
     @abstractmethod
     async def listen(self, address: str, made: Callable[[], asyncio.Protocol]) -> Listening:
-        """`made`: makes the protocol of a stream that somebody has dialled. Port 0: any. Raises
+        """`made`: makes the protocol of a stream that a peer has dialled. Port 0: any. Raises
         `OSError`."""
 
     @abstractmethod

@@ -59,7 +59,7 @@ def least_waiting(channels: Sequence[C], rng: random.Random) -> C | None:
 
 
 def window_tuples(processed_per_s: float, senders: int, limits: Limits) -> int:
-    """The window of credit for each of `senders` of an instance: its share of what is worked off
+    """The window of credit for each of `senders` of an instance: its share of what is processed
     in `WINDOW_S`, so that a slow instance has little in its queue, which a newcomer could not
     relieve it of, and a fast one never waits."""
     share = int(processed_per_s * WINDOW_S / senders)

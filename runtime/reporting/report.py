@@ -173,7 +173,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def finished(self) -> bool:
-        """Whether all that was read was worked off: completed, or ended early."""
+        """Whether all that was read was processed: completed, or ended early."""
         return self.ended in FINISHED
 
     @property

@@ -78,7 +78,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="s
     cpu_s: float = 0.0
     """Processor time of its processes."""
     here_s: float = 0.0
-    """Integral over time of the tuples that are here and not worked off, in tuple-seconds."""
+    """Integral over time of the tuples that are here and not processed, in tuple-seconds."""
     waiting: float = 0.0
     """Tuples that wait for it, here and further up; of a paced source: due and not read."""
     offered: float | None = None

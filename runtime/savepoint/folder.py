@@ -3,7 +3,7 @@ checksums. `docs/savepoints.md` describes each column.
 
 A folder is written under another name and renamed when it is on the disk, so it is there whole or
 not at all. What is read from it is checked first: values in it are pickles, and **unpickling runs
-code**, so a savepoint may only come from somebody who may run code here anyway.
+code**, so use only savepoints from people whose code you would run here.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def in_words(operator: Operator) -> str:
 
 
 def text_of(value: Any) -> str:
-    """For people who look at a savepoint."""
+    """Readable text of a value, for people that look at a savepoint."""
     try:
         return repr(value)[:TEXT_MAX].encode("utf-8", "backslashreplace").decode()
     except Exception as error:

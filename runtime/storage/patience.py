@@ -53,7 +53,7 @@ class Patience:
     ) -> Done:
         """What `work` gives when it could be done. Raises its `OSError` if to wait would not help.
 
-        `error`: what it has met already.
+        `error`: one that `work` has raised before.
         """
         began, pause_s, told = clock.monotonic(), RETRY_FIRST_S, False
         while True:

@@ -33,7 +33,7 @@ ENDS_SHARE = 0.3
 CONGESTED_SHARE = 0.3
 """Of the graphs in which one operator by key follows another: there the key groups of the first
 move all the time, while the second has long queues. What it has heard of the moves is far ahead of
-what it has worked off."""
+what it has processed."""
 ROWS_SHARE = 0.15
 """Of the graphs: they are two operators by key in a row. There, too, the key groups of the first
 move all the time, and deaths hit one of the two more often than the others."""

@@ -1,4 +1,4 @@
-"""Everybody told to duplicate and to leave ten times a second, at full speed.
+"""All operators are ordered to duplicate and to leave ten times a second, at full speed.
 
 Five operators, the source and the sink among them. Every tuple is numbered, so what is lost or
 doubled is counted twice: by the ledger, and by looking at all numbers that came out.

@@ -84,7 +84,7 @@ class Operator:
         return Instance(self.policy.begin(), keeper, due=self._phase())
 
     def _phase(self) -> int:
-        """Asynchronous: everybody has a phase of its own within the period."""
+        """Asynchronous: each instance has a phase of its own within the period."""
         return self.rng.randrange(max(1, round(self.scale.period_s)))
 
     def _begin_join(self, t: int, maker: Instance, count: int) -> None:

@@ -41,7 +41,7 @@ class Spread(Protocol):
 
 
 def silent(done: int, of: int) -> None:
-    """Nobody is told."""
+    """Progress is not reported."""
 
 
 def over_cores(jobs: Sequence[Job[R]], progress: Progress = silent) -> list[R]:

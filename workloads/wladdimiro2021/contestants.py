@@ -1,4 +1,4 @@
-"""Who plans: the two readings of the paper, its letter, single metrics, and nothing at all."""
+"""Contestants: the two readings of the paper, its letter, single metrics, and nothing at all."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Variant:
     finding: tuple[str, ...]
     patch: Patch = field(repr=False, default_factory=dict)
     also: str = ""
-    """What the design calls it, where it met it: F1 to F19, PF1 to PF9."""
+    """The number of the fault, if the design has found it: F1 to F19, PF1 to PF9."""
     ranked: bool = False
     """Whether it breaks L3; for the others the rank would only hide what they break."""
 

@@ -1,4 +1,4 @@
-"""The boards of all sources of the run, and the news about them for instances that wait.
+"""The boards of all sources of the run, and notices to instances that wait for splits.
 
 What is claimed and released is recorded before instances are told. When a run is resumed, the
 splits are pulled from the sources again and must be the same: the input may not change meanwhile.

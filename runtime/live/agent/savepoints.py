@@ -2,7 +2,7 @@
 what the first instances of a run begin with.
 
 With `Options.until_committed` the end of the input is not the end of the stream (see
-`RunContext.stays_open`): every instance works off what came and finishes by the rules E1 to E6, but
+`RunContext.stays_open`): every instance processes what came and finishes by the rules E1 to E6, but
 no timer fires and no window ends because of it. So the journals of the instances that have finished
 have the whole state of the stream, and nothing is on its way.
 

@@ -115,7 +115,7 @@ class Watchdog:
             self._parent_goes_s = now
         elif now - self._parent_goes_s > SUSPECT_S:
             self._forker.go_on(pid)
-            self._say(f"process {pid} was stopped, and is told to go on")
+            self._say(f"process {pid} was stopped, and gets SIGCONT")
 
     def _silent(self, now: float) -> Iterator[Member]:
         for member in self._roster.living():

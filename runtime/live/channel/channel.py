@@ -300,13 +300,13 @@ class Channel:
             self._user.note_settled()
 
     def settle_part(self, number: int, tuples: int) -> None:
-        """So many tuples of this batch are worked off, and not all."""
+        """So many tuples of this batch are processed, and not all."""
         if self._log is not None:
             self.incoming.partial = number, tuples
             self._log.changed()
 
     def batch_done(self, tuples: int, size_bytes: int) -> None:
-        """A batch of this channel has been worked off: its credit may return. Nothing of it being
+        """A batch of this channel has been processed: its credit may return. Nothing of it being
         left here is news too: senders prefer an instance that has nothing to do."""
         self.grant.done(tuples, size_bytes)
         if self.grant.worth_stating or self.grant.tuples_done == self.incoming.tuples:

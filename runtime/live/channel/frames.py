@@ -23,7 +23,7 @@ BATCH, MESSAGE, WATERMARK and STATE_CHUNK are numbered and repeated after a brok
 ACK_CREDIT holds totals, so the newest is the truth and none needs repeating. `siblings` is the
 sender's count of instances of the receiver's operator, `rank` the receiver's place among them in
 the order of ids; `held` is what the sender holds back for lack of credit; `tuples_done` is how many
-of the receiver's tuples the sender has worked off. WATERMARK says that no tuple with an earlier
+of the receiver's tuples the sender has processed. WATERMARK says that no tuple with an earlier
 event time follows (`idle`: and that none is expected for now); with a MESSAGE goes the sender's
 own. STATE_CHUNK is a piece of the state of key groups, from their old owner to the new one. FIGURES
 are what the sender has counted in a slot of time, or, with `siblings` above 0, what all instances

@@ -115,7 +115,7 @@ class Neighbourhood:
 
     @property
     def awaits_repeats(self) -> bool:
-        """Whether batches that an earlier incarnation had not worked off are yet to come again."""
+        """Whether batches that an earlier incarnation had not processed are yet to come again."""
         return any(channel.incoming.repeats for channel in self.channels)
 
     @property

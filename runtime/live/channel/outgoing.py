@@ -34,7 +34,7 @@ class Outgoing:
         must be counted anew."""
         self._is_estimate = False
         """Whether that count may have too many: of the batches that are kept here the peer may have
-        worked off some before it died, out of their order."""
+        processed some before it died, out of their order."""
 
     def note_batch(self, tuples: int, size_bytes: int) -> None:
         self._allowance.spend(tuples, size_bytes)
@@ -43,7 +43,7 @@ class Outgoing:
     # -- what the peer states ------------------------------------------------------------------
 
     def acknowledge(self, below: int, bytes_allowed: int, tuples_done: int) -> None:
-        """The peer has everything below this number, and has worked off so many tuples."""
+        """The peer has everything below this number, and has processed so many tuples."""
         self._session.acknowledge(below)
         self._allowance.note_done(tuples_done)
         if self._recounts or (self._is_estimate and not self._session.kept):
@@ -61,7 +61,7 @@ class Outgoing:
         self._recounts = True
 
     def _recount(self, tuples_done: int, bytes_allowed: int) -> None:
-        """Under way is what is kept here: all else that the peer has not worked off is lost."""
+        """Under way is what is kept here: all else that the peer has not processed is lost."""
         self._recounts, self._is_estimate = False, bool(self._session.kept)
         batches = [pieces for pieces in self._session.kept if len(pieces) > 1]
         size = sum(len(payload) for _, payload in batches)

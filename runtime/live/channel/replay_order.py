@@ -3,9 +3,9 @@
 Messages are handled when they come in, batches when it is their turn. If an instance dies between,
 its senders repeat the batches: each in its order, but any of two senders may be the faster one.
 Before, a message may have said that a key goes another way from now on; what came by the old way
-before it must still be worked off before what comes by the new one. So for each message that is
+before it must still be processed before what comes by the new one. So for each message that is
 handled there is a mark: how far every channel had come. In the next incarnation everything before
-the first mark is worked off before anything behind it, and so on.
+the first mark is processed before anything behind it, and so on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.protocol.ids import InstanceId
 from anabranch.runtime.live.channel.channel import Channel
 
 Mark = tuple[tuple[InstanceId, int], ...]
-"""Of each predecessor with batches that are not worked off: the number behind the last of them."""
+"""Of each predecessor with batches that are not processed: the number behind the last of them."""
 
 ChannelOf = Callable[[InstanceId], Channel | None]
 
@@ -41,7 +41,7 @@ class ReplayOrder:
 
     def snapshot(self) -> tuple[Mark, ...]:
         """Marks that are not reached yet, without channels that are closed: an incarnation that
-        reads this must not wait for their frames, of which all are worked off."""
+        reads this must not wait for their frames, of which all are processed."""
         while self._marks and self._is_reached(self._marks[0]):
             self._marks.popleft()
         return tuple(map(self._of_open_channels, self._marks))

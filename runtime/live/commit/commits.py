@@ -4,7 +4,7 @@
     draft ──▶ one record in the journal ──▶ frames, acknowledgements, results at the target
 
 Between two commits nothing of what happens is visible outside. A commit takes everything as it is
-at one moment between two steps of the loop, so a record always fits together: what was worked off,
+at one moment between two steps of the loop, so a record always fits together: what was processed,
 what was made of it, and what is still held. A death undoes the commit in work, whole.
 
 A key is written whole, and may be large, as a window of many tuples. So commits are the longer

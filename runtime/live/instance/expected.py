@@ -14,7 +14,7 @@ Complete = Callable[[frozenset[Group], Callable[[], None]], None]
 
 
 class ExpectedState:
-    """`complete`: has what was kept for groups worked off, and calls back then; `is_in`: called
+    """`complete`: has what was kept for groups processed, and calls back then; `is_in`: called
     when event time is held back for one thing less."""
 
     def __init__(self, gate: Gate, complete: Complete, is_in: Callable[[], None]) -> None:
@@ -25,14 +25,14 @@ class ExpectedState:
         self._tokens: defaultdict[InstanceId, deque[int]] = defaultdict(deque)
 
     def expect(self, sender: InstanceId) -> None:
-        """The same sender may give more before what it gave first is worked off, so each time has
+        """The same sender may give more before what it gave first is processed, so each time has
         a token of its own."""
         self._last_token += 1
         self._tokens[sender].append(self._last_token)
         self._gate.hold(self._last_token)
 
     def complete(self, sender: InstanceId, groups: frozenset[int]) -> None:
-        """All of it has come; it is in when what was kept for these groups is worked off."""
+        """All of it has come; it is in when what was kept for these groups is processed."""
         tokens = self._tokens[sender]
         token = tokens.popleft()
         if not tokens:

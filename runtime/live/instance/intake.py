@@ -23,10 +23,10 @@ from anabranch.runtime.processing.flow import window_tuples
 
 @dataclass(slots=True)
 class Queued:
-    """A batch. `number`: of its frame; `done`: how many of its tuples are worked off; `gone`: how
+    """A batch. `number`: of its frame; `done`: how many of its tuples are processed; `gone`: how
     many of them in this incarnation. `letters`: what of it cannot be read; None before that is
     known.
-    `marks`: of its tuples that are not worked off, if they have any."""
+    `marks`: of its tuples that are not processed, if they have any."""
 
     channel: Channel
     number: int
@@ -69,7 +69,7 @@ class Intake:
         self.tuples = 0
         self.total = 0
         self.here = Level(now())
-        """Tuples that are not worked off, and their integral over time."""
+        """Tuples that are not processed, and their integral over time."""
         self._limits = limits
         self._queue: deque[Queued | Said | Errand] = deque()
         self._news = asyncio.Event()
@@ -131,7 +131,7 @@ class Intake:
     def adapt_windows(
         self, channels: Iterable[Channel], processed_per_s: float, *, may_grow: bool
     ) -> None:
-        """Let each channel have its share of what is worked off (`flow.window_tuples`)."""
+        """Let each channel have its share of what is processed (`flow.window_tuples`)."""
         grants = [c.grant for c in channels]
         if not grants:
             return

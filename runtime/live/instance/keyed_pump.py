@@ -235,7 +235,7 @@ class KeyedPump(QueuePump):
 
     def _keep_until_safe(self, batch: Batch) -> None:
         """At least once, results of tuples that had been kept: their senders have forgotten them,
-        and here they are worked off."""
+        and here they are processed."""
         commits = self.commits
         assert commits is not None
         self._unrepeated += 1

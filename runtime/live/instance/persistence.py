@@ -1,7 +1,7 @@
 """What an instance keeps over its death, and how a new incarnation becomes what the last one was.
 
 Kept: the state of the core, channels with the frames that are not acknowledged, results that are
-held, the state of keys, event time as it was heard, counts, how far the input is worked off, and
+held, the state of keys, event time as it was heard, counts, how far the input is processed, and
 what is on its way to a target. Not kept is what can be had again: what came in and is not worked
 off, for its senders repeat it; and what the core's `Restarted` asks for anew.
 """

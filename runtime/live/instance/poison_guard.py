@@ -4,7 +4,7 @@ A library that crashes, a call of `os._exit`, a tuple that needs more memory tha
 ends the process comes again in the next incarnation, for nothing of it was recorded. So after two
 incarnations that got nothing done the next one is *careful*:
 
-    which tuple it will try ──▶ journal      one at a time, the next one when this is worked off
+    which tuple it will try ──▶ journal      one at a time, the next one when this is processed
     it dies                 ──▶ the next incarnation reads there that it was tried, alone
     tried twice in vain     ──▶ a dead letter, and the stream goes on
 
@@ -42,7 +42,7 @@ GUARDED_TUPLES = 1_000
 """How long an incarnation is careful beyond what may have been in work when the last one died."""
 DOUBLINGS_MAX = 10
 IN_A_ROW_MAX = 10
-"""After so many burials with no tuple worked off in between it is not the tuples' fault."""
+"""After so many burials with no tuple processed in between it is not the tuples' fault."""
 
 Place = tuple[Any, ...]
 """Of a tuple: what kind of queue it is in, which one, and where there."""
@@ -71,7 +71,7 @@ class PoisonGuard:
         self.on = False
         self._left = 0
         self._began_at: Mark = ()
-        """How far the input was worked off when this incarnation began."""
+        """How far the input was processed when this incarnation began."""
         self._vain = 0
         """How many incarnations, the last of them the one before this, got nothing done; without
         those of which it is known which tuple was tried: they were careful for long enough."""
@@ -79,7 +79,7 @@ class PoisonGuard:
         """How the process ended, each time that one of these tuples was being tried alone."""
         self._trying: Place | None = None
         self._in_a_row = 0
-        """Burials since a tuple was last worked off."""
+        """Burials since a tuple was last processed."""
         if commits is not None and not profile.duties.loses:  # else nothing comes again
             self._consider(senders=1)
 
@@ -125,7 +125,7 @@ class PoisonGuard:
 
     async def before(self, place: Place) -> str:
         """Why not to work on this tuple: it is to be buried at once. Empty: it is recorded that it
-        is tried, or it is not `on` any more; when it is worked off, that has to be told by `done`.
+        is tried, or it is not `on` any more; when it is processed, that has to be told by `done`.
         """
         if self.condemns(place):
             return self._bury(self._deaths[place])
@@ -142,7 +142,7 @@ class PoisonGuard:
         return ""
 
     def done(self) -> None:
-        """It is worked off: in the same commit as what became of it."""
+        """It is processed: in the same commit as what became of it."""
         if self._trying is not None:
             self._deaths.pop(self._trying, None)
             self._trying, self._in_a_row = None, 0

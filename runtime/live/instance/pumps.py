@@ -238,7 +238,7 @@ class Pump(ABC):
 
 
 class QueuePump(Pump):
-    """Works off the intake, batch by batch."""
+    """Processes the intake, batch by batch."""
 
     def __init__(self, ports: Ports) -> None:
         super().__init__(ports)
@@ -299,7 +299,7 @@ class QueuePump(Pump):
         item.letters = unreadable if done is None else []
 
     def _advance(self, item: Queued, tuples: int, *, last: bool) -> None:
-        """So many more tuples of a batch are worked off, and what became of them is accounted."""
+        """So many more tuples of a batch are processed, and what became of them is accounted."""
         if item.letters:
             self._bury_unreadable(item.letters)
             item.letters = []

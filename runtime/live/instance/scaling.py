@@ -104,7 +104,7 @@ class Scaling:
                 self._pump.tell_progress()
 
     def _adapt(self, reading: Reading) -> None:
-        """Let no more lie here than is worked off soon: windows and the outbox follow the speed,
+        """Let no more lie here than is processed soon: windows and the outbox follow the speed,
         which behind slow successors is theirs."""
         path = self._path
         path.outbox.adapt(TICK_S)

@@ -14,7 +14,7 @@ class Siblings:
         self.rank: int | None = None
 
     def heard(self, channel: Channel) -> bool:
-        """A neighbour has said how many it counts; the newest word holds. Whether that is news."""
+        """Take the count of a neighbour; the newest is valid. Returns whether it has changed."""
         if channel.rank_told is not None:
             self.rank = channel.rank_told
         if not channel.siblings_told or channel.siblings_told == self.count:

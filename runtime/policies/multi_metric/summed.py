@@ -61,7 +61,7 @@ class MultiMetricSummed(Windows, Policy[SummedTold]):
     ) -> tuple[Decision, SummedTold]:
         figures = reading.operator
         if figures is None or figures.slot <= memory.slot:
-            return Hold("the sums of all siblings are not told yet"), memory
+            return Hold("the sums of all siblings have not arrived yet"), memory
         memory = memory.heard(figures, reading.blocked_total_s)
         n = figures.instances  # not those of now: some may act on these sums already
         sight = WindowSight(

@@ -184,7 +184,7 @@ def test_the_stopped_parent_is_told_to_go_on() -> None:
     os.kill(parent, signal.SIGSTOP)
     os.kill(victim, signal.SIGKILL)
     until(lambda: incarnation(run) == 2)
-    assert lines == [f"process {parent} was stopped, and is told to go on"]
+    assert lines == [f"process {parent} was stopped, and gets SIGCONT"]
     run.end_input()
     assert finish(run).ok
 

@@ -1,4 +1,4 @@
-"""Errors of a user's file, told with the user's line and without our traceback."""
+"""Errors of a user's file, shown with the user's line and without our traceback."""
 
 from __future__ import annotations
 

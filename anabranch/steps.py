@@ -9,7 +9,7 @@ from anabranch.runtime.plan.operator import Step, step
 
 
 def map(fn: Callable[..., Any], name: str | None = None, batch: bool = False) -> Step:
-    """One result per tuple; `name` (default: the function's) is told in dead letters."""
+    """One result per tuple; `name` (default: the function's) is in dead letters."""
     return step("map", fn, name, batch)
 
 

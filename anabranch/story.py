@@ -1,4 +1,4 @@
-"""What a report tells over time, as lines to draw. Plain numbers: no matplotlib here."""
+"""The course of a run from its report, as lines to draw. Plain numbers: no matplotlib here."""
 
 from __future__ import annotations
 

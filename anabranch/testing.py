@@ -123,9 +123,9 @@ def storm(
     break; the disk is full for a moment, all processes end at once, and with `durable="power"` the
     power is lost with them. The result must be what `delivery` promises. All sources send at the
     same time, each in its order; so results depend on the seed where their order depends on chance.
-    Watermarks are not told. The same seed gives the same storm (for the same `PYTHONHASHSEED`, if
-    functions depend on the order of sets). With `seed=None` nothing goes wrong but what functions
-    do: see `crash`.
+    The outcome has no watermarks. The same seed gives the same storm (for the same
+    `PYTHONHASHSEED`, if functions depend on the order of sets). With `seed=None` nothing goes wrong
+    but what functions do: see `crash`.
 
     `instances`: of operators, at the beginning. `start`: processing time at the beginning, in
     seconds since 1970; a storm lasts a few seconds of it. Raises `PipelineError` for a pipeline

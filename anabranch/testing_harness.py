@@ -136,8 +136,8 @@ class Harness(InstancesUnderTest):
         return self._tested.late_and_dead(self._world.written)[1]
 
     def watermark(self, operator: str) -> float:
-        """How far event time has come: what the operator has told its successors; for a sink,
-        what it has been told. -inf before anything was said, +inf at the end of the stream."""
+        """How far event time has come: the watermark that the operator has sent to its successors;
+        for a sink, the one that it has received. -inf at first, +inf at the end of the stream."""
         known("operator", operator, self._pipeline.operators)
         return self.watermarks()[operator]
 

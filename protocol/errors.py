@@ -1,4 +1,4 @@
-"""Two kinds of error, told apart where input is received, and each tells its story."""
+"""Two kinds of error: ours and the peer's. Each has a story, the events before it."""
 
 from __future__ import annotations
 

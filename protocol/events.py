@@ -1,4 +1,4 @@
-"""Facts that enter a core. Each is one thing that has happened, told in the past tense."""
+"""Facts that enter a core. Each is one thing that has happened, named in the past tense."""
 
 from __future__ import annotations
 

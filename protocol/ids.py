@@ -1,11 +1,11 @@
 """Names of things that take part in the protocol.
 
-An instance's id holds its operator, so that a receiver can tell on which side of it a sender
-stands without having met it, and the number of the instance that created it, so that a leaver
+An instance's id holds its operator, so that a receiver knows on which side of it a sender is
+without having it in its view, and the number of the instance that created it, so that a leaver
 needs to list only the ids that its receiver could have created (`docs/protocol.md` 2.2, LEAVE).
 Ids are never used twice within a run, except by the incarnations of one instance: when its process
-dies, the next one is the same instance for all others. The protocol does not tell incarnations
-apart; the layer below it does.
+dies, the next one is the same instance for all others. The protocol does not distinguish
+incarnations; the layer below it does.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def broken_in(topology: Topology, world: World) -> Iterator[str]:
 def broken_between(x: InstanceId, of_x: State, y: InstanceId, of_y: State) -> Iterator[str]:
     """What the states of two instances break together, from the side of `x`: I1, I6 and I7.
 
-    A finished instance is past it all: its neighbours end before it hears of it.
+    For a finished instance nothing can break: its neighbours may have ended before it knows.
     """
     if isinstance(of_x, Active) and isinstance(of_y, Active) and x < y:
         twice = groups_of(of_x.owned) & groups_of(of_y.owned)

@@ -27,7 +27,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class JoinAck:
-    """I count the children among my neighbours; what I tell from now on, I tell them too.
+    """I know the children as neighbours; my messages from now on go to them, too.
 
     Marker, from a predecessor: no tuple of the moved groups follows on this channel. From a
     successor: all that you sent before you stopped processing them is in.
@@ -52,8 +52,8 @@ class Start:
 class Leave:
     """Leaver to every predecessor: send me nothing more.
 
-    `told`: instances that get this message and were created by its receiver. A receiver whose
-    children are not started yet learns that the leaver waits for them too.
+    `told`: children of the receiver that get this message, too. If they have not started yet, the
+    receiver learns that the leaver waits for them as well.
     """
 
     told: Ids = NONE

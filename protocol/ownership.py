@@ -2,10 +2,10 @@
 
 The keys of a keyed operator fall into a fixed number of groups. Every group has one owner, the
 instance that keeps the state of its keys and processes its tuples. Each sender to the operator
-routes by what it knows of the owners. Statements about one group are told apart by their version,
-which only the owner raises, when it gives the group away; so the higher version is the newer
-truth, in whatever order statements arrive (`docs/protocol.md` 5; without versions an instance that
-was just started routes to one that has left).
+has routes: which owner it knows for each group. A route has a version, which only the owner raises,
+when it gives the group away. So the route with the higher version is valid, in whatever order
+routes arrive (`docs/protocol.md` 5; without versions, an instance that has just started sends to
+one that has left).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Assignment = tuple[tuple[Group, InstanceId], ...]
 
 
 def merged(known: Routes, news: Iterable[Route]) -> Routes:
-    """What is known after news: of two statements about one group, the one of higher version.
-    The same object if nothing is new."""
+    """The known routes with newer ones: of two routes of one group, the one with the higher
+    version. The same object if none is newer."""
     best = {(r.owner.operator, r.group): r for r in known}
     learnt = False
     for route in news:

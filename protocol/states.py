@@ -51,11 +51,11 @@ class Freezing:
 
 @dataclass(frozen=True, slots=True)
 class Joining:
-    """Has told all neighbours of its children, and of the new owners of its key groups, and
+    """Has announced its children, and the new owners of its key groups, to all neighbours, and
     waits for their acknowledgements.
 
-    `late_succs`, `late_preds`: neighbours that left meanwhile and have told the children so;
-    the children must know them in order to answer.
+    `late_succs`, `late_preds`: neighbours that have left meanwhile and have sent LEAVE or EOS to
+    the children; the children must know them in order to answer.
     """
 
     new: Ids
@@ -79,7 +79,7 @@ class Transferring:
 
 @dataclass(frozen=True, slots=True)
 class Migrating:
-    """Has started a child as the new keeper and waits to hear that it is one."""
+    """Has started a child as the new keeper and waits for its KEEPER_ACK."""
 
     child: InstanceId
 
@@ -94,7 +94,7 @@ Own = Spawning | Seeking | Freezing | Joining | Transferring | Migrating | Offer
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Listens, but has not been started. Remembers what neighbours tell it meanwhile (P9)."""
+    """Listens, but has not been started. Remembers the messages of neighbours (P9)."""
 
     add_succs: Ids = NONE
     del_succs: Ids = NONE
@@ -109,9 +109,9 @@ class Active:
     """Processes tuples. At most one operation of its own is under way.
 
     `finished`: predecessors that have sent FIN. `input_ended`: a source has read its last tuple.
-    `routes`: owners of the key groups of the operators downstream, as far as told. `owned`: the
+    `routes`: owners of the key groups of the operators downstream, as far as known. `owned`: the
     key groups of its own operator that belong to it. `expects`: siblings whose state is to come.
-    `arrived`: state that has come, by sender, but by newer routes than are known here yet.
+    `arrived`: state that has come, by sender, with routes that are not known here yet.
     """
 
     succs: Ids
@@ -128,7 +128,7 @@ class Active:
 
 @dataclass(frozen=True, slots=True)
 class ClosingIn:
-    """Has told its predecessors that it leaves; still receives what they had sent."""
+    """Has sent LEAVE to its predecessors; still receives what they had sent before."""
 
     succs: Ids
     preds: Ids
@@ -162,7 +162,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """Has ended, for the reason that `Terminate` told. `keeper`: it kept its operator to the end
+    """Has ended, for the reason in `Terminate`. `keeper`: it kept its operator to the end
     of the stream."""
 
     keeper: bool = False

@@ -2,8 +2,8 @@
 
 Read a row as a question: "LEAVE has come in; what now?" The answer depends on the state of the
 receiver, and there is an answer for each: a rule, STALE (this may happen in a distributed world;
-nothing is to be done, and the comment says why), or ILLEGAL (one of us is wrong: the input is
-refused with the story of what went before, and the state stays as it was).
+nothing is to be done, and the comment says why), or ILLEGAL (this side or the peer has a bug: the
+input is refused with the events before it, and the state stays as it was).
 
 Five ideas carry the table:
 
@@ -13,14 +13,14 @@ Five ideas carry the table:
   so "nothing more from me" is true when it arrives.
 * **One own operation at a time**, with the set of ids that it waits for. Messages of other
   instances' operations are answered meanwhile.
-* **An idle newcomer remembers.** It is announced before it is started; what neighbours tell it
-  in between is applied to the view that START brings.
-* **A process dies, an instance does not.** Nothing leaves it before what led to it is in its
-  journal, so a new process goes on where the last one's neighbours are. `Restarted` is its first
-  event; what is missing here is any event for the others.
+* **An idle newcomer remembers.** It is announced before it is started; the messages of neighbours
+  in between are applied to the view in START.
+* **A process dies, an instance does not.** It sends nothing before its journal has it, and all that
+  led to it, so a new process goes on from what the neighbours have seen. `Restarted` is its first
+  event; the neighbours need no event for deaths.
 
 The published protocol (Belkhiria & Tedeschi 2019) lacks the second phase of leaving and the
-list of the instances that were told; `docs/protocol.md` 1.3 shows what is lost then.
+list of the children that the leaver knows; `docs/protocol.md` 1.3 shows what is lost then.
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ ROWS: dict[type, tuple[Cell, ...]] = {
         closing_in=STALE,  # the source leaves; a sibling reads on, or finds the same end
         draining=STALE,
         closing_out=STALE,
-        finished=STALE,  # told twice: by its own reading, and when the run is stopped
+        finished=STALE,  # comes twice: from its own reading, and when the run is stopped
         gone=STALE,
     ),
     events.Drained: _row(

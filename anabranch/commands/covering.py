@@ -1,4 +1,4 @@
-"""How `anabranch verify --coverage` tells what a search has gone through."""
+"""How `anabranch verify --coverage` shows what a search has reached."""
 
 from __future__ import annotations
 

@@ -13,7 +13,8 @@ from anabranch.runtime.values.working_folder import check_working_folder
 
 
 class OutFolder(click.Path):
-    """It may still have to be made; that it cannot be is told before hours of work, not after."""
+    """It may still have to be made; if it cannot be made, the user learns it before hours of
+    work."""
 
     def __init__(self) -> None:
         super().__init__(path_type=Path, file_okay=False)

@@ -36,7 +36,7 @@ def tell(receivers: Iterable[InstanceId], message: Message) -> tuple[Effect, ...
 
 
 def tell_each_its_own(receivers: Ids, kind: type) -> tuple[Effect, ...]:
-    """Send LEAVE or EOS: for each receiver, `told` lists the told ids that it created."""
+    """Send LEAVE or EOS: for each receiver, `told` lists its children among the receivers."""
     return tuple(
         SendMessage(to, kind(frozenset(t for t in receivers if created_by(t, to))))
         for to in sorted(receivers)

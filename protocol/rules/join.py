@@ -3,8 +3,8 @@
 Why no neighbour is missed (`docs/protocol.md` 2.4): when the last JOIN_ACK is in, every neighbour
 knows the children. A neighbour y created meanwhile was learnt from its creator's JOIN; both joins
 crossed, each initiator waits for the other's acknowledgement, and by FIFO that follows the other's
-JOIN, so each START names the other child. A neighbour that left meanwhile and told the children
-stays in START (`late_*`), for it waits for their answer.
+JOIN, so each START names the other child. A neighbour that left meanwhile and has sent its LEAVE
+or EOS to the children stays in START (`late_*`), since it waits for their answer.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def found(ctx: Context, state: Idle, event: Founded) -> Step:
 
 
 def decide_to_duplicate(ctx: Context, state: Active, event: DuplicateDecided) -> Step:
-    """R1, first half: ask for processes. Neighbours are told when these listen (P20, P39)."""
+    """R1, first half: ask for processes. Neighbours learn of them when they listen (P20, P39)."""
     if event.n < 1:
         return state, (Veto("a duplication makes at least one instance"),)
     if reason := why_not_now(ctx, state):
@@ -117,7 +117,7 @@ def start_children(state: Active) -> Step:
 
 
 def start(ctx: Context, state: Idle, event: MessageReceived) -> Step:
-    """R4: the view of my creator, and what neighbours have told me since."""
+    """R4: the view of my creator, and the messages of neighbours since."""
     message = event.message
     assert isinstance(message, Start)
     active = Active(

@@ -92,7 +92,7 @@ def remember_leave(ctx: Context, state: Idle, event: MessageReceived) -> Step:
 
 
 def release_successor(ctx: Context, state: Active, event: MessageReceived) -> Step:
-    """R7 while active. If the leaver has told my children too, START must name it."""
+    """R7 while active. If the leaver knows my children, START must name it."""
     later = _without_succ(state, event)
     message, own = event.message, state.own
     assert isinstance(message, Leave)

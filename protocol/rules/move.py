@@ -1,23 +1,24 @@
 """Key groups change their owner: to children, to a new owner, or to balance the load.
 
-One way for all three (`docs/protocol.md` 5). The owner brings the groups to rest, tells all
-neighbours the new owners in a round of JOIN, and sends the state when all have answered:
+One procedure for all three (`docs/protocol.md` 5). The owner brings the groups to rest, announces
+the new owners to all neighbours in a round of JOIN, and sends the state when all have answered:
 
     FreezeGroups ─▶ GroupsFrozen ─▶ JOIN(new, moved) ─▶ all JOIN_ACKs ─▶ [START] ─▶ state
 
 Why nothing is lost, doubled or out of order. A predecessor's answer follows its last tuple of
-those groups, and a successor's answer follows all that the owner had made of them: the new owner
-begins when the inputs of the old one are complete and its outputs have arrived. What comes in
+those groups, and a successor's answer follows all results of the old owner: the new owner begins
+when the inputs of the old one are complete and its outputs have arrived. What comes in
 between waits in its order, at the old owner and at the new one, and is processed in that order.
 Versions make every table agree, whatever crosses on the way (`anabranch.protocol.ownership`).
 
 Where the next operator is keyed too, its groups may move at the same time. The old owner may have
-sent to a new owner there, of which the new owner here has not heard: what it sends to the old one
-would be processed first. So the old owner's routes come with the last word, and until they are
-known the groups are not owned.
+sent results to a new owner there which the new owner here does not know yet. If that sent results
+to the former owner there, they could be processed first. So STATE_MOVED has the old owner's routes,
+and the new owner owns the groups only when it knows these routes.
 
-A new owner may not go before the state has come: a child learns that from START, a new owner has
-promised it. An instance that wants to go makes no promise, so instances never wait in a circle.
+A new owner may not leave before the state has come: a child learns that from START, a sibling has
+promised it. An instance that has decided to leave makes no promise, so instances never wait in a
+circle.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ def freeze(
 
 
 def announce_owners(ctx: Context, state: Active, event: GroupsFrozen) -> Step:
-    """M5: nothing of the groups is in work or held; tell all neighbours and the children."""
+    """M5: no tuple of the groups is in work or held; send JOIN to neighbours and children."""
     own = state.own
     require(isinstance(own, Freezing), "key groups are frozen that were not to be frozen")
     assert isinstance(own, Freezing)
@@ -227,8 +228,8 @@ def take_over(ctx: Context, state: Active, event: MessageReceived) -> Step:
 
 
 def own_what_arrived(state: Active) -> Step:
-    """M8, now or with the JOIN that was missing: it is on its way, since an instance that gives
-    groups away tells all its predecessors."""
+    """M8: own groups whose routes are known. For others the JOIN is on its way, since an instance
+    that gives groups away sends one to all its predecessors."""
     early = tuple(a for a in state.arrived if is_behind(state.routes, a[1].routes))
     effects: list[Effect] = []
     owned, expects = state.owned, state.expects

@@ -37,7 +37,7 @@ class Aggregation(ABC):
 
     @abstractmethod
     def result(self, accumulator: Any) -> Any:
-        """What is told of the window. The accumulator may get more tuples afterwards."""
+        """What is emitted for the window. The accumulator may get more tuples afterwards."""
 
     @abstractmethod
     def merge(self, first: Any, second: Any) -> Any:
@@ -45,8 +45,8 @@ class Aggregation(ABC):
         sessions that grow together need it."""
 
     def empty(self) -> Any:
-        """What is told of a window without tuples, which is told only if it had some before: the
-        result of a new accumulator, or None where that raises an error."""
+        """The value of a window that has lost its tuples: the result of a new accumulator, or None
+        if that raises an error."""
         try:
             return self.result(self.new())
         except KeyboardInterrupt:
@@ -55,8 +55,8 @@ class Aggregation(ABC):
             return None
 
     def copy(self, accumulator: Any) -> Any:
-        """One that stays as it is, whatever is added to the other. Asked when a late tuple changes
-        a window of which a result was told already."""
+        """One that stays as it is, whatever is added to the other. Called when a late tuple changes
+        a window that has emitted a result already."""
         return copied(accumulator)
 
     def handed(self, accumulator: Any) -> Any:

@@ -45,9 +45,9 @@ class Meetings(Parts):
 class Joining(Handler):
     """Every pair of a left and a right tuple of the same key and window, once per window.
 
-    A window's pairs are told when it ends, in the order of the left tuples, then of the right
+    A window emits its pairs when it ends, in the order of the left tuples, then of the right
     ones. With `lateness_s`, a late tuple makes its pairs at once. If `fn` fails for one of the
-    pairs of a window, none of them is told.
+    pairs of a window, it emits none of them.
     """
 
     forgets_false = holds_windows = True

@@ -1,7 +1,7 @@
 """What an instance keeps of its keys, for the writer of a journal, when it asks.
 
 Whenever others can be at work, what is here fits to the parts that were emitted, so it may be asked
-for at any such moment. A key that has changed a hundred times since is told once, as it is now.
+for at any such moment. A key that has changed a hundred times since is recorded once, as it is now.
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class Keeping:
         """All states by key, for readers."""
         return self._held.store.states
 
-    # -- telling -----------------------------------------------------------------------------
+    # -- recording ---------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Tell what has changed since this was called last, if anything has and it is journaled."""
+        """Record what has changed since the last call, if a journal is kept."""
         if self._changed is None or self._changes is None:
             return
         for change in changes(self._held, self._changes):
@@ -96,16 +96,16 @@ class Keeping:
     # -- the journal -------------------------------------------------------------------------
 
     def restore(self, told: Iterable[bytes]) -> None:
-        """Apply changes, in the order in which they were told; this processor must be new. They
+        """Apply changes, in the order in which they were recorded; this processor must be new. They
         may begin with the first piece of a `snapshot`. Nothing is processed before `resume`."""
         restore(self._held, told)
 
     def snapshot(self, keys_max: int) -> Iterator[bytes]:
         """All there is now, as changes with about so many keys each. Anything may be called
-        between two pieces; together with what is told meanwhile, in the order of telling, they
-        make the same processor. What was told before the first piece is not needed then.
+        between two pieces; together with what is recorded meanwhile, in this order, they make the
+        same processor. Records before the first piece are not needed then.
 
-        Tells what has changed before it gives a piece."""
+        Records what has changed before it gives a piece."""
         pieces = snapshot(self._held, keys_max)
         self.tell()
         for piece in pieces:

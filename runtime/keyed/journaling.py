@@ -5,11 +5,11 @@ the name of a method of `Holdings` and its arguments, or one of those below, whi
 something is now. Changes applied in their order to empty holdings give the same holdings.
 
 `snapshot` states all there is, piece by piece, while work goes on. The state of a key that changes
-is told whole, or in those parts that have changed (`anabranch.runtime.keyed.parts`); so are timers,
-one by one. Each says what is now, so the last that is told of a key, a part or a timer is right, by
-a piece or by a change; those of a large key are in several pieces. Everything else of a group is
-stated at one moment; what was told of it before that does not matter, and so may be about things
-that are not there. A snapshot that was not finished says nothing that was not known without it.
+is recorded as a whole, or in the parts that have changed (`anabranch.runtime.keyed.parts`), and
+timers one by one. Each record has the present value, so the last record of a key, a part or a timer
+is right, in a piece or in a change; a large key is in several pieces. Everything else of a group is
+stated at one moment. Records before that moment do not matter, so they may name what is not there.
+A snapshot that was not finished adds nothing to the records before it.
 """
 
 from __future__ import annotations

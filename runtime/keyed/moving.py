@@ -75,8 +75,8 @@ class Measure:
 class Giver:
     """Cuts groups in chunks. `operator`: for errors; `incarnation`: which incarnation of this
     instance it is.
-    `leave`: is told of each key that cannot be pickled, which is left out then; without it such a
-    key is the end of this incarnation (`StateSpoilt`)."""
+    `leave`: called for each key that cannot be pickled and is left out; without it such a key ends
+    this incarnation (`StateSpoilt`)."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ _BUCKET = 512
 
 @dataclass(slots=True)
 class Pane(StatePart):
-    """A window of one key. `revision`: of the next result. `ended`: no timer will tell of it.
+    """A window of one key. `revision`: of the next result. `ended`: it has ended.
     `told_end`: the end of the window in the last result that stands under its start, if any."""
 
     window: Window

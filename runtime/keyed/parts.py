@@ -1,16 +1,16 @@
-"""State of a key in parts, of which each is told alone when it changes, and grows without being
-told again.
+"""State of a key in parts, of which only those that change are recorded in the journal.
 
-A key may have thousands of windows open, and a window thousands of tuples. What a journal is told
-of them is in proportion to what has changed:
+A key may have thousands of windows open, and a window thousands of tuples. A record of them is as
+large as what has changed:
 
-- a state in parts (`Parted`) tells the parts that were touched since it was told last;
-- a part (`StatePart`) is told whole, but for its logs;
-- a log (`PartLog`) is told by the items that were added since.
+- a state in parts (`Parted`) records the parts that were touched since its last record;
+- a part (`StatePart`) is recorded as a whole, without its logs;
+- of a log (`PartLog`), only the items are recorded that were added since.
 
-What is told of a part states how it is now, and an item of a log is told with its number. So the
-last that is told is right, whatever has been told of the same part before, or is missing there.
-What comes of a pickle counts as told: it was read from a journal, or from a chunk that is in one.
+A record of a part has its present value, and a record of an item has its number in the log. So the
+last record is right, whatever earlier records of the same part say, and if they are missing.
+What comes from a pickle counts as recorded: it was read from a journal, or from a chunk that is in
+one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Self
 
 class PieceSpan(NamedTuple):
     """Items of a log, from number `at` on; those before number `begin` are gone. `whole`: there
-    are no others, whatever was told before."""
+    are no others, whatever was recorded before."""
 
     begin: int
     at: int
@@ -32,7 +32,7 @@ class PieceSpan(NamedTuple):
 
 class PartLog:
     """A list that is added to at its end and dropped from at its beginning. Each item has a number,
-    which it keeps. `told`: the number of the first item that was not told."""
+    which it keeps. `told`: the number of the first item that was not recorded."""
 
     __slots__ = ("_first", "_items", "_stop", "begin", "told")
 
@@ -112,7 +112,7 @@ class PartLog:
         return PieceSpan(begin, at, self._items[self._first + at - begin : stop], at == begin)
 
     def take_in(self, span: PieceSpan) -> None:
-        """What was told of a log that is to be like this one."""
+        """What was recorded of a log that is to be like this one."""
         begin, at, items, whole = span
         if whole:
             self.begin, self._items, self._first, self._stop = begin, [], 0, 0
@@ -131,12 +131,12 @@ def _told_log(items: list[Any], begin: int) -> PartLog:
 
 
 class StatePart:
-    """A part of a state: a value that is told whole, but for its logs."""
+    """A part of a state: a value that is recorded as a whole, without its logs."""
 
     __slots__ = ()
 
     def logs(self) -> tuple[Any, ...]:
-        """Its logs; of a part that was told, their spans."""
+        """Its logs; of a part that was recorded, their spans."""
         return ()
 
     def with_logs(self, *logs: Any) -> Self:
@@ -148,7 +148,7 @@ class StatePart:
         raise NotImplementedError
 
     def note_told(self) -> None:
-        """All of it is told."""
+        """All of it is recorded."""
         for log in self.logs():
             log.news()
 
@@ -158,12 +158,12 @@ class StatePart:
         return max(1, sum(map(len, self.logs())))
 
     def news(self) -> Self:
-        """As it is told now."""
+        """As it is recorded now."""
         logs = self.logs()
         return self.with_logs(*[log.news() for log in logs]) if logs else self
 
     def received(self, here: Self | None) -> Self:
-        """What was told, as a part again; `here`: what is here of it, which goes on in it."""
+        """What was recorded, as a part again; `here`: what is here of it, which goes on in it."""
         spans = self.logs()
         if not spans:
             return self
@@ -192,10 +192,10 @@ class Parted:
     __slots__ = ()
 
     told = True
-    """Whether something of it was told, or it can be told by `news` from the beginning."""
+    """Whether something of it was recorded, or it can be recorded by `news` from the beginning."""
 
     def note_told(self) -> None:
-        """All of it is told, for the first time."""
+        """All of it is recorded, for the first time."""
 
     def weight(self, most: int) -> int:
         """How many things it consists of; a number above `most` stands for any above it."""
@@ -210,7 +210,7 @@ class Parted:
 
     def pieces(self, most: int) -> Iterator[Any]:
         """All of it, about so many things at a time, as it is when a piece is asked for. Between
-        two pieces it may change, and tell its news."""
+        two pieces it may change, and record that."""
         raise NotImplementedError
 
     @classmethod
@@ -220,13 +220,13 @@ class Parted:
 
     @classmethod
     def of_rows(cls, rows: list[Any]) -> list[Any]:
-        """The states again, told."""
+        """The states again, all of them recorded."""
         return rows
 
 
 class Parts(dict[Any, Any], Parted):
     """Parts by name, of one kind. A caller that changes one says so (`touch`), if that is to be
-    told."""
+    recorded."""
 
     kind: type[StatePart]
 

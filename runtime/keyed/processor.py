@@ -5,7 +5,7 @@
     freeze ▶ export ▶ chunks ▶ install, at the new owner: state and timers, then what was kept
 
 `Batches` takes tuples to the handler, `TimerCalls` its timers, `GroupMoves` its key groups to other
-instances and from them; `Keeping` tells a journal of all that.
+instances and from them; `Keeping` records all of it for the journal.
 
 - **Order**: tuples of one key are processed as they have come, whichever instance owns it. What
   comes along with the state goes before what was kept here.
@@ -16,9 +16,9 @@ instances and from them; `Keeping` tells a journal of all that.
   others, which may be of the same key. A timer that fails becomes a dead letter too.
 - **Careful** (`before` is set): one tuple at a time.
 - **Cancelling** `run` loses nothing: what has not been processed goes on with the next `run`.
-- **Journaled**: `tell` tells what has changed, as bytes. It may be called whenever this awaits:
+- **Journaled**: `tell` records what has changed, as bytes. It may be called whenever this awaits:
   what is here then fits to the parts that were emitted, for a part is emitted before the pause of
-  a retry. `restore` and `resume` make the same processor of all that was told.
+  a retry. `restore` and `resume` make the same processor of all that was recorded.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class KeyedProcessor(Keeping):
     """`emit` gets a `Part` for each slice of a batch (with its tag), and others without a tag for
     timers and for kept tuples. `turn` is awaited between two slices; anything may be called then.
 
-    `changed`: gets what `tell` tells. Without it nothing is noted for a journal. `noted` is called
-    when there may be something to tell.
+    `changed`: gets what `tell` records. Without it nothing is recorded. `noted` is called
+    when there may be something to record.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class KeyedProcessor(Keeping):
 
     def own(self, groups: Iterable[int]) -> None:
         """Groups that are mine from the beginning, with nothing in them but what a savepoint has
-        told."""
+        recorded."""
         self._moves.own(groups)
 
     def resume(self, owned: frozenset[int], frozen: frozenset[int]) -> None:

@@ -97,8 +97,8 @@ class KeyStore:
         self.processing.replace(keys, processing)
 
     def take_in(self, kind: Callable[[], Parted], keys: list[Any], news: list[Any]) -> None:
-        """What states in parts have told. `kind` makes an empty one, for what is told of keys that
-        are not here yet."""
+        """Apply records of states in parts. `kind` makes an empty state, for keys that are not here
+        yet."""
         for key, one in zip(keys, news, strict=True):
             if key not in self.states:
                 self.add(key, self.group_of[key], kind())

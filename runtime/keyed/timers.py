@@ -31,7 +31,7 @@ class Timers(Schedule):
         self._touched: dict[Any, set[str]] | None = None
 
     def note_changes(self) -> None:
-        """Have `changes` tell what becomes of each timer."""
+        """Let `changes` record what happens to each timer."""
         self._touched = {}
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Timers(Schedule):
         return [k for k, _ in some], [n for _, n in some], [self._at(k, n) for k, n in some]
 
     def take_in(self, keys: list[Any], names: list[str], ats: list[float | None]) -> None:
-        """What `changes` told of others. These timers do not fire before `wake`."""
+        """Timers that `changes` have recorded elsewhere. They do not fire before `wake`."""
         for key, name, at in zip(keys, names, ats, strict=True):
             of_key = self._set.get(key, {})
             if at is not None:

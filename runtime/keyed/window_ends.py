@@ -1,7 +1,7 @@
 """When the windows of keys end, and are forgotten, as the states of the keys tell.
 
 A window that is in the state of its key says itself when it ends. So nothing is kept of its end but
-an entry in the schedule, and nothing is told or moved with the key.
+an entry in the schedule, and nothing is recorded or moved with the key.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.runtime.keyed.windows import Window
 
 
 class HeldEnds(Protocol):
-    """What a state holds of a window. `ended`: no end will tell of it any more."""
+    """What a state holds of a window. `ended`: its end has passed."""
 
     window: Window
     ended: bool

@@ -37,10 +37,10 @@ class Tell(Protocol):
     def __call__(
         self, key: Any, window: Window, value: Any, revision: int, told_end: float | None = None
     ) -> Iterable[Any]:
-        """`told_end`: the end of the window when it was told before, if it was."""
+        """`told_end`: the end of the window in the result emitted before, if there was one."""
 
     def retracted(self, key: Any, window: Window, value: Any, revision: int) -> Iterable[Any]:
-        """A window that was told is no more."""
+        """A window that has emitted a result does not exist any more."""
 
 
 END_OF_STREAM = sys.float_info.max
@@ -233,7 +233,7 @@ class TimeWindows(Handler):
         return after, results
 
     def _going_on(self, key: Any, pane: Pane, after: Pane, watermark: float) -> Iterable[Any]:
-        """What must be told of a pane before it goes on in another."""
+        """What must be emitted for a pane before another one takes it over."""
         results: list[Any] = []
         if pane.window.end <= watermark and not pane.ended:  # its timer was held up, too
             pane = pane.copy(pane.accumulator)
@@ -271,8 +271,8 @@ class TimeWindows(Handler):
             self.ends.add(key, place.name, after)
 
     def _told(self, key: Any, pane: Pane, *, alone: bool = False) -> Iterable[Any]:
-        """It has ended, even if telling of it fails. `alone`: its accumulator, and what is in
-        it, is needed nowhere else."""
+        """The results of a window that ends, also if its value raises an error. `alone`: nothing
+        else needs its accumulator."""
         pane.ended = True
         accumulator = pane.accumulator
         value = self._aggregation.result(
@@ -286,7 +286,7 @@ class TimeWindows(Handler):
         return results
 
     def _retracted(self, key: Any, pane: Pane) -> Iterable[Any]:
-        """What was told of it is no longer so."""
+        """A retraction of the last result."""
         assert pane.told_end is not None
         window = Window(pane.window.start, pane.told_end)
         results = self._tell.retracted(key, window, self._aggregation.empty(), pane.revision)
@@ -313,7 +313,7 @@ class TimeWindows(Handler):
 @dataclass(slots=True)
 class Tail(StatePart, Parted):
     """The last tuples of a key, and how many there have been; `since`: since the last window.
-    `failures`: how often telling of the present window has failed."""
+    `failures`: how often the result of the present window has failed."""
 
     tuples: Any = field(default_factory=PartLog)
     seen: int = 0
@@ -344,8 +344,8 @@ class Tail(StatePart, Parted):
 
 
 class CountWindows(Handler):
-    """If telling of a window fails, the tuple that completes it is tried again up to `retries`
-    times; then it is a dead letter, and the window is passed over."""
+    """If the result of a window fails, the tuple that completes the window is tried again up to
+    `retries` times; then it is a dead letter, and the window has no result."""
 
     def __init__(
         self, windows: Count, aggregation: Aggregation, tell: Tell, *, retries: int = 0

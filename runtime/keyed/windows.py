@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
 class WindowResult(NamedTuple):
     """What was made of a window. `revision`: 0 when it has just ended; more each time that a late
-    tuple has changed it. Of a key and a start, the result that was told last is right.
+    tuple has changed it. Of the results of a key and a start, the last one is right.
 
     `retracted`: there is no such window any more. It was a session, and a late tuple has joined it
     with the one before it, which begins earlier; or a window over results, all of which were
@@ -52,7 +52,7 @@ class WindowResult(NamedTuple):
 
     @property
     def earlier_end(self) -> float | None:
-        """The end that this session had in the result told before, if it was another one."""
+        """The end that this session had in the result emitted before, if it was another one."""
         return None
 
 
@@ -60,7 +60,7 @@ RECORDS.add(WindowResult)
 
 
 class Retraction(WindowResult):
-    """Of a window that was told before and is no more."""
+    """The retraction of a window that has emitted a result and does not exist any more."""
 
     __slots__ = ()
 
@@ -73,7 +73,7 @@ class Retraction(WindowResult):
 
 
 class Moved(WindowResult):
-    """Of a session that has got another end since it was told."""
+    """The result of a session that has another end than in the result before."""
 
     def __repr__(self) -> str:
         return repr(WindowResult(*self))
@@ -122,7 +122,7 @@ class Sliding:
 
     def windows_of(self, at: float) -> list[Window]:
         """All that hold a time, earliest first; at least one. Raises `ValueError` for a time so
-        large that its windows cannot be told apart."""
+        large that its windows cannot be distinguished."""
         step, span, per_s = self._step, self._span, self._per_s
         if math.ulp(at) > self.every_s / 8:
             raise ValueError(

@@ -30,20 +30,20 @@ if TYPE_CHECKING:
 class Pipeline(Definition):
     """A graph of named operators, built by methods of its streams.
 
-    `dead_letters`: JSON lines file for tuples that failed for good
-    (default: `<name>.dead.jsonl` in the working directory; made only when needed).
-    `groups`: key groups of every keyed operator, the smallest part of its state that moves, and so
-    the most instances that it can use.
-    `delivery`: what becomes of tuples when processes die. "effectively-once": each counts once, in
-    the state of keys and at sinks that can tell. "at-least-once": none is lost, some may count
-    twice. "at-most-once": what a process had in work dies with it, and none counts twice.
-    `durable`: what instances outlive, for all operators or by their names. "process" (where nothing
-    is said): the death of any process; journals are written. "power": also of the host; they are on
-    the disk before anything leaves an instance, which costs a few milliseconds each time.
+    `dead_letters`: JSON lines file for tuples that failed for good (default: `<name>.dead.jsonl` in
+    the working directory; made only when needed).
+    `groups`: key groups of every keyed operator. They are the smallest part of its state that
+    moves, so an operator cannot use more instances than groups.
+    `delivery`: how often a tuple counts when processes die. "effectively-once": once, in the state
+    of keys and at sinks that recognise repeats. "at-least-once": none is lost, some may count
+    twice. "at-most-once": a process that dies loses its tuples, and none counts twice.
+    `durable`: what instances survive, for all operators or by their names. "process" (default): the
+    death of any process. "power": also a loss of power; everything is on the disk before it leaves
+    an instance, which costs a few milliseconds each time.
     `dead_max`: a run with more dead letters fails. A whole number: as soon as there are more. A
-    share of the tuples read, below 1.0: at the end, and before it once 1,000 tuples were read. 1.0:
-    never. None: only a run that delivers nothing, since all that it has read became dead letters.
-    `requires`: modules that the functions import when they are called, and what to do where one is
+    share of the tuples read, below 1.0: at the end, and earlier once 1,000 tuples were read. 1.0:
+    never. None: only a run fails that delivers nothing since all its tuples became dead letters.
+    `requires`: modules that the functions import when they are called, and what to do if one is
     missing: a run says so before it starts.
     """
 

@@ -28,7 +28,7 @@ class Options:
     scaling: bool | None = None
     """Whether operators decide by themselves; None: yes, unless a script decides."""
     policy_dry_run: bool = False
-    """Policies decide as ever, but what they decide is only told (events of kind `would_do`)."""
+    """Policies decide, but their decisions are only reported (events of kind `would_do`)."""
     transport: Literal["unix", "tcp"] = "unix"
     host: str = "127.0.0.1"
     """Where instances listen with transport `tcp`."""

@@ -1,17 +1,16 @@
-"""What neighbours tell each other of their work beside the protocol: nothing depends on it.
+"""What neighbours send each other for policies, beside the protocol: its safety does not need it.
 
-**Sums.** How siblings get to know those of all of them: one neighbour adds up, and tells.
+**Sums** of all siblings. At the end of a slot each instance sends its own figures to one neighbour,
+its **teller**: the least of its predecessors, for a source the least of its successors. Siblings
+have the same neighbours, so they have the same teller, and it knows all of them. When it has the
+figures of all, it sends the sums to each. It decides nothing. Without sums, for instance while
+neighbours change, an instance uses its own figures; the next slot may have another teller.
 
-At the end of a slot each instance tells its own figures to one neighbour, its **teller**: the least
-of its predecessors, of a source the least of its successors. Siblings have the same neighbours, so
-they have the same teller, which knows them all. When all have told, it tells the sums to each of
-them. It decides nothing: without sums, as while neighbours change, an instance goes by its own
-figures, and the next slot has another teller if need be.
+**Plans.** If the keeper of an operator decides for all (`Policy.at_keeper`), it sends the number to
+the teller, which passes the newest on to all siblings. If one is lost, the next comes a period
+later.
 
-**Plans.** Where the keeper of an operator decides for all (`Policy.at_keeper`), it tells the number
-to that neighbour, which passes the newest on to all siblings. A lost one costs a period.
-
-**Arrears.** An instance tells the successors that hold it up how much waits before it (`arrears`).
+**Arrears.** An instance sends the successors that hold it up how much waits for it (`arrears`).
 """
 
 from __future__ import annotations
@@ -28,10 +27,11 @@ from anabranch.runtime.policies.arrears import is_news, passed_on
 
 
 class LoadTold(Protocol):
-    """What this needs of a channel. `figures_told`: what the peer has told of itself, `sums_told`:
-    of all my siblings and me. `plan_told`: what it has planned as the keeper of its operator,
-    `keepers_plan_told`: what that of mine has. `arrears_told`: what will come to my operator of
-    what waits before the peer; `arrears_said`: the same of me, as the peer was told last."""
+    """What this needs of a channel: what the peer has sent last. `figures_told`: its own figures,
+    `sums_told`: the sums of my siblings and me. `plan_told`: its plan as the keeper of its
+    operator, `keepers_plan_told`: that of the keeper of mine. `arrears_told`: how many results will
+    come to my operator from the tuples that wait for the peer; `arrears_said`: the same of me, as
+    sent to it."""
 
     peer: InstanceId
     figures_told: Figures | None
@@ -67,7 +67,7 @@ class Concerted(Generic[C]):
         *,
         in_concert: bool,
     ) -> Reading:
-        """Tell neighbours what is new, and return the reading with what they have told.
+        """Send neighbours what is new, and return the reading with what they have sent.
         `in_concert`: whether the policy here goes by the sums of all siblings."""
         ahead = [self._channel_to(x) for x in sorted(succs)]
         behind = [self._channel_to(x) for x in sorted(preds)]
@@ -131,8 +131,8 @@ class Concerted(Generic[C]):
         return min(preds or succs, default=None)
 
     def complete(self, channels: Iterable[C]) -> list[tuple[list[C], Figures]]:
-        """Of each operator all of whose instances have told the same slot: their channels, and the
-        sums, which they have not been told yet. `channels`: to all neighbours."""
+        """Operators all of whose instances have sent figures of the same slot: their channels, and
+        the sums, which were not sent yet. `channels`: to all neighbours."""
         channels, found = list(channels), []
         if all(c.figures_told is None for c in channels):
             return []
@@ -148,7 +148,7 @@ class Concerted(Generic[C]):
 
 
 def newest(channels: Iterable[LoadTold]) -> Figures | None:
-    """The sums of the latest slot that any neighbour has told."""
+    """The sums of the latest slot that any neighbour has sent."""
     told = [c.sums_told for c in channels if c.sums_told is not None]
     return max(told, key=lambda f: (f.slot, f.instances), default=None)
 

@@ -117,7 +117,8 @@ def shifts_of(plan: Plan) -> tuple[Shift, ...]:
 
 
 class Sight:
-    """Makes looks of what instances tell. `operators`: as they are without instances."""
+    """Makes looks from the readings that instances send. `operators`: as they are without
+    instances."""
 
     def __init__(self, operators: Iterable[OperatorLook]) -> None:
         self._operators = {operator.name: operator for operator in operators}
@@ -153,7 +154,7 @@ class Sight:
 
 
 def unread(now_s: float, instances: int) -> Reading:
-    """Of an instance that has told none yet."""
+    """Of an instance that has sent none yet."""
     return Reading(now_s=now_s, instances=instances, instances_changed_s=now_s, covered_s=0.0)
 
 

@@ -84,12 +84,10 @@ class Policy(ABC, Generic[M]):
     dashes. `source`: where it is published. `period_s` of the scale is the time between decisions,
     to which a policy keeps by itself; of a `Resize` the driver carries out one per period.
     `in_concert`: the reading has `operator`, the sums of all instances of the operator over the
-    last period, which neighbours tell each other for it. `at_keeper`: of the numbers of a `Resize`
-    only that of the keeper counts, which neighbours tell its siblings; each does its part when it
-    hears of it. `ascending`: names of settings, none of
-    which may be less than the one before it.
-    Raises `PipelineError` for a setting of the wrong type or out of its range.
-    """
+    last period, which neighbours send each other. `at_keeper`: of the numbers of a `Resize` only
+    that of the keeper counts, which neighbours send to its siblings; each does its part when it has
+    it. `ascending`: names of settings, none of which may be less than the one before it. Raises
+    `PipelineError` for a setting of the wrong type or out of its range."""
 
     name: ClassVar[str] = ""
     source: ClassVar[str] = ""

@@ -1,4 +1,4 @@
-"""Events, messages and conditions of the protocol as a person would tell them."""
+"""Events, messages and conditions of the protocol in words."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Waits until what the system refuses for now can be done: no room on a disk, no file to be had.
 
 An instance that waits here takes nothing more in, so all instances before it wait as well, up to
-the source. When the cause is gone, the stream goes on by itself. It is told once, in the log and as
-an event of the run (`waits`, `goes on`), with what to do.
-"""
+the source. When the cause is gone, the stream goes on by itself. It is reported once, in the log
+and as an event of the run (`waits`, `goes on`), with what to do."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class DuplicateDecided:
 
 @dataclass(frozen=True, slots=True)
 class LeaveDecided:
-    """The policy, a script or the owner of the host wants this instance to go.
+    """The policy, a script or the owner of the host wants this instance to leave.
 
     An owner of key groups asks for a new owner through the neighbour `via`; `draw`: `AdoptOffer`.
     """
@@ -75,8 +75,8 @@ class MoveDecided:
 
 @dataclass(frozen=True, slots=True)
 class HandOverDecided:
-    """A keeper wants to be rid of its role: to a sibling through the neighbour `via`,
-    or to a fresh instance if `via` is None."""
+    """A keeper wants to hand over its role: to a sibling through the neighbour `via`,
+    or to a new instance if `via` is None."""
 
     via: InstanceId | None = None
 
@@ -97,13 +97,13 @@ class SpawnFailed:
 
 @dataclass(frozen=True, slots=True)
 class GroupsFrozen:
-    """Answer to `FreezeGroups`: no tuple of them is processed any more, and what was made of
-    those before has been sent."""
+    """Answer to `FreezeGroups`: no tuple of these groups is processed any more, and all results of
+    earlier ones have been sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsTransferred:
-    """Answer to `TransferGroups`: the state is on its way, complete."""
+    """Answer to `TransferGroups`: the whole state has been sent."""
 
     to: InstanceId
 
@@ -120,8 +120,7 @@ class Drained:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """This instance is a new incarnation of a process that died; its state is as its journal has
-    it."""
+    """A new process has resumed this instance after a death; its state is that of the journal."""
 
 
 Event = (

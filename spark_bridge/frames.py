@@ -6,8 +6,8 @@
 
 The highest bit of `rows` marks a frame of dead letters. A frame is appended by one write and
 never changed, so a reader beside the writer sees whole frames and at most one torn one at the end.
-A head of zeros, which a loss of power may leave there, is none. Whatever else is not as it was
-written is never taken for rows.
+A head of zeros, which a loss of power may leave there, is no frame. Any other damage is found by
+the checksums.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEAD = 1 << 31
 
 
 class FrameError(PlainError, OSError):
-    """The file is not what was written."""
+    """The file is damaged."""
 
 
 class Frame(NamedTuple):
@@ -72,7 +72,7 @@ def _frame(head: bytes, at: int) -> Frame | None:
 
 
 def payload_of(frame: Frame, file: File, path: Path) -> bytes:
-    """Raises `FrameError` if it is not what was written."""
+    """Raises `FrameError` if it is damaged."""
     payload = file.read(frame.length, frame.at)
     if len(payload) != frame.length or zlib.crc32(payload) != frame.crc:
         raise FrameError(
@@ -83,7 +83,7 @@ def payload_of(frame: Frame, file: File, path: Path) -> bytes:
 
 
 def rows_of(frames: bytes) -> int:
-    """How many rows there are in frames of results, one behind the other."""
+    """The number of rows in a sequence of frames of results."""
     at = total = 0
     while at < len(frames):
         frame = _frame(frames[at : at + HEAD_BYTES], at)

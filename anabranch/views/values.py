@@ -1,4 +1,4 @@
-"""Values of a pipeline for people: functions by their names, no address, no default."""
+"""Values of a pipeline as text: functions by their names, without addresses and defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 def in_words(value: Any) -> str:
-    """The same in every process, as far as the values have a say in it."""
+    """The text of a value, the same in every process unless its own `repr` differs."""
     if isinstance(value, PurePath):
         return repr(str(value))
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
@@ -34,7 +34,7 @@ def in_words(value: Any) -> str:
 
 
 def _has_fields(value: Any) -> bool:
-    """Whether it shows itself as data classes do."""
+    """Whether it is a data class with the usual `repr`."""
     return "__dataclass_params__" in vars(type(value)) and type(value).__dataclass_params__.repr
 
 

@@ -1,4 +1,4 @@
-"""What is explored: a small pipeline, and how much may happen to it."""
+"""A scope: a small pipeline, and bounds on what may happen in it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ OPERATORS = ("scalable", "keyed")
 class Scope:
     """A pipeline at rest, and budgets which all instances of all operators share.
 
-    `crashes`: how many processes may die, anywhere and at any moment; each has a next incarnation.
-
     `counts`: instances of each operator at the beginning; number 0 is the keeper.
     `edges`: pairs of operator indices; the chain of all operators unless given.
     `joins`, `leaves`, `fresh`, `sibling`: how many duplications, leaves, and hand-overs of the
-    keeper's role to a fresh instance or to a sibling may be decided. `batch`: most children of
-    one duplication. `tuples`: read by the sources, unavoidably, while decisions are optional.
+    keeper's role to a new instance or to a sibling may be decided.
+    `batch`: most children of one duplication.
+    `tuples`: how many the sources read. Decisions may be left out, reading may not.
     `finish`: the input of the sources ends, and all instances must.
-    `spawn`: whether asking for processes and having them are two events, with failures, or one.
+    `crashes`: how many processes may die, at any moment; each instance is resumed.
+    `spawn`: starting processes takes a second event, and may fail.
     `scalable`: indices of the operators whose instances decide; all unless given.
     `room`: a tuple is sent only while fewer than this are on its channel or queued at its
-    receiver; 0 for no bound. `blocking`: an instance that has chosen a receiver without room does
-    nothing else until there is some, as a blocking send would have it.
+    receiver; 0 for no bound.
+    `blocking`: an instance that has chosen a receiver without room does nothing else until there
+    is room.
     """
 
     counts: tuple[int, ...]
@@ -74,9 +75,9 @@ class Scope:
 
     @classmethod
     def parse(cls, text: str) -> Scope:
-        """A scope from what `str` makes of one: `1,2,1 joins=1 leaves=2 finish`.
+        """A scope from its text, as `str` gives it: `1,2,1 joins=1 leaves=2 finish`.
 
-        Raises `ValueError` with what is wrong, and what may be said.
+        Raises `ValueError` that says what is wrong and what is expected.
         """
         counts, *words = text.split()
         given: dict[str, Any] = {"counts": _numbers(counts)}
@@ -125,7 +126,7 @@ class Scope:
         )
 
     def is_alone(self, operator: OperatorName) -> bool:
-        """Whether it has one instance for ever."""
+        """Whether the operator has one instance and can get no other."""
         index = self.names.index(operator)
         still = not (self.joins or self.fresh) or (self.scalable and index not in self.scalable)
         return self.counts[index] == 1 and bool(still)

@@ -1,7 +1,7 @@
 """Timers of keys, of one kind (event time or processing time), soonest first.
 
-A key has one timer of each name. The schedule has an entry for each setting; those of timers that
-were moved or cancelled do not stand.
+A key has one timer of each name. The schedule has an entry for each call that has set a timer;
+entries of timers that were moved or cancelled since are not valid any more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from anabranch.runtime.keyed.parts import in_pieces
 from anabranch.runtime.keyed.schedule import Schedule
 
 Changes = tuple[list[Any], list[str], list[float | None]]
-"""What has become of timers: their keys, their names, when they are due (None: they are gone)."""
+"""Changes of timers: their keys, their names, when they are due (None: they are gone)."""
 Names = dict[str, float]
 """The timers of a key: when each is due."""
 Rows = list[Names | None] | None
@@ -26,7 +26,7 @@ class Timers(Schedule):
         super().__init__()
         self._set: dict[Any, Names] = {}
         self._ripe: dict[Any, list[tuple[float, str]]] = {}
-        """Of each key, timers that are not in the heap for now, by their times."""
+        """By key, the timers that are out of the heap at present, by their times."""
         self._live = 0
         self._touched: dict[Any, set[str]] | None = None
 
@@ -69,7 +69,7 @@ class Timers(Schedule):
             names.add(name)
 
     def changes(self, most: int) -> Iterator[Changes]:
-        """What has become of timers since this was asked last, about so many at a time."""
+        """Changes of timers since the last call, about `most` at a time."""
         if not self._touched:
             return
         touched, self._touched = self._touched, {}
@@ -78,7 +78,7 @@ class Timers(Schedule):
             yield self.now(some)
 
     def now(self, some: list[tuple[Any, str]]) -> Changes:
-        """What is of these timers."""
+        """The present times of these timers."""
         return [k for k, _ in some], [n for _, n in some], [self._at(k, n) for k, n in some]
 
     def take_in(self, keys: list[Any], names: list[str], ats: list[float | None]) -> None:
@@ -95,14 +95,14 @@ class Timers(Schedule):
                     del self._set[key]
 
     def may_be_due(self, key: Any, until: float) -> bool:
-        """Whether it is worth asking for `due_of`."""
+        """Whether `due_of` may return timers."""
         heap = self.heap
         return key in self._ripe or (bool(heap) and heap[0] <= until)
 
     def due_of(self, key: Any, until: float) -> list[tuple[float, str]]:
-        """Those of one key that are due, by time and then by name. They stay set, but do not fire
-        before they are `put_back`. Timers of other keys that are due are looked at once for this,
-        however many ask."""
+        """The timers of one key that are due, by time and then by name. They stay set, but do not
+        fire before they are `put_back`. Timers of other keys that are due are looked at once,
+        however many keys ask."""
         heap = self.heap
         while heap and heap[0] <= until:
             at = heap[0]
@@ -114,7 +114,7 @@ class Timers(Schedule):
         return sorted(timer for timer in ripe if timer[0] <= until)
 
     def put_back(self, key: Any, timers: Iterable[tuple[float, str]]) -> None:
-        """What `due_of` gave."""
+        """Put back timers that `due_of` has returned."""
         for at, name in timers:
             self.push(key, name, at)
 
@@ -136,7 +136,7 @@ class Timers(Schedule):
             self.put_back(key, timers)
 
     def next_at(self) -> float:
-        """When the soonest is due; +inf if there is none."""
+        """When the next timer is due; +inf if there is none."""
         if self._ripe:
             self._put_all_back()
         return super().next_at()
@@ -171,8 +171,7 @@ class Timers(Schedule):
         return [*map(self._set.get, keys)] if self._set else None
 
     def replace(self, keys: list[Any], rows: Rows) -> None:
-        """Timers that do not fire before `wake`, instead of those which are set; None: of timers
-        nothing is said."""
+        """Replace the timers of keys by these, which do not fire before `wake`; None: keep them."""
         if rows is None:
             return
         if self._set:
@@ -186,7 +185,7 @@ class Timers(Schedule):
                 self.push(key, name, at)
 
     def drain(self) -> Iterator[tuple[Any, str, float]]:
-        """All that are set now, by time; each is no longer set when it is given."""
+        """All timers, by time; each is cancelled when it is given."""
         every = [(key, name, at) for key, names in self._set.items() for name, at in names.items()]
         for key, name, at in sorted(every, key=lambda timer: timer[2]):
             if self.stands(key, name, at):
@@ -199,5 +198,5 @@ class Timers(Schedule):
 
 
 def mark_of_end(at: float) -> float:
-    """The latest mark of what comes of a timer, which was not known before its time."""
+    """The mark of the results of a timer: just before its time."""
     return math.nextafter(at, -math.inf)

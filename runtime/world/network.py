@@ -1,8 +1,8 @@
 """Addresses on which processes of a world listen, and all its connections.
 
-A connection is a pair of ends (`stream`), one in each process. Faults are asked for here: a
-connection is cut, so that both ends hear of it at once, or one long before the other (half open);
-a way is clogged; a process ends, and its connections with it.
+A connection is a pair of ends (`stream`), one in each process. Faults happen here: a
+connection is cut, and both ends notice it at once, or one long before the other (half open); a
+path delivers nothing; a process ends, and its connections with it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TransportOf(Transport):
         return await self._network.dial(self._loop, address, made)
 
     def forget(self, address: str) -> None:
-        """Nothing is left of what does not listen."""
+        """An address on which no process listens leaves nothing behind."""
 
 
 class Network:
@@ -125,13 +125,13 @@ class Network:
 
     @property
     def open_ends(self) -> list[StreamEnd]:
-        """Of connections that were dialled, of which both ends are there. A link to the agent is a
-        pair from the beginning, and never breaks but with its process."""
+        """The ends of connections that were dialled, if both are open. A link to the agent is never
+        dialled, and breaks only with its process."""
         self._may_break = {e: None for e in self._may_break if not (e.lost and e.peer.lost)}
         return [e for e in self._may_break if not e.lost and not e.peer.lost]
 
     def cut(self, end: StreamEnd, later_s: float = 0.0) -> None:
-        """`end` hears it at once, the other one so much later, and what is under way is lost."""
+        """`end` notices it at once, the other one `later_s` later. What is under way is lost."""
         end.reset_soon()
         end.peer.reset_soon(later_s)
 

@@ -1,4 +1,5 @@
-"""Broken E1 to E6: when an instance has seen the end, which others it tells and waits for."""
+"""Broken variants of E1 to E6: when an instance finishes, to which it sends FIN, for which it
+waits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A broken variant of the shipped core: some cells of its table replaced, nothing else touched.
-Or the core is whole, and the driver neglects one of its duties."""
+"""A broken variant of the shipped core: some cells of its table are replaced, or the core is as
+shipped and the driver neglects one of its duties."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Patch = Mapping[tuple[type[State], type], Cell]
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """`rule`: which rule of `docs/protocol.md` is broken, and `what` it does instead. `scope`: a
-    small one in which that is found out. `finding`: codes of which the fault has one."""
+    """`rule`: the rule of `docs/protocol.md` that is broken; `what` happens instead. `scope`: a
+    small one in which the explorer finds it. `finding`: the invariants of which it breaks one."""
 
     rule: str
     what: str
@@ -27,10 +27,11 @@ class Variant:
     also: str = ""
     """The number of the fault, if the design has found it: F1 to F19, PF1 to PF9."""
     ranked: bool = False
-    """Whether it breaks L3; for the others the rank would only hide what they break."""
+    """Whether it breaks L3. For other variants the explorer does not check the rank, which would
+    hide what they break."""
 
     broken_duty: str = ""
-    """Which one of `anabranch.protocol.effects` the driver neglects."""
+    """The number of the duty in `anabranch.protocol.effects` that the driver neglects."""
 
     @property
     def name(self) -> str:

@@ -1,11 +1,10 @@
-"""Heartbeats between neighbours: a frame at least every second, and a doubt when none comes.
+"""Heartbeats between neighbours: a frame at least every second, and a report when none comes.
 
-Silence is counted in ticks of the own loop, and each tick counts at most `TICK_S`. So an instance
-that could not listen, because of a long call of a function or a busy host, does not suspect its
-neighbours. A doubt ends no process. It goes to the agent, which looks at the process itself
-(`anabranch.runtime.live.agent.watchdog`), which hears in each tick of newcomers that wait for their
-START, and more often of all others.
-"""
+An instance counts silence in ticks of its own event loop, and each tick counts at most `TICK_S`. So
+an instance that could not listen, because of a long call of a function or a busy host, does not
+suspect its neighbours. A suspicion ends no process: the agent looks at the process itself
+(`anabranch.runtime.live.agent.watchdog`). An instance also reports itself to the agent: in each
+tick if it is a newcomer that waits for its START, otherwise more often."""
 
 from __future__ import annotations
 
@@ -21,11 +20,12 @@ from anabranch.runtime.reporting.status import id_to_wire
 
 TICK_S = 1.0
 SUSPECT_S = 3.0
-"""Seconds of ticks without a frame; then the agent is told, once in so many seconds."""
+"""After so many seconds of ticks without a frame the agent gets a report, and again after as
+many."""
 
 
 class Heartbeat:
-    """`tell`: takes what the agent is to hear."""
+    """`tell`: sends a message to the agent."""
 
     def __init__(
         self, membership: Membership, neighbourhood: Neighbourhood, tell: Callable[[Any], None]

@@ -2,8 +2,8 @@
 
     memory, slot -> filter and feedback -> forecast -> cheapest course -> its first step
 
-Strategies (PL11): with `change_weight` 0 and `horizon` 1 changes cost nothing (NoSw); with both
-above that they are weighed over so many steps (Sw h).
+Strategies (PL11): with `change_weight` 0 and `horizon` 1 changes cost nothing (NoSw); with higher
+values their cost is weighed over `horizon` steps (Sw h).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Settings:
     `instances_max`: the most there may be. `horizon`: slots that are looked ahead, 1 to 10.
     `qos_weight`, `instance_weight`, `change_weight`: what latency, instances and the square of
     their change cost; only their ratios matter. `level`, `trend`: weights of the newest slot in the
-    filter, 0 to 1. `load_max`: above this load of an instance a number of them is not considered.
+    filter, 0 to 1. `load_max`: numbers of instances with a higher load of each are not considered.
     `relative_above`: where there are more instances, a change costs by its share of them.
     `as_one`: waits are those of one fast server, as the paper reads Kingman's formula, instead of a
-    queue at each instance. Raises `ValueError` for what makes no sense, and names it.
+    queue at each instance. Raises `ValueError` that names a wrong setting.
     """
 
     latency_ms: float
@@ -81,7 +81,7 @@ class Settings:
         )
 
     def wait(self, streams: int) -> Wait:
-        """`streams`: over how many arrivals were counted apart."""
+        """`streams`: how many instances counted arrivals separately."""
         return wait_as_one if self.as_one else wait_split(streams)
 
 
@@ -92,13 +92,12 @@ def _expect(name: str, value: float, right: bool, expected: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """What is known of a slot that has passed, with `instances` throughout.
+    """The figures of a slot that has passed, in which there were `instances`.
 
-    `sums`: of all of them together. `latency_s`: mean from arrival to result, where it is measured;
-    where not, what the queues' integral says (PL14). `streams`: how many counted arrivals apart,
-    all siblings or 1. `uneven`: load of the most loaded instance over the mean, 1 where keys are
-    spread evenly.
-    """
+    `sums`: of all of them together. `latency_s`: mean time from arrival to result, if it is
+    measured; otherwise it follows from the integral of the queues (PL14). `streams`: how many
+    instances counted arrivals separately, all siblings or 1. `uneven`: load of the most loaded
+    instance over the mean, 1 where keys are spread evenly."""
 
     sums: SlotSums
     instances: int
@@ -117,8 +116,8 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class ControllerMemory:
-    """What lasts from slot to slot, and what a newcomer inherits. `last`: the newest known work and
-    variabilities, which stay as they are over the horizon."""
+    """What the controller keeps from slot to slot, and a newcomer gets. `last`: the newest known
+    work and variabilities, which the forecast keeps over the horizon."""
 
     demand: Holt
     feedback: Feedback = field(default_factory=Feedback)
@@ -139,8 +138,8 @@ class ControllerMemory:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`target`: instances of the next slot; `latency_s`: what is expected with them, infinite where
-    even all of them are too few, None where nothing is known yet."""
+    """`target`: instances of the next slot; `latency_s`: the expected latency, infinite if even
+    `instances_max` are too few, None before the first figures."""
 
     target: int
     why: str
@@ -150,7 +149,7 @@ class Decision:
 def step(
     settings: Settings, memory: ControllerMemory, slot: Slot
 ) -> tuple[ControllerMemory, Decision]:
-    """At a slot's border: what is remembered of it, and how many instances the next one gets."""
+    """At the end of a slot: the new memory, and how many instances the next slot gets."""
     memory = observe(settings, memory, slot)
     return memory, choose(settings, memory, slot, memory.ahead(settings.horizon))
 
@@ -175,8 +174,8 @@ def observe(settings: Settings, memory: ControllerMemory, slot: Slot) -> Control
 def choose(
     settings: Settings, memory: ControllerMemory, slot: Slot, loads: Sequence[QueueLoad]
 ) -> Decision:
-    """The first step of the cheapest course through `loads`, the coming slots'. Without any, as
-    before the first tuple, everything stays as it is."""
+    """The first step of the cheapest course through `loads`, those of the coming slots. Without
+    loads, as before the first tuple, the number of instances stays."""
     before = slot.instances
     if not loads:
         return Decision(before, "nothing was processed yet: no forecast")
@@ -187,7 +186,7 @@ def choose(
 
 
 def _load_of(settings: Settings, slot: Slot, before: QueueLoad | None) -> QueueLoad | None:
-    """What was offered in the slot; where a figure is missing, that of the last one."""
+    """The load offered in the slot; a missing figure is that of the slot before."""
     sums = slot.sums
     work = sums.work_s or (before.work_s if before else None)
     if work is None:

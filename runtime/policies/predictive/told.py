@@ -1,7 +1,7 @@
-"""The last slot of an operator, as one of its instances knows it: the sums that it was told, or its
-own figures for those of each sibling.
+"""The last slot of an operator, as one of its instances knows it: the sums that have arrived, or
+its own figures in place of those of each sibling.
 
-Until the sums of a slot have come, an instance waits for half a period.
+An instance waits for the sums of a slot for half a period.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from anabranch.runtime.policies.policy import Scale
 
 WAIT_PERIODS = 0.5
-"""So long an instance waits for the sums of all siblings."""
+"""How long an instance waits for the sums of all siblings, in periods."""
 WHOLE = 0.9
-"""A slot in which it counted for less of a period, since it was just born, says nothing."""
+"""A newcomer ignores a slot in which it has counted for a smaller share of the period."""
 
 
 def last_slot(reading: Reading, scale: Scale, seen: int) -> Figures | str:
-    """Of all siblings, in the last slot; or why there are none now. `seen`: the number of the slot
-    that was looked at before."""
+    """The figures of all siblings in the last slot, or the reason why there are none. `seen`: the
+    number of the slot that was used before."""
     own, operator = reading.own, reading.operator
     if own is None or own.slot <= seen:
         return "the period is not over"
@@ -41,8 +41,8 @@ def last_slot(reading: Reading, scale: Scale, seen: int) -> Figures | str:
 
 
 def slot_of(figures: Figures, scale: Scale) -> Slot:
-    """With as many instances as there were in it: some may act on these sums already. A capacity
-    that the user gave wins over the measured one."""
+    """The slot with the number of instances that it had; there may be more or fewer now. A capacity
+    from the user counts instead of the measured one."""
     return Slot(_at(figures, scale), figures.instances, streams=figures.instances)
 
 

@@ -136,7 +136,7 @@ CONDITIONS = (
     "Finished",
     "Gone",
 )
-"""Every one that `condition` tells."""
+"""Every one for which `condition` is true."""
 
 
 @dataclass(slots=True)

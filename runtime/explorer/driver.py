@@ -166,7 +166,7 @@ class Driver:
         return outcome
 
     def gives_away(self, sender: InstanceId, message: Item) -> bool:
-        """Whether new owners are told of, whose tuples follow those that came before."""
+        """Whether a message names new owners, whose tuples follow those that came before."""
         if not self.scope.crashes or self._broken == "only new wait":
             return False
         given = isinstance(message, Join) and bool(message.moved)

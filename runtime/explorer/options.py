@@ -30,7 +30,7 @@ DRAWS_MAX = 2
 
 
 class SiteOptions:
-    """Tells which moves may be tried at a site; a core may yet veto a decision."""
+    """Which moves are possible at a site; a core may still veto a decision."""
 
     def __init__(
         self,

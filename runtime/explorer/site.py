@@ -38,7 +38,7 @@ class SiteMove:
     """One transition: the site after it, what it sends, which instances it creates, and its event.
 
     `sends`: (number of the receiver, number of the parcel). `born`: (number, site) of each child.
-    `site` is negative if the move breaks a property, which `fault` then tells.
+    `site` is negative if the move breaks a property, which `fault` then names.
     """
 
     me: InstanceId

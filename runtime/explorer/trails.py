@@ -1,4 +1,4 @@
-"""How each state of a search was first reached, level by level, to tell the story of a fault."""
+"""How each state of a search was first reached, level by level, for the story of a fault."""
 
 from __future__ import annotations
 

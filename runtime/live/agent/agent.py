@@ -117,7 +117,7 @@ class Agent:
         self.options = options
         self.seed = clock.chance().getrandbits(SEED_BITS) if options.seed is None else options.seed
         self.say = options.on_output or _show
-        """What instances print, and what the agent has to tell the user."""
+        """What instances print, and what the agent shows the user."""
         self._state = state
         self._savepoint = savepoint
         self._make_run_dir = make_run_dir
@@ -414,7 +414,7 @@ class Agent:
             self.files.remove(member)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do `work`, but give it up when told to stop."""
+        """Do `work`, but give it up when the run is to stop."""
         done = self.tasks.start("close services", work)
         stopped = self.tasks.start("hurry", self.course.stopped())
         await asyncio.wait([done, stopped], return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""What a member is told when an incarnation of it begins, and what is recorded of that."""
+"""The assignment that a new incarnation of a member gets, and its record in the journal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The boards of all sources of the run, and notices to instances that wait for splits.
 
-What is claimed and released is recorded before instances are told. When a run is resumed, the
+Claims and releases are recorded before instances get the answer. When a run is resumed, the
 splits are pulled from the sources again and must be the same: the input may not change meanwhile.
 Only a source that cannot be divided knows by itself how it goes on, as standard input does.
 """
@@ -83,7 +83,7 @@ class Boards:
         }
         self._served = {n for n, source in self._sources.items() if source.service is not None}
         self._told_ended: set[str] = set()
-        """Sources of which an instance has heard that no input is left."""
+        """Sources of which an instance knows that no input is left."""
         self._cut_by: dict[str, str] = {}
         """By source: what ended its input before it was read to its end."""
 
@@ -127,11 +127,11 @@ class Boards:
             self.release(holder, split, 0.0, board.number(holder))
 
     def advance(self, holder: InstanceId, progress: float, number: int) -> None:
-        """Shown, not recorded: a later incarnation tells it again."""
+        """Shown, not recorded: a later incarnation reports it again."""
         self._boards[holder.operator].advance(holder, progress, number)
 
     def publish(self, operator: str, splits: Iterable[Split]) -> None:
-        """New splits from a service. Ignored once the input was told to end."""
+        """New splits from a service. Ignored after the input was ended early."""
         board = self._boards[operator]
         for split in splits:
             if not board.input_ended_early:

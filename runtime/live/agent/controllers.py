@@ -1,9 +1,8 @@
-"""Runs the controllers of a run: shows them what instances have told, and passes on their orders.
+"""Runs the controllers of a run: gives them the readings of instances, and passes on their orders.
 
-A controller that fails is told, and decides nothing any more; operators stay as they are. What it
-would leave to another incarnation is in the journal of the agent, and a resumed run begins with
-that.
-"""
+A controller that fails is reported, and decides nothing any more; operators stay as they are. What
+it would leave to another incarnation is in the journal of the agent, and a resumed run begins with
+that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deaths of members: told, recorded and counted; and whether a member goes on after one."""
+"""Deaths of members: reported, recorded and counted; and whether a member goes on after one."""
 
 from __future__ import annotations
 

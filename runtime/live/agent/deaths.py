@@ -12,7 +12,7 @@ RESUMES_MAX = 5
 RESUMES_WINDOW_S = 30.0
 """More deaths than this in such a time, with nothing done in between, will not stop."""
 OFTEN = 3
-"""So many of these are told while the run goes on."""
+"""So many of these are reported during the run."""
 IDLE_LIFETIME_S = 2.0
 """An incarnation of at least so long, and with nothing left to do, was not ended by what it was
 given."""
@@ -25,7 +25,7 @@ class Death:
     at_s: float
     end: Ending
     done: int
-    """How much had been done by then, as far as that was told."""
+    """How much was done by then, as far as that was reported."""
 
 
 @dataclass(slots=True)

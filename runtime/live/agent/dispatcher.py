@@ -1,4 +1,4 @@
-"""What instances say over their links, and which part of the agent hears it."""
+"""Messages of instances over their links, and which part of the agent handles each."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Dispatcher:
             case msg.StaysAfterAll():
                 self._roster.let_go(member, False)
             case msg.Waits():
-                pass  # that it was heard is all
+                pass  # it only shows that the instance lives
             case msg.Claim() | msg.Release() | msg.Progress():
                 self._splits.serve(member, message)
             case msg.EventNote():

@@ -19,7 +19,7 @@ from anabranch.runtime.reporting.ledger import (
 from anabranch.runtime.reporting.status import FinalCount, operator_of
 
 LATEST_MAX = 256
-"""Told one by one, so that a fault of the ledger can be told where it is."""
+"""Accounts that are kept one by one, so that a fault of the ledger can name its place."""
 _OF_CHANNELS = {"sent", "received", "sent_before", "received_before"}
 _COUNTS = [f for f in FinalCount.__struct_fields__ if f not in {"id", "operator", *_OF_CHANNELS}]
 """Fields of an account that add up, each by itself."""

@@ -48,7 +48,7 @@ class Incarnations:
         process = await self._starter.take(member.text)
         process.name = member.text
         ready = self._starter.expect(member.text)
-        # Before it gets its assignment, so that whatever it says or suffers then is heard of.
+        # Before it gets its assignment, so that no message and no death of it is missed.
         self._adopt(member, process)
         process.send(assignment)
         more_s = self._assignments.more_s(member)

@@ -30,7 +30,7 @@ class Inputs:
         for name in self._sources if source is None else [source]:
             self._boards.end_input(name, by)
             for member in self._roster.living(name):
-                # Those that are not ready yet are told when they are.
+                # Those that are not ready yet get it when they are.
                 if member.phase is not Phase.STARTING:
                     self._messenger.send(member.id, EndInput())
         started = self._course.started.done()

@@ -60,7 +60,7 @@ class Course:
         return await self._outcome
 
     async def stopped(self) -> None:
-        """Return when told to stop, also if the run has completed before."""
+        """Return when the run is to stop, also if it has completed before."""
         await self._stopped.wait()
 
     def start(self) -> None:

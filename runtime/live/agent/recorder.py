@@ -1,4 +1,4 @@
-"""Keeps what instances tell, within bounds, and makes of it the samples of the report.
+"""Keeps the statuses of instances, within bounds, and makes the samples of the report from them.
 
 No clock here: times are arguments, in seconds since the run began.
 """

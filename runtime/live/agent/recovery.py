@@ -49,7 +49,7 @@ def rebuild(run: Recorded, records: Iterable[Any]) -> float:
             case _:
                 _to_roster(run, record)
     for member in run.roster.living():
-        if member.phase is Phase.STARTING:  # no instance has heard of it
+        if member.phase is Phase.STARTING:  # no instance knows it
             run.roster.end(member, Phase.DISCARDED)
     return max(passed_s, run.recorder.last_s)
 

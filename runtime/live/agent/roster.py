@@ -35,7 +35,7 @@ class Phase(Enum):
     STARTING = auto()
     """Has an id, is not ready yet; no other instance knows it."""
     LISTENING = auto()
-    """Ready, and its creator has been told; waits for its START."""
+    """Ready, and its creator knows it; waits for its START."""
     ACTIVE = auto()
     GONE = auto()
     """Ended by the protocol, with an account of its tuples."""
@@ -71,7 +71,7 @@ class Member:
     """Why the agent itself has ended its process."""
     address: str = ""
     bootstrap: Genesis | None = None
-    """None for newcomers: their creators tell them."""
+    """None for newcomers: they get it from their creators."""
     keeper: bool = False
     heritage: dict[str, float] = field(default_factory=dict)
     """What its creator's policy passes on to it."""
@@ -177,12 +177,12 @@ class Roster:
         return [m for m in self.living() if m.phase in KNOWN]
 
     def listening_children(self, creator: InstanceId) -> list[Member]:
-        """Those that the creator has been told of and that have not been started."""
+        """Those that their creator knows and that have not been started."""
         own = (m for m in self.living(creator.operator) if m.id.creator == creator.number)
         return [m for m in own if m.phase is Phase.LISTENING and not m.founder]
 
     def listen(self, member: Member) -> None:
-        """It is ready, and its creator is about to be told."""
+        """It is ready, and its creator is about to know it."""
         member.phase = Phase.LISTENING
         self._log(Told(id=id_to_wire(member.id)))
 

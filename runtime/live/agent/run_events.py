@@ -31,7 +31,7 @@ URGENT = frozenset(
 """A user should know of these while the run goes on. What waits for the system (`WAITS`) says so in
 the log, which is seen at once too."""
 QUIET_S = 10.0
-"""The same of one operator is not told again so soon; how often it came is told with the next."""
+"""The same event of an operator is not reported again within this time; the next has the count."""
 
 
 class Alerts:

@@ -35,7 +35,7 @@ class Made(RunRecord, frozen=True, kw_only=True, tag="made"):
 
 
 class Begun(RunRecord, frozen=True, kw_only=True, tag="begun"):
-    """A process is about to be told that it is this incarnation of a member."""
+    """A process is about to become this incarnation of a member."""
 
     id: WireId
     incarnation: int
@@ -50,7 +50,7 @@ class Listens(RunRecord, frozen=True, kw_only=True, tag="listens"):
 
 
 class Told(RunRecord, frozen=True, kw_only=True, tag="told"):
-    """Its creator is about to hear of it."""
+    """Its creator is about to know it."""
 
     id: WireId
 
@@ -108,7 +108,7 @@ class Released(RunRecord, frozen=True, kw_only=True, tag="released"):
 
 
 class EndedEarly(RunRecord, frozen=True, kw_only=True, tag="ended_early"):
-    """A source was told to act as if its input had ended. `by`: what has cut it short."""
+    """The input of a source was ended early. `by`: what has ended it."""
 
     operator: str
     by: str = ""
@@ -214,7 +214,7 @@ AnyRecord = (
     | BoardSnapshot
 )
 SYNCED = (Begun, Listens, Told, LetGo, Claimed, Final, EndedEarly, AllRead, Founded)
-"""Instances act upon these when they hear of them."""
+"""Instances act upon these as soon as they know them."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(AnyRecord).decode

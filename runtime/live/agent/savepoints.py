@@ -1,4 +1,4 @@
-"""Savepoints of live runs: what the journals of a run that has stopped tell, as a savepoint, and
+"""Savepoints of live runs: the journals of a run that has stopped, as a savepoint, and
 what the first instances of a run begin with.
 
 With `Options.until_committed` the end of the input is not the end of the stream (see

@@ -1,4 +1,4 @@
-"""Follows a scale script: tells instances, at the times written, to duplicate or to leave."""
+"""Follows a scale script: orders instances, at the given times, to duplicate or to leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The beginning of a run, or of its next part: what instances are told, and in which order."""
+"""The beginning of a run, or of its next part: what instances get, and in which order."""
 
 from __future__ import annotations
 

@@ -4,13 +4,13 @@ Silence proves nothing: a function of the user's may compute for an hour, and a 
 processor to spare. So no process is ended for silence. What the system says of it decides:
 
     stopped (SIGSTOP, a debugger that left it so) ──▶ ended, and resumed in a new process
-    runs, waits for a disk, or has used processor time ──▶ works; told once
-    sleeps and has used none ──▶ told after `HANG_S`; ended only if the user has set `hang_s`
+    runs, waits for a disk, or has used processor time ──▶ works; reported once
+    sleeps and has used none ──▶ reported after `HANG_S`; ended only if the user has set `hang_s`
 
 The template process is looked at, too. No process can be ended or made without it, so when it is
-stopped it is told to go on.
+stopped it gets SIGCONT.
 
-Where the system does not say it (no /proc), silence is told after `HANG_S`.
+If the system does not say it (no /proc), silence is reported after `HANG_S`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LOOK_PERIOD_S = 0.5
 SUSPECT_S = 5.0
 """Silence after which a process is looked at; an instance says something four times a second."""
 WITNESS_S = 1.0
-"""The same if a neighbour has not heard of it either."""
+"""The same if a neighbour has received nothing from it either."""
 WITNESS_COUNTS_S = 5.0
 HANG_S = 60.0
 LAG_S = 0.1
@@ -74,7 +74,7 @@ class Watchdog:
         """When the parent was last seen not to be stopped."""
 
     def hear(self, peer: InstanceId) -> None:
-        """A neighbour has not heard of `peer` for some time."""
+        """A neighbour has received nothing from `peer` for some time."""
         self._suspected[peer] = clock.monotonic()
         self._doubted.set()
 

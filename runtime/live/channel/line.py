@@ -15,7 +15,7 @@ class Wire(Protocol):
 
 
 class ChannelLine:
-    """`ended`: the last word was said or heard on it."""
+    """`ended`: the last frame was sent or received on it."""
 
     def __init__(self) -> None:
         self.ended = False

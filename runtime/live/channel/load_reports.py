@@ -1,5 +1,5 @@
-"""What the two ends of a channel tell each other of their load and plans, for policies in concert
-and for what is told of arrears. Nothing of it is numbered or repeated: the next one says it
+"""What the two ends of a channel send each other of their load and plans, for policies in concert
+and for arrears. Nothing of it is numbered or repeated: the next one says it
 better."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LoadReports:
     def __init__(self, peer: InstanceId, line: ChannelLine) -> None:
         self.peer = peer
         self.figures_told: Figures | None = None
-        """What the peer has counted in its last slot, if it tells that."""
+        """What the peer has counted in its last slot, if it sends that."""
         self.sums_told: Figures | None = None
         """The same of all instances of my operator."""
         self.plan_told: Planned | None = None
@@ -30,7 +30,7 @@ class LoadReports:
         self.arrears_told = 0.0
         """How many tuples that wait before the peer will come to my operator."""
         self.arrears_said = 0.0
-        """The reverse, as the peer was told last."""
+        """The reverse, as sent to the peer last."""
         self._line = line
 
     def begin_anew(self) -> None:
@@ -54,7 +54,7 @@ class LoadReports:
         if self._line.say(frames.frame(frames.ARREARS, tuples)):
             self.arrears_said = tuples
 
-    # -- what is heard -------------------------------------------------------------------------
+    # -- receiving -----------------------------------------------------------------------------
 
     def hear(self, frame: list[Any]) -> None:
         """Raises `ChannelError` for a frame that is malformed, or of another kind."""

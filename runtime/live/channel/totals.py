@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from anabranch.runtime.live.channel.channel import Channel
 
 LATEST_MAX = 128
-"""Channels told one by one, so that a fault of the ledger can be told where it is."""
+"""Channels that are kept one by one, so that a fault of the ledger can name its place."""
 
 
 class ChannelTotals(NamedTuple):

@@ -1,1 +1,1 @@
-"""Commits of an instance, and what a journal tells of earlier ones."""
+"""Commits of an instance, and the recovery of earlier ones from a journal."""

@@ -8,7 +8,7 @@ at one moment between two steps of the loop, so a record always fits together: w
 what was made of it, and what is still held. A death undoes the commit in work, whole.
 
 A key is written whole, and may be large, as a window of many tuples. So commits are the longer
-the more there is to tell at their end: that takes a bounded share of the time (`TELLING_SHARE`).
+the more there is to write at their end: that takes a bounded share of the time (`TELLING_SHARE`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from anabranch.runtime.reporting.failure import LifeOver
 from anabranch.runtime.storage.patience import Patience, describe_refusal
 
 TELLING_SHARE = 0.2
-"""How much of the time of a process telling what has changed may take: the next commit is at least
+"""How much of the time of a process writing what has changed may take: the next commit is at least
 so long that it does not take more."""
 TURN_S_MAX = 1.0
-"""Longer than this no commit is made by what the last one had to tell."""
+"""The writing of the last commit delays the next one by at most so long."""
 Waiting = list[asyncio.Future[None]]
 
 
@@ -58,7 +58,7 @@ class Commits:
         self._ending: Callable[[], None]
         self._recorded: Callable[[], None]
         self._telling_s = 0.0
-        """How long the last commit took to tell what had changed."""
+        """How long the last commit took to write what had changed."""
         self._pausing: asyncio.Task[None] | None = None
         self._after: Waiting = []
         self._trying_again = False
@@ -113,7 +113,7 @@ class Commits:
         self.timer.want(now=now)
 
     def end(self) -> None:
-        """Do not make this commit longer for what the last one had to tell."""
+        """Do not delay this commit because the last one had much to write."""
         self.timer.end()
 
     def end_if_awaited(self) -> None:

@@ -1,4 +1,4 @@
-"""What a journal tells of the earlier incarnations of an instance."""
+"""The state of an instance, as the journal of its earlier incarnations has it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Past:
     owner: str = ""
     """The instance that it is of."""
     parted: bool = False
-    """Whether the instance had said everything, and all of it was heard."""
+    """Whether the instance had sent everything, and all of it was acknowledged."""
 
     def take(self, record: Record) -> None:
         for kind, *rest in record.entries:
@@ -112,7 +112,7 @@ class Past:
             del self.book[peer]
 
     def _begin_anew(self) -> None:
-        """All but what is told by changes, which is drawn piece by piece over what was before."""
+        """All but what is recorded by changes, which replaces the former state piece by piece."""
         self.channels.clear()
         self.totals.clear()
         self.summed = None

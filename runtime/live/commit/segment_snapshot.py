@@ -18,7 +18,7 @@ _DRAWN = DRAWN[0], b""
 
 
 class SegmentSnapshot:
-    """`draw`: gives all that is told by changes, piece by piece, while it changes."""
+    """`draw`: gives all that is recorded by changes, piece by piece, while it changes."""
 
     draw: Snapshots
 

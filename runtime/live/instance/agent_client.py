@@ -61,7 +61,7 @@ class AgentClient:
         self._link = link
 
     def begin(self) -> None:
-        """The instance is there, and hears what is said to it."""
+        """The instance exists, and handles messages of the agent."""
         early, self._early = self._early or [], None
         for body in early:
             self.receive(body)

@@ -1,4 +1,4 @@
-"""What an instance measures of itself, and tells the agent of it."""
+"""What an instance measures of itself, and what it sends to the agent."""
 
 from __future__ import annotations
 

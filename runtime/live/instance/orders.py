@@ -49,7 +49,7 @@ class Orders:
             profile.operator.scale, membership, lifetime, agent_client, commits, self._leave
         )
         self.announced: deque[InstanceId] = deque(maxlen=ANNOUNCED_MAX)
-        """Children that neighbours have been told of; those which have not begun are among them."""
+        """Children that neighbours know; those which have not begun are among them."""
 
     def found(
         self,

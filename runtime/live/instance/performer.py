@@ -100,7 +100,7 @@ class Performer:
         channel.send_message(message, self._core.last_event, neighbourhood.book, how_far)
 
     def _tell_counts(self, succs: frozenset[InstanceId], preds: frozenset[InstanceId]) -> None:
-        """Neighbours hear how many there are of them."""
+        """Send neighbours how many of them there are."""
         channel_to = self._path.neighbourhood.channel_to
         for pred in preds:
             channel_to(pred)

@@ -72,7 +72,7 @@ class Persistence:
         self.past = found if isinstance(found, Past) else None
         self._base: Base = {} if isinstance(found, Past) else found
         self.parted = self.past is not None and self.past.parted
-        """Whether an earlier incarnation had said everything, and all of it was heard."""
+        """Whether an earlier incarnation had sent everything, and all of it was acknowledged."""
         self._commits = commits
         self._profile = profile
         self._membership = membership
@@ -105,7 +105,7 @@ class Persistence:
         )
 
     def _tell(self) -> None:
-        """At the end of a commit: what is told by changes."""
+        """At the end of a commit: what is recorded by changes."""
         self._pump.tell(self._commits)
         if self._profile.exact:
             self._path.outbox.held_pieces.tell(self._commits)
@@ -154,7 +154,7 @@ class Persistence:
                 neighbourhood.remake(peer, dialing=False)
 
     def resume(self) -> None:
-        """Go on: nothing can be heard before this, nor said."""
+        """Go on: before this the instance neither receives nor sends."""
         past, path = self.past, self._path
         if past is None:
             self._begin()

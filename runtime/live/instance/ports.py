@@ -16,7 +16,7 @@ from anabranch.runtime.storage.patience import Patience
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """`tell_status`: tells the agent at once how far the work is."""
+    """`tell_status`: sends the agent a status at once."""
 
     profile: Profile
     lifetime: Lifetime

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 now = clock.monotonic
 
 ADVANCING = "advancing"
-"""The token by which the gate is held while what is due is told, which may take many turns."""
+"""The token that holds the gate while due timers fire, which may take many slices."""
 
 STAMPS = "stamps"
 """Kind of the pieces of a journal that tell of event time as it was read."""
@@ -149,7 +149,7 @@ class Pump(ABC):
         agent, and a loss of power may have taken from it."""
 
     def tell(self, commits: Commits) -> None:
-        """What is told only now, at the end of a commit."""
+        """What is recorded only now, at the end of a commit."""
         if self.stamper is not None and (changes := self.stamper.changes()):
             commits.change(STAMPS, changes)
 
@@ -157,7 +157,7 @@ class Pump(ABC):
         """The last snapshot is in the journal."""
 
     def snapshot_pieces(self, pieces: int) -> Iterator[tuple[str, bytes]]:
-        """All that is told by changes, some `pieces` of it (keys, devices) at a time."""
+        """All that is recorded by changes, some `pieces` of it (keys, devices) at a time."""
         if self.stamper is not None:
             for piece in self.stamper.snapshot(pieces):
                 yield STAMPS, piece
@@ -200,7 +200,7 @@ class Pump(ABC):
 
     @property
     def hears(self) -> bool:
-        """Whether it would hear of new tuples now: it has room for them, and works on no others."""
+        """Whether it would take new tuples now: it has room for them, and works on no others."""
         return self.path.room.is_set()
 
     def _state_time(self) -> None:

@@ -73,7 +73,7 @@ class Scaling:
         self._cannot_give = False
         """No key group was light enough when it was to give some last."""
         self.dry_run = False
-        """Decisions are told, and not carried out."""
+        """Decisions are reported, and not carried out."""
 
     def heritage(self, n: int) -> dict[str, float]:
         """What each of `n` newcomers should know: how many they are, what was tried."""
@@ -116,7 +116,7 @@ class Scaling:
             path.intake.adapt_windows(path.senders(), speed, may_grow=not blocked)
 
     def _exchange(self, reading: Reading) -> Reading:
-        """Tell neighbours what is new; with what they have told."""
+        """Send neighbours what is new; returns the reading with what they have sent."""
         state = self._membership.state
         in_concert = self._decider is not None and self._profile.scale.policy.in_concert
         return self._concerted.exchange(

@@ -1,4 +1,4 @@
-"""The instances of one's own operator, as neighbours tell of them (`docs/protocol.md` 2.5)."""
+"""The instances of one's own operator, as neighbours count them (`docs/protocol.md` 2.5)."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class SourcePump(Pump):
         self._forgotten = asyncio.Event()
         self._released: ReleasedClaim | None = None
         self._untold = False
-        """Whether the end of a claim is to be told, for the first time or again."""
+        """Whether the end of a claim is to be sent, for the first time or again."""
         self._progress_told = 0.0
         self._offered: Offered | None = None
         self._in_commit: ClaimedSplit | None = None
@@ -196,7 +196,7 @@ class SourcePump(Pump):
         self.path.note_outbox()
 
     async def _stop_at_once(self) -> None:
-        """It was told so before it began, or in an earlier incarnation."""
+        """The input was ended before it began, or in an earlier incarnation."""
         if self._claimed is not None:
             await self._release(self._claimed)
         self.send()
@@ -309,7 +309,7 @@ class SourcePump(Pump):
         self._releasing = False
 
     def _tell(self, released: ReleasedClaim) -> None:
-        """It is recorded: tell the agent."""
+        """It is recorded: send it to the agent."""
         self.ports.agent_client.release(released.remainder, released.progress, released.number)
         self._untold = False
 

@@ -1,4 +1,4 @@
-"""What an instance knows of event time from its predecessors, and tells its successors.
+"""What an instance knows of event time from its predecessors, and sends to its successors.
 
 A watermark w says: no tuple with an event time before w follows, but late ones. It travels in the
 order of the tuples: behind all results made before it (W8), and through the intake in its turn.
@@ -66,7 +66,7 @@ class Watermarks:
 
     @property
     def stated(self) -> float:
-        """The watermark that successors have been told."""
+        """The watermark that successors have got."""
         return self._stated[0]
 
     # -- from predecessors -----------------------------------------------------------------

@@ -151,7 +151,7 @@ class Journal:
         return self.size > max(SEGMENT_BYTES_MIN, SEGMENT_SNAPSHOTS * self._snapshot)
 
     def snapshot_complete(self) -> None:
-        """The present segment tells everything, and this is safe: the older ones may go."""
+        """The present segment has everything, safely: the older ones may go."""
         self._snapshot = self.size
         for _, segment in self._old:
             self._store.remove(segment)

@@ -1,4 +1,4 @@
-"""The agent's side of the control socket: asks the template process to fork, hears of exits.
+"""The agent's side of the control socket: asks the template process to fork, and gets exits.
 
 If the parent is killed, and all its children with it, its standby takes over (`standbys`), as if
 nothing had happened but that they have died. If there is none, another parent reads the user's
@@ -288,7 +288,7 @@ class Forker:
         return self._alive.pop(key)
 
     def _lose(self) -> None:
-        """The parent is gone: no exit of its children will be told any more."""
+        """The parent is gone: no exit of its children will be reported any more."""
         if self._lost.done():
             return
         self._link.leave()

@@ -82,7 +82,7 @@ class _Context(ServiceContext):
         self.link.closed.add_done_callback(self._exit_without_agent)
 
     async def part(self) -> None:
-        """Close the link after everything said was heard."""
+        """Close the link after the other end has received everything."""
         self.link.closed.remove_done_callback(self._exit_without_agent)
         await self.link.finish()
 

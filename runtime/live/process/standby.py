@@ -35,7 +35,7 @@ Send = Callable[[msg.ToParent, list[int]], None]
 
 
 class Standbys:
-    """`first_order`: what every standby is told at once, encoded; it need not be told again."""
+    """`first_order`: the message that every standby gets at once, encoded."""
 
     def __init__(self, send: Send) -> None:
         self.first_order = b""

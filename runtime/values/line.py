@@ -3,23 +3,23 @@ or taken, however long it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Line(Generic[T]):
+    """`append` is that of the list itself, for it is called for each item; it stays the same."""
+
     def __init__(self) -> None:
         self._items: list[T] = []
         self._start = 0
         """How many at the front of the list have been taken: so many are removed at once."""
+        self.append: Callable[[T], None] = self._items.append
 
     def __len__(self) -> int:
         return len(self._items) - self._start
-
-    def append(self, item: T) -> None:
-        self._items.append(item)
 
     def extend(self, items: Iterable[T]) -> None:
         self._items += items
@@ -33,9 +33,6 @@ class Line(Generic[T]):
         """The first `n`, or all if there are less."""
         items, start = self._items, self._start
         end = start + n
-        if end >= len(items):
-            self._items, self._start = [], 0
-            return items[start:] if start else items
         taken = items[start:end]
         if 2 * end > len(items):
             del items[:end]

@@ -29,14 +29,12 @@ from typing import Any
 
 import msgspec
 
-from anabranch.runtime.live.agent import savepoints
 from anabranch.runtime.live.agent.assignments import Assignments
 from anabranch.runtime.live.agent.attendant import Attendant
 from anabranch.runtime.live.agent.attendants import Attendants
 from anabranch.runtime.live.agent.boards import Boards, InputChanged, SplitsError
 from anabranch.runtime.live.agent.clock import RunClock
 from anabranch.runtime.live.agent.completion import Completion
-from anabranch.runtime.live.agent.controllers import Controllers, Looks
 from anabranch.runtime.live.agent.death_register import DeathRegister
 from anabranch.runtime.live.agent.dispatcher import Dispatcher, SplitDesk
 from anabranch.runtime.live.agent.folder_check import FolderCheck
@@ -76,13 +74,13 @@ from anabranch.runtime.pipeline.definition import edges
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Options
 from anabranch.runtime.pipeline.order import bound
+from anabranch.runtime.policies.controller import controllers_of
 from anabranch.runtime.policies.script import Script
 from anabranch.runtime.ports import clock
 from anabranch.runtime.reporting.failure import Failure
 from anabranch.runtime.reporting.report import COMPLETED, DURATION, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import SAVEPOINT, Savepoint, SavepointError
-from anabranch.runtime.savepoint.inputs import positions_of
 from anabranch.runtime.values.texts import carried, original
 
 SEED_BITS = 32
@@ -218,8 +216,6 @@ class Agent:
         self._watchdog = Watchdog(
             roster, self.forker, run_events, partial(self.say, "agent"), self.options.hang_s
         )
-        looks = Looks(self.pipeline.operators.values(), roster, self.recorder)
-        self._controllers = Controllers(looks, messenger, run_events, log, self._recorded.left)
         self._dispatcher: Dispatcher = Dispatcher(
             self.starter,
             self._spawner,
@@ -260,6 +256,8 @@ class Agent:
         if not self.options.until_committed:
             return
         try:
+            from anabranch.runtime.live.agent import savepoints
+
             run = savepoints.stopped(
                 self.pipeline, self.files, self.boards, self.recorder, self.clock, self.span
             )
@@ -369,33 +367,41 @@ class Agent:
             await resume(roster, self._supervisor, self.files.ends, run_events, gone, self.say)
         else:
             if self._savepoint is not None:
-                begun = await asyncio.to_thread(positions_of, self.pipeline, self._savepoint)
-                savepoints.restore_sources(self.boards, self._savepoint, begun, self.journal.log)
-                await asyncio.to_thread(
-                    savepoints.lay_bases, self.pipeline, self.files, self._savepoint
-                )
+                await self._restore(self._savepoint)
             founders = Founders(
                 self.pipeline, roster, self._incarnations, self._deaths, self.files, run_events
             )
             await founders.start()
             self.journal.founded()
 
+    async def _restore(self, savepoint: Savepoint) -> None:
+        from anabranch.runtime.live.agent import savepoints
+        from anabranch.runtime.savepoint.inputs import positions_of
+
+        begun = await asyncio.to_thread(positions_of, self.pipeline, savepoint)
+        savepoints.restore_sources(self.boards, savepoint, begun, self.journal.log)
+        await asyncio.to_thread(savepoints.lay_bases, self.pipeline, self.files, savepoint)
+
     def _start_tasks(self) -> None:
         options, operators = self.options, self.pipeline.operators
         self.tasks.start("sampler", self._sample(), periodic=True)
         self.tasks.start("time", self.journal.keep_time(), periodic=True)
-        if options.decides:
-            work = self._controllers.run(
-                operators.values(),
-                self.seed,
-                options.limits.status_period_s,
-                is_resumed=self.resumed is not None,
-            )
-            self.tasks.start("controllers", work)
+        if options.decides and controllers_of(operators.values()):
+            self.tasks.start("controllers", self._control())
         if options.script is not None:
             self.tasks.start("script", self._follow(options.script))
         if options.duration_s is not None:
             self.tasks.start("duration", self._end_input_after(options.duration_s))
+
+    async def _control(self) -> None:
+        from anabranch.runtime.live.agent.controllers import Controllers, Looks
+
+        operators = self.pipeline.operators.values()
+        looks = Looks(operators, self.roster, self.recorder)
+        log, left = self.journal.log, self._recorded.left
+        controllers = Controllers(looks, self.messenger, self.run_events, log, left)
+        period_s, is_resumed = self.options.limits.status_period_s, self.resumed is not None
+        await controllers.run(operators, self.seed, period_s, is_resumed=is_resumed)
 
     async def _follow(self, script: Script) -> None:
         """Not decisions from before the run was resumed, which had their time."""

@@ -16,7 +16,6 @@ import msgspec
 from anabranch.runtime.live.agent.agent import Agent
 from anabranch.runtime.live.agent.outcome import Outcome
 from anabranch.runtime.live.agent.prepare_ends import give_up_what_was, prepare_ends
-from anabranch.runtime.live.agent.savepoints import check_stop
 from anabranch.runtime.live.agent.state_dir import StateDir, open_state
 from anabranch.runtime.live.process.forker import Forker
 from anabranch.runtime.live.process.origin import DEFAULT_ENTRY, Origin, being_loaded, find_origin
@@ -38,7 +37,6 @@ from anabranch.runtime.reporting.failure import Failure, RunFailed
 from anabranch.runtime.reporting.report import CTRL_C, Report, check_writable, write_report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.runtime.savepoint.folder import Savepoint
-from anabranch.runtime.savepoint.opening import open_savepoint
 from anabranch.runtime.values.checks import PipelineError
 from anabranch.runtime.values.working_folder import check_working_folder
 
@@ -314,11 +312,18 @@ def _prepare(pipeline: Pipeline, options: Options, entry: str) -> Prepared:
     if options.backfill is not None:
         check_backfill(pipeline.operators)
     way, origin = choose_way(pipeline, options.preload)
-    savepoint = open_savepoint(pipeline, options.begin_from)
+    savepoint = None
+    if options.begin_from is not None:
+        from anabranch.runtime.savepoint.opening import open_savepoint
+
+        savepoint = open_savepoint(pipeline, options.begin_from)
     state = open_state(pipeline, options)
     try:
         resumed = state is not None and state.resumed is not None
-        check_stop(pipeline, options, resumed=resumed)
+        if options.until_committed:
+            from anabranch.runtime.live.agent.savepoints import check_stop
+
+            check_stop(pipeline, options, resumed=resumed)
         prepare_ends(pipeline, resumed=resumed, adds=savepoint is not None)
         if not resumed:
             give_up_what_was(pipeline, state, adds=savepoint is not None)

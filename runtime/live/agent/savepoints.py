@@ -56,8 +56,6 @@ from anabranch.runtime.sources.covered import Covered
 
 def check_stop(pipeline: Pipeline, options: Options, *, resumed: bool) -> None:
     """Raise `SavepointError` unless a savepoint can be written at the end."""
-    if not options.until_committed:
-        return
     assert options.state is not None
     folder.check_package()
     if (options.state / SAVEPOINT).exists() and not resumed:

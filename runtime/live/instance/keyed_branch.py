@@ -31,6 +31,7 @@ class OwnerQueue(HeldLine):
     def __init__(self, over: list[int], *, marked: bool = False) -> None:
         super().__init__(over, marked=marked)
         self.keys: Line[Any] = Line()
+        self.adders = self.keys.append, self.tuples.append
         self.channel: Channel | None = None
         self.noted = 0
         """How many of the tuples are in `segments`."""
@@ -73,6 +74,7 @@ class KeyedBranch(Branch):
         self._group_of = GroupCache(groups)
         self._queues: dict[InstanceId, OwnerQueue] = {}
         self._by_group: list[OwnerQueue] = [OwnerQueue(self.over, marked=self.marked)] * groups
+        self._adders = [queue.adders for queue in self._by_group]
         self._sole: OwnerQueue | None = None
         """The queue of all groups, if there is one."""
         self._routes: Routes = ()
@@ -110,10 +112,10 @@ class KeyedBranch(Branch):
         else:
             for mark, group in zip(marks, groups, strict=False):  # of all, or there are none
                 self._by_group[group].marks.append(mark)
-            queues = map(self._by_group.__getitem__, groups)
-            for key, one, queue in zip(keys, tuples, queues, strict=True):
-                queue.keys.append(key)
-                queue.tuples.append(one)
+            adders = map(self._adders.__getitem__, groups)
+            for key, one, (add_key, add_tuple) in zip(keys, tuples, adders, strict=True):
+                add_key(key)
+                add_tuple(one)
         self._held += len(tuples)
         self._note(born)
         return dead
@@ -140,6 +142,7 @@ class KeyedBranch(Branch):
         }
         for route in routes:
             self._by_group[route.group] = self._queues[route.owner]
+        self._adders = [queue.adders for queue in self._by_group]
         first = self._by_group[0]
         self._sole = first if all(queue is first for queue in self._by_group) else None
         for queue in old.values():

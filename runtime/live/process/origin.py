@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from anabranch.runtime.live.instance.make_pump import pump_of
 from anabranch.runtime.live.link.control import LoadPipeline
 from anabranch.runtime.live.process.warm import Preload
 from anabranch.runtime.pipeline.begun_threads import noting_threads, refusal
@@ -118,7 +119,15 @@ def load_preload(request: LoadPipeline) -> Preload:
             'again; define it outside of `if __name__ == "__main__":`'
         )
     _apply(request, pipeline)
-    return Preload(pipeline, resolve(request.entry), resolve(SERVICE_ENTRY))
+    return preload(pipeline, request.entry)
+
+
+def preload(pipeline: Pipeline, entry: str) -> Preload:
+    """What processes have in memory when they are forked: so every import happens once, and is
+    shared."""
+    for operator in pipeline.operators.values():
+        pump_of(operator)
+    return Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
 
 
 def load_module(name: str, file: str) -> ModuleType:

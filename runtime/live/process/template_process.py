@@ -23,14 +23,12 @@ from dataclasses import dataclass, field
 from anabranch.runtime.live.link.inherited_fds import close_inherited, own
 from anabranch.runtime.live.link.link import encode
 from anabranch.runtime.live.process.origin import (
-    SERVICE_ENTRY,
     Origin,
     find_origin,
     load_request,
-    resolve,
+    preload,
 )
 from anabranch.runtime.live.process.template import become_template, fork_quietly, serve_forks
-from anabranch.runtime.live.process.warm import Preload
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.pipeline.options import Preloading
 from anabranch.runtime.values.checks import PipelineError
@@ -128,8 +126,7 @@ def choose_way(pipeline: Pipeline, way: Preloading) -> tuple[Preloading, Origin 
 
 def fork_template(pipeline: Pipeline, entry: str) -> TemplateProcess:
     """Fork this process."""
-    # Resolved before the fork, so that every import happens once and is shared.
-    preload = Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
+    in_memory = preload(pipeline, entry)
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:
             stream.flush()
@@ -139,7 +136,7 @@ def fork_template(pipeline: Pipeline, entry: str) -> TemplateProcess:
             try:
                 close_inherited()
                 become_template()
-                serve_forks(theirs, lifeline_read.fileno(), preload)
+                serve_forks(theirs, lifeline_read.fileno(), in_memory)
             finally:
                 os._exit(1)
         return TemplateProcess(pid, control, lifeline)

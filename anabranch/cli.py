@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import gc
 import io
 import os
 import sys
@@ -49,6 +50,9 @@ A pipeline file, headlines.py:
   words.filter("long", lambda w: len(w) > 3).sink("out", ab.jsonl("words.jsonl"))
 """
 
+GC_THRESHOLD = 50_000
+"""A command begins with many imports, of which nothing becomes garbage."""
+
 
 class Commands(click.Group):
     """Knows its commands by name and line of help; imports the one that is called."""
@@ -59,6 +63,7 @@ class Commands(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
+        gc.set_threshold(GC_THRESHOLD)
         command = import_module(f"anabranch.commands.{name}").command
         assert isinstance(command, click.Command)
         return command

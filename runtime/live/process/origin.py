@@ -7,6 +7,7 @@ holds the pipeline.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.util
 import os
@@ -20,6 +21,7 @@ from typing import Any
 
 from anabranch.runtime.live.instance.make_pump import pump_of
 from anabranch.runtime.live.link.control import LoadPipeline
+from anabranch.runtime.live.process.reseeding import generators
 from anabranch.runtime.live.process.warm import Preload
 from anabranch.runtime.pipeline.begun_threads import noting_threads, refusal
 from anabranch.runtime.pipeline.graph import Pipeline
@@ -124,10 +126,12 @@ def load_preload(request: LoadPipeline) -> Preload:
 
 def preload(pipeline: Pipeline, entry: str) -> Preload:
     """What processes have in memory when they are forked: so every import happens once, and is
-    shared."""
+    shared. No garbage is left: to look for it later would copy the pages that are shared."""
     for operator in pipeline.operators.values():
         pump_of(operator)
-    return Preload(pipeline, resolve(entry), resolve(SERVICE_ENTRY))
+    mains = resolve(entry), resolve(SERVICE_ENTRY)
+    gc.collect()
+    return Preload(pipeline, *mains, generators())
 
 
 def load_module(name: str, file: str) -> ModuleType:

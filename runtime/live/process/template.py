@@ -11,7 +11,6 @@ its own, which outlives it: if the parent is killed, the agent goes on with the 
 
 from __future__ import annotations
 
-import argparse
 import gc
 import os
 import resource
@@ -23,7 +22,6 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, assert_never
@@ -33,7 +31,6 @@ import msgspec
 from anabranch.runtime.live.link import control as msg
 from anabranch.runtime.live.link.link import FrameBuffer, send_blocking
 from anabranch.runtime.live.process import orphans
-from anabranch.runtime.live.process.reseeding import generators
 from anabranch.runtime.live.process.run_dir import remove_unless_used
 from anabranch.runtime.live.process.warm import Inheritance, Preload, become_warm
 from anabranch.runtime.ports import clock
@@ -81,8 +78,6 @@ class Template:
         """Return when told to stop or when the agent is gone; no child is left then."""
         # What exists now is never collected: collecting would copy the pages shared with children.
         gc.disable()
-        gc.collect()
-        self._preload = replace(self._preload, generators=generators())
         gc.freeze()
         orphans.wake_when_parent_ends()
         self._obey_all()
@@ -285,6 +280,8 @@ def _signal_pipe() -> tuple[int, int]:
 
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Started by the agent where forking it would be unsafe; not for use by hand."""
+    import argparse
+
     parser = argparse.ArgumentParser(prog="python -m anabranch.runtime.live.process.template")
     for name in ("--control", "--lifeline", "--agent-pid"):
         parser.add_argument(name, type=int, required=True)

@@ -39,7 +39,7 @@ class Preload:
     pipeline: Pipeline
     instance_main: InstanceMain
     service_main: InstanceMain
-    generators: tuple[Any, ...] = ()
+    generators: tuple[Any, ...]
     """Those of random numbers that instances have copies of."""
 
 

@@ -38,6 +38,16 @@ def next_slot_s(now_s: float, period_s: float) -> float:
     return (slot_of(now_s, period_s) + 1) * period_s
 
 
+def given_up_s(now_s: float, period_s: float, lasts_s: float) -> float:
+    """When siblings stop to expect what they decide now: after `lasts_s` or more, in a slot that is
+    the same for all of them.
+
+    If each had a moment of its own, what they expect in vain could last for ever: the one whose
+    turn it is would still count on others, which begin to count on it just then."""
+    slots = max(1, math.ceil(lasts_s / period_s - _ROUNDING))
+    return (math.ceil(slot_of(now_s, period_s) / slots) + 1) * slots * period_s
+
+
 def share(total: int, rank: int, siblings: int, slot: int) -> int:
     """How many of `total` newcomers the sibling of that rank starts in this slot, maybe none."""
     makers = min(siblings, math.ceil(total / BATCH_MAX))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.measuring.turns import (
     COMING_PERIODS,
     Coming,
+    given_up_s,
     is_among_the_youngest,
     joining,
     leaving,
@@ -208,5 +209,6 @@ def _by_chance(change: int, reading: Reading, told: Explanation, rng: Random) ->
 
 
 def _under_way(part: ConcertPart, change: int, reading: Reading, scale: Scale) -> ConcertPart:
-    until_s = reading.now_s + COMING_PERIODS * scale.period_s
+    lasts_s = COMING_PERIODS * scale.period_s
+    until_s = given_up_s(reading.now_s, scale.period_s, lasts_s)
     return replace(part, coming=noted(part.coming, change, until_s))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.runtime.measuring.reading import Reading
 from anabranch.runtime.measuring.turns import (
     COMING_PERIODS,
+    given_up_s,
     is_among_the_youngest,
     joining,
     leaving,
@@ -129,7 +130,8 @@ def _leave(
 
 def under_way(memory: Memory, change: int, reading: Reading, settings: Scale) -> Memory:
     """Note what siblings do now; it should show within some periods or the cool-down."""
-    until_s = reading.now_s + max(COMING_PERIODS * settings.period_s, settings.cooldown_s)
+    lasts_s = max(COMING_PERIODS * settings.period_s, settings.cooldown_s)
+    until_s = given_up_s(reading.now_s, settings.period_s, lasts_s)
     return replace(memory, coming=noted(memory.coming, change, until_s))
 
 

@@ -195,6 +195,21 @@ def test_where_ranks_are_told_the_cool_down_holds_leaves_only() -> None:
     assert isinstance(decided(replace(leaves, instances_changed_s=97.0)), Leave)
 
 
+@pytest.mark.parametrize("n", [3, 6, 9])
+def test_siblings_that_count_on_each_other_in_vain_agree_soon(n: int) -> None:
+    """Each expects instances that do not come, until a moment of its own in which it is not its
+    turn: then it counts on the one whose turn it is, which counts on another."""
+    memories = {rank: Memory(coming=((102.0 + (rank + 1) % 3, n),)) for rank in range(n)}
+    for slot, rank in itertools.product(range(102, 102 + 3 * 3), memories):
+        overloaded = reading(1.0, now_s=float(slot), instances=n, rank=rank)
+        decision, memories[rank] = decide(
+            overloaded, replace(SCALE, max_instances=30), memories[rank], random.Random(1)
+        )
+        if isinstance(decision, Duplicate):
+            return
+    pytest.fail("each of them still counts on another")
+
+
 def test_no_decision_on_samples_shorter_than_the_period_or_four_tuples() -> None:
     scale = replace(SCALE, cooldown_s=0.0)
     assert why(decided(reading(5.0, covered_s=0.9), scale)) is Why.FEW_SAMPLES

@@ -61,6 +61,7 @@ class Grant:
     bytes_done: int = 0
     tuples_stated: int = 0
     bytes_stated: int = 0
+    done_stated: int = 0
 
     def done(self, tuples: int, size_bytes: int) -> None:
         """Batches of this channel have been processed."""
@@ -80,7 +81,14 @@ class Grant:
             or size - self.bytes_stated >= self.bytes_window // 4
         )
 
+    @property
+    def worth_telling(self) -> bool:
+        """Whether a sender should hear that nothing is left here: if a sixteenth of the window has
+        been processed since the last statement. Less makes no difference to it."""
+        return self.tuples_done - self.done_stated >= self.tuples_window // 16
+
     def state(self) -> tuple[int, int]:
         """The totals to send now."""
         self.tuples_stated, self.bytes_stated = self.totals
+        self.done_stated = self.tuples_done
         return self.totals

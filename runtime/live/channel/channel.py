@@ -306,8 +306,6 @@ class Channel:
             self._log.changed()
 
     def batch_done(self, tuples: int, size_bytes: int) -> None:
-        """A batch of this channel has been processed: its credit may return. Nothing of it being
-        left here is news too: senders prefer an instance that has nothing to do."""
+        """A batch of this channel has been processed: its credit may return."""
         self.grant.done(tuples, size_bytes)
-        if self.grant.worth_stating or self.grant.tuples_done == self.incoming.tuples:
-            self.statements.now()
+        self.statements.when_worth(idle=self.grant.tuples_done == self.incoming.tuples)

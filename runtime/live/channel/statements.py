@@ -55,6 +55,14 @@ class Statements:
         done, credit = grant.tuples_done, grant.state()
         line.write(frames.frame(frames.ACK_CREDIT, self.acknowledged, *credit, done, *siblings))
 
+    def when_worth(self, *, idle: bool) -> None:
+        """Something was processed. `idle`: nothing is left here, which may be news, too: senders
+        prefer an instance that has nothing to do."""
+        if self._grant.worth_stating or (idle and self._grant.worth_telling):
+            self.now()
+        elif idle:
+            self.later()
+
     def later(self) -> None:
         """What the peer should know has changed."""
         if self._timer is None and self._line.connected:

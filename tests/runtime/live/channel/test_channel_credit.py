@@ -14,6 +14,7 @@ from anabranch.runtime.live.channel.frames import Pieces
 from anabranch.runtime.live.channel.replay_order import ReplayOrder
 from anabranch.runtime.live.instance.intake import Intake, Queued
 from tests.runtime.live.channel.test_channel_incarnations import Kept, Worker, fields_of
+from tests.runtime.processes import eventually
 
 UP, DOWN = InstanceId(OperatorName("up"), 0), InstanceId(OperatorName("down"), 0)
 LARGE = bytes(1000)
@@ -92,6 +93,22 @@ async def test_a_small_window_of_bytes_lets_any_number_of_large_tuples_pass(
     assert (done, sender.left) == (BATCHES, 0)
     assert receiver.most <= 5  # four fit, and the last one may overdraw
     assert receiver.intake.tuples == 0
+
+
+async def test_a_receiver_with_nothing_left_says_so_at_once_or_soon(
+    ends: tuple[Channel, Channel, Sender, Receiver],
+) -> None:
+    there, here, sender, _ = ends
+    sender.left = 0
+    there.attach(Straight(here), 1)
+    here.attach(Straight(there), 1)
+    window = here.grant.tuples_window
+    for tuples, waiting in ((window // 8, 0), (1, 1)):
+        there.send_batch(tuples, 1, 0, 0.0, b"")
+        here.statements.now()  # that it has come
+        here.batch_done(tuples, 0)
+        assert there.allowance.tuples_waiting == waiting
+    await eventually(lambda: there.allowance.tuples_waiting == 0)
 
 
 async def test_nothing_comes_back_for_what_is_not_worked_off(

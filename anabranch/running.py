@@ -11,6 +11,7 @@ from anabranch.being_read import file_being_read
 from anabranch.runtime.pipeline import order
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.foreign import shown
 
 if TYPE_CHECKING:
     from anabranch.runtime.live.agent.launch import Run
@@ -44,6 +45,8 @@ def start(pipeline: Pipeline, **options: Any) -> Run:
             hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
             raise PipelineError(f"a run has no option {name!r}; {hint}")
     chosen = Options(**options)
+    if not isinstance(pipeline, Pipeline):
+        raise PipelineError(f"expected an ab.Pipeline to run, got {shown(pipeline)}")
     pipeline.validate()
     _warn(pipeline, chosen.script)
     return launch.start(pipeline, chosen)

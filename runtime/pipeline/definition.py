@@ -18,7 +18,7 @@ from anabranch.runtime.pipeline.names import check_name
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.plan.spec import EventTime
 from anabranch.runtime.policies.policy import Scale
-from anabranch.runtime.values.checks import PipelineError, check_number
+from anabranch.runtime.values.checks import PipelineError, check_number, no_function
 from anabranch.runtime.values.path_names import path_of
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def check_operator(operator: Operator) -> None:
 def check_timing(timing: EventTime) -> None:
     for what, fn in (("a function of a tuple", timing.fn), ("device: a function", timing.device)):
         if not callable(fn) and (fn is not None or fn is timing.fn):
-            raise PipelineError(f"event_time: expected {what}, got {fn!r}")
+            raise PipelineError(f"event_time: {no_function(what, fn)}")
     for what in ("disorder_s", "idle_s", "ahead_s"):
         seconds = getattr(timing, what)
         if seconds is None and what != "disorder_s":

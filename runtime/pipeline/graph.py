@@ -7,7 +7,7 @@ operator's name before anything runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.protocol.ids import OperatorName
@@ -64,7 +64,7 @@ class Pipeline(Definition):
             raise PipelineError("merge: expected two or more streams")
         for other in streams:
             if not isinstance(other, Stream):
-                raise PipelineError(f"merge: expected streams, got {other!r}")
+                raise PipelineError(f"merge: expected streams, as in merge(a, b), got {other!r}")
             if other.pipeline is not self:
                 raise PipelineError("merge: all streams must belong to this pipeline")
         names = [n for s in streams for n in s.operators]
@@ -92,7 +92,7 @@ class Pipeline(Definition):
 class Stream:
     """The tuples that come out of one operator, or of several after `merge`."""
 
-    pipeline: Pipeline
+    pipeline: Pipeline = field(repr=False)
     operators: tuple[OperatorName, ...]
 
     def map(self, name: str, fn: Callable[..., Any], **options: Any) -> Stream:

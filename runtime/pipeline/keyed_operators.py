@@ -36,7 +36,7 @@ from anabranch.runtime.keyed.windows import AnyWindow, Count, Session, Sliding, 
 from anabranch.runtime.plan.operator import Operator
 from anabranch.runtime.plan.spec import LATE_RULES, Keyed, LateRule
 from anabranch.runtime.processing.stages import is_async
-from anabranch.runtime.values.checks import PipelineError
+from anabranch.runtime.values.checks import PipelineError, no_function
 
 TimeOf = Callable[[Any], float]
 Operators = Mapping[OperatorName, Operator]
@@ -236,7 +236,7 @@ def _check_late(what: str, time: Any, lateness_s: Any, late: Any) -> None:
 def check_function(place: str, fn: Any) -> None:
     """Raise `PipelineError` unless `fn` can be called, and at once gives its result."""
     if not callable(fn):
-        raise PipelineError(f"{place}: expected a function, got {fn!r}")
+        raise PipelineError(f"{place}: {no_function('a function', fn)}")
     if is_async(fn) or inspect.isasyncgenfunction(fn):
         raise PipelineError(
             f"{place}: expected a plain function; state is changed by one tuple at a time, "

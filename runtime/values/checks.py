@@ -14,3 +14,9 @@ def check_number(what: str, value: object, *, whole: bool = False) -> None:
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind) or not math.isfinite(value):
         raise PipelineError(f"{what} must be a {'whole ' if whole else ''}number, got {value!r}")
+
+
+def no_function(expected: str, got: object) -> str:
+    """Words for a value that is no function. A text may be meant as a field of the tuple."""
+    field = f"; for a field of it, lambda t: t[{got!r}]" if isinstance(got, str) else ""
+    return f"expected {expected}, got {got!r}{field}"

@@ -77,6 +77,12 @@ def test_a_step_of_something_that_is_no_function_is_refused() -> None:
         ab.map("upper")  # type: ignore[arg-type]
 
 
+def test_only_a_pipeline_is_run() -> None:
+    stream = ab.Pipeline("p").source("numbers", ab.items([1]))
+    with pytest.raises(PipelineError, match=r"expected an ab\.Pipeline to run, got Stream\("):
+        ab.run(stream)  # type: ignore[arg-type]
+
+
 def test_spark_is_imported_when_it_is_used() -> None:
     assert isinstance(ab.spark, ModuleType)
     assert "anabranch.spark_bridge" not in modules_after("import anabranch; anabranch.spark")

@@ -87,8 +87,19 @@ def test_a_stream_is_not_merged_with_itself() -> None:
 
 
 def test_only_streams_are_merged() -> None:
-    with pytest.raises(PipelineError, match="merge: expected streams, got 5"):
+    with pytest.raises(PipelineError, match=r"merge: expected streams, as in merge\(a, b\), got 5"):
         numbers().merge(5)  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match=r"got \[Stream\(operators=\('numbers',\)\)\]"):
+        numbers().merge([numbers()])  # type: ignore[arg-type]
+
+
+def test_the_name_of_a_field_in_place_of_a_function_shows_the_function() -> None:
+    with pytest.raises(
+        PipelineError, match=r"got 'user'; for a field of it, lambda t: t\['user'\]"
+    ):
+        numbers().key_by("user")  # type: ignore[arg-type]
+    with pytest.raises(PipelineError, match=r"got 'at'; for a field of it, lambda t: t\['at'\]"):
+        numbers().event_time("at")  # type: ignore[arg-type]
 
 
 def test_durability_is_chosen_for_all_operators_or_by_name() -> None:

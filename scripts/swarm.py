@@ -33,13 +33,12 @@ from typing import Any
 
 from anabranch.runtime.broken_protocols.naming import variant_named
 from anabranch.runtime.values.checks import PipelineError
-from anabranch.runtime.world.drawing import DRAWN, SIZES, drawn, plain
-from anabranch.runtime.world.lapse_list import LAPSES, lapse_named
+from anabranch.runtime.world.drawing import DRAWN, SIZES, plain
+from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.scenes import SCENES
 from anabranch.runtime.world.swarm import (
     CHUNK,
     Over,
-    Seeds,
     Tally,
     first_found,
     over_processes,
@@ -47,6 +46,9 @@ from anabranch.runtime.world.swarm import (
 )
 from anabranch.runtime.world.trial import WorldOutcome, WorldVerdict
 from anabranch.spark_bridge.errors import SparkUnavailable
+from anabranch.spark_bridge.world.drawing import drawn
+from anabranch.spark_bridge.world.gateway_link import SPARK
+from anabranch.spark_bridge.world.seeds import SeedsWithSpark, all_lapses
 
 ROOT = Path(__file__).resolve().parent.parent
 MACHINES = "tests/protocol/test_machines.py"
@@ -64,13 +66,13 @@ def main(arguments: Sequence[str]) -> int:
         return machines()
     if args.lapses:
         return lapses(args.seeds or LAPSE_SEEDS)
-    lapse = lapse_named(args.rule) if args.rule else None
+    lapse = lapse_named(args.rule, all_lapses()) if args.rule else None
     try:
         variant = variant_named(args.rule) if args.rule and lapse is None else None
     except ValueError as error:
         print(f"swarm: --break {error}", file=sys.stderr)
         return 2
-    like = Seeds(
+    like = SeedsWithSpark(
         args.first,
         CHUNK[args.size],
         size=args.size,
@@ -113,13 +115,13 @@ def place_of(args: argparse.Namespace) -> Iterator[Over]:
 
 def lapses(seeds: int) -> int:
     """Broken variants of the classes of live runs, each until it is found out."""
-    missed = 0
-    for lapse in LAPSES:
-        outcome = first_found(lapse, seeds)
+    missed, all_ = 0, all_lapses()
+    for lapse in all_:
+        outcome = first_found(lapse, seeds, SeedsWithSpark)
         missed += outcome is None
         found = f"seed {outcome.seed}: {outcome.reason}" if outcome else f"not in {seeds:,} seeds"
         print(f"{lapse.name}: {lapse.what}\n    {found}", flush=True)
-    print(f"{len(LAPSES) - missed} of {len(LAPSES)} lapses are found out")
+    print(f"{len(all_) - missed} of {len(all_)} lapses are found out")
     return 1 if missed else 0
 
 
@@ -154,7 +156,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--on", metavar="spark[=MASTER]", help="on a Spark cluster instead of --jobs processes"
     )
     parser.add_argument(
-        "--scene", default="", choices=["", *DRAWN, *SCENES], help="only this pipeline"
+        "--scene", default="", choices=["", *DRAWN, SPARK, *SCENES], help="only this pipeline"
     )
     parser.add_argument("--size", choices=sorted(SIZES), default="small")
     parser.add_argument(

@@ -1,4 +1,5 @@
-"""Small files that are known again as they were written."""
+"""Folders that outlive a loss of power, and small files that are known again as they were
+written."""
 
 from __future__ import annotations
 
@@ -9,6 +10,15 @@ from typing import Any
 
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.reporting.failure import PlainError
+
+
+def make_folder(path: Path) -> None:
+    """With those above it. It is there after a loss of power, too."""
+    disk = store()
+    made = [one for one in path.parents if not disk.exists(one)]
+    disk.make_folder(path, 0o700, parents=True)
+    for one in (path, *made):
+        disk.sync_folder(one.parent)
 
 
 class Damaged(PlainError, ValueError):

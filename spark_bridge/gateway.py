@@ -32,6 +32,7 @@ from anabranch.runtime.reporting.failure import PlainError
 from anabranch.spark_bridge import messages as m
 from anabranch.spark_bridge.collecting import Collect
 from anabranch.spark_bridge.connection import Connection
+from anabranch.spark_bridge.durable import make_folder
 from anabranch.spark_bridge.feeding import Ended, Feed, FeedCounts, Publish
 from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.places import GATEWAY_FILE, keep_place, write_ended, write_place
@@ -103,7 +104,7 @@ class Gateway:
         if not self._token:
             raise GatewayError("a gateway needs a token: a client with it may feed the pipeline")
         state = Path(state_dir)
-        store().make_folder(state, 0o700, parents=True)
+        make_folder(state)
         async with contextlib.AsyncExitStack() as undo:
             undo.callback(_lock(state).close)
             self._collect = Collect(state, self._collects, self._limits)

@@ -24,7 +24,7 @@ from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.reporting.failure import PlainError
 from anabranch.runtime.storage.replaced import replace_file
-from anabranch.spark_bridge.durable import Damaged, sealed, unsealed
+from anabranch.spark_bridge.durable import Damaged, make_folder, sealed, unsealed
 
 STREAM_FILE = "stream.json"
 CLOSED_FILE = "closed"
@@ -56,7 +56,7 @@ def claim_stream(folder: Path, schema: str) -> StreamInfo:
     Raises `LogError` if it holds results of another schema.
     """
     disk, path = store(), folder / STREAM_FILE
-    disk.make_folder(folder, 0o700, parents=True)
+    make_folder(folder)
     if not disk.exists(path):
         claim = disk.open(folder / _CLAIM_FILE, os.O_RDWR | os.O_CREAT)
         try:

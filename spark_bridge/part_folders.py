@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
+from anabranch.spark_bridge.durable import make_folder
 from anabranch.spark_bridge.feed_register import PartKey, StagedPart
 from anabranch.spark_bridge.messages import Stage
 from anabranch.spark_bridge.receiving import STAGE_FILE, StageNote, read_note
@@ -29,12 +30,8 @@ class PartFolders:
         self._numbers = count()
 
     def begin(self) -> None:
-        disk = store()
-        disk.make_folder(self._folder, 0o700)
-        disk.make_folder(self._parts)
+        make_folder(self._parts)
         _remove(self._incoming)
-        for folder in (self._folder.parent, self._folder):
-            disk.sync_folder(folder)
 
     def new(self) -> Path:
         """For a part that begins to come in."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.ports.store import File
 from anabranch.runtime.storage.slots import is_marked, mark_slot, read_slots, write_slot
+from anabranch.spark_bridge.durable import make_folder
 from anabranch.spark_bridge.frames import rows_of
 from anabranch.spark_bridge.log import CLOSED_FILE, LogError, segment_name, segments
 
@@ -50,10 +51,12 @@ class PartWriter:
         """Whether what was put last is there."""
         self._certain = False
         """Whether that has been looked at closely: after power is lost there may be zeros."""
-        store().make_folder(note.parent)
+        make_folder(note.parent)
         self._note_path = note
         self._note = store().open(note, os.O_RDWR | os.O_CREAT)
         try:
+            if sync:
+                store().sync_folder(note.parent)
             found = read_slots(self._note)
             self._sequence, self._last = 0, Noted("")
             if found is not None:
@@ -193,6 +196,6 @@ def _new_part(folder: Path, instance: str) -> Path:
     for number in range(1, 100_000):
         path = folder / (instance if number == 1 else f"{instance}-{number}")
         if not store().exists(path):
-            store().make_folder(path, 0o700)
+            make_folder(path)
             return path
     raise LogError(f"{folder} has too many parts of {instance}")

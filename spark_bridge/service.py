@@ -8,7 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from anabranch.runtime.plan.ends import Service, ServiceContext, Split
+from anabranch.runtime.storage.patience import Patience
 from anabranch.spark_bridge.errors import SparkUnavailable
+from anabranch.spark_bridge.gateway_limits import GatewayLimits
 from anabranch.spark_bridge.places import split_address, state_dir
 
 _log = logging.getLogger(__name__)
@@ -20,6 +22,9 @@ class GatewayService(Service):
 
     name = "spark"
     linger_s = 60.0
+
+    def __init__(self, limits: GatewayLimits | None = None) -> None:
+        self._limits = limits
 
     async def serve(self, context: ServiceContext) -> None:
         # Here, because instances are forked without PyArrow, whose import starts threads.
@@ -39,15 +44,23 @@ class GatewayService(Service):
             feeds=needs.feeds,
             collects=needs.collects,
             pipeline_run=f"{context.run_dir} {context.started_s}",
+            limits=self._limits,
         )
 
         async def start(port: int) -> str:
             return await gateway.start(needs.host, port, needs.state, publish, context.token)
 
-        address = await _where_it_was(start, needs.port, context.former_address)
-        try:
+        async def begin() -> str:
+            return await _where_it_was(start, needs.port, context.former_address)
+
+        async def tell() -> None:
             if needs.state != state_dir(context.run_dir).absolute():
                 gateway.tell_in(context.run_dir)
+
+        patience = Patience("the gateway to Spark", lambda kind, detail: None)
+        address = await patience.outlast(begin)
+        try:
+            await patience.outlast(tell)
             context.address(f"tcp:{address}")
             await context.closed()
             gateway.complete()

@@ -14,6 +14,7 @@ from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sin
 from anabranch.runtime.ports import clock
 from anabranch.runtime.ports.disk import store
 from anabranch.runtime.values.checks import PipelineError
+from anabranch.spark_bridge.durable import make_folder
 from anabranch.spark_bridge.frames import framed
 from anabranch.spark_bridge.gateway_ends import CollectEnd
 from anabranch.spark_bridge.log import claim_stream, log_bytes, stream_dir
@@ -68,10 +69,11 @@ class SparkCollect(CollectEnd, Sink):
         check_packages()
         if self.state is not None:
             forget_ended(Path(self.state))
+            folder = stream_dir(Path(self.state), self.stream)
+            make_folder(folder)
 
     def prepare_to_resume(self) -> None:
         """Results that Spark had not collected would be missing, and no message would say so."""
-        self.prepare()
         if self.state is None:  # not `resumable`
             raise PipelineError(
                 f"collect {self.stream!r}: results that Spark had not collected are gone with the "
@@ -85,6 +87,7 @@ class SparkCollect(CollectEnd, Sink):
                 "cannot go on writing results: the folder is gone; put it back, or begin a new run",
                 str(folder),
             )
+        self.prepare()
 
     def open(self, context: RunContext) -> LogWriter:
         folder = stream_dir(state_dir(context.run_dir, self.state), self.stream)

@@ -84,15 +84,18 @@ def command(
     """Repeat one seed of the simulated swarm and print its whole exchange."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         context.exit(_in_a_process_of_its_own(context.params))
-    from anabranch.runtime.world.drawing import DRAWN, drawn, plain
+    from anabranch.runtime.world.drawing import DRAWN, plain
     from anabranch.runtime.world.lapse_list import lapse_named
     from anabranch.runtime.world.lapses import neglected
     from anabranch.runtime.world.scenes import SCENES
     from anabranch.runtime.world.swarm import Patch, hushed, patched
     from anabranch.runtime.world.trial import WorldVerdict, told
+    from anabranch.spark_bridge.world.drawing import drawn
+    from anabranch.spark_bridge.world.gateway_link import SPARK
+    from anabranch.spark_bridge.world.seeds import all_lapses
 
     patch: Patch = {}
-    lapse = lapse_named(rule) if rule is not None else None
+    lapse = lapse_named(rule, all_lapses()) if rule is not None else None
     if rule is not None and lapse is None:
         need_broken_protocols("--break")
         from anabranch.runtime.broken_protocols.naming import variant_named
@@ -101,8 +104,9 @@ def command(
             patch = variant_named(rule).patch
         except ValueError as error:
             raise WrongUsage(f"--break {error}") from None
-    if scene and scene not in (*DRAWN, *SCENES):
-        raise WrongUsage(f"--scene {scene}: expected one of {', '.join((*DRAWN, *SCENES))}")
+    scenes = (*DRAWN, SPARK, *SCENES)
+    if scene and scene not in scenes:
+        raise WrongUsage(f"--scene {scene}: expected one of {', '.join(scenes)}")
     trial = drawn(seed, scene, size=size, crashes=crashes)
     with neglected(lapse), patched(patch), hushed():
         outcome, story = told(trial)

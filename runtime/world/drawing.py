@@ -128,7 +128,9 @@ class Trial:
         return self.load.span_s + 0.3
 
 
-def drawn(seed: int, scene: str = "", *, size: str = "small", crashes: Crashes = "some") -> Trial:
+def drawn(
+    seed: int, scene: str | Scene = "", *, size: str = "small", crashes: Crashes = "some"
+) -> Trial:
     """The world of a seed. `scene`: this one and no other; "graph": one that is drawn; "row": two
     operators by key in a row. `crashes`: whether processes die in it: in some worlds, in all, or
     in none. Raises `KeyError` for an unknown size."""
@@ -153,9 +155,10 @@ class _TrialDrawing:
     def chance(self, share: float) -> bool:
         return self.rng.random() < share
 
-    def trial(self, name: str) -> Trial:
+    def trial(self, wanted: str | Scene) -> Trial:
         rng = self.rng
         drawn_ = self.chance(GRAPHS_SHARE)
+        name = wanted if isinstance(wanted, str) else wanted.name
         name = name or ("graph" if drawn_ else rng.choice([*SCENES]))
         is_row = self.of_rows.random() < ROWS_SHARE
         load, rest_at_s = self._load(may_rest=name in DRAWN)
@@ -168,7 +171,7 @@ class _TrialDrawing:
                 graph = replace(graph, paced=False)
             scene = GraphScene(graph, load, decides=decides)
         else:
-            scene = SCENES[name]
+            scene = SCENES[name] if isinstance(wanted, str) else wanted
         trial = Trial(
             seed=self.seed,
             size=self.size,
@@ -194,7 +197,7 @@ class _TrialDrawing:
             trial = self._deadly(trial)
         if self.hangs and not scene.crashes:
             trial = hanging(trial)
-        return ending(trial) if ends else trial
+        return ending(trial) if ends and scene.resumable else trial
 
     def _load(self, *, may_rest: bool) -> tuple[InputLoad, float | None]:
         rng, count = self.rng, self.count
@@ -269,6 +272,9 @@ class _TrialDrawing:
             troubles = replace(
                 troubles, kills=kills, aimed=0.9, prey=self.prey, kills_each_max=PREY_EACH_MAX
             )
+        if trial.scene.served:
+            kills = random.Random(f"{self.seed} of services").choice((0.0, 2.0, 6.0))
+            troubles = replace(troubles, service_kills=kills)
         return replace(trial, troubles=troubles, killed=rng.choice((0.0, 0.0, 0.002)))
 
     def _decisions(self, scene: Scene) -> list[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.runtime.world import lapses_of_channels, lapses_of_instances
 from anabranch.runtime.world.lapses import Lapse
 
 LAPSES = (*lapses_of_channels.LAPSES, *lapses_of_instances.LAPSES)
 
 
-def lapse_named(text: str) -> Lapse | None:
+def lapse_named(text: str, among: Sequence[Lapse] = LAPSES) -> Lapse | None:
     """The one whose name begins with or holds `text`; None if it is none, or several."""
-    exact = [lapse for lapse in LAPSES if lapse.name == text]
-    found = exact or [lapse for lapse in LAPSES if text.lower() in lapse.name.lower()]
+    exact = [lapse for lapse in among if lapse.name == text]
+    found = exact or [lapse for lapse in among if text.lower() in lapse.name.lower()]
     return found[0] if len(found) == 1 else None

@@ -92,6 +92,7 @@ class WorldProcess(OwnProcess):
         self.task: Assign | None = None
         """None: it is idle, or that of a service."""
         self.instance: Instance | None = None
+        self.is_service = False
         self.ended = False
         self.hangs = False
         self.stopped_until_s = 0.0
@@ -307,7 +308,7 @@ class WorldProcesses:
     async def _carry_out(self, process: WorldProcess, order: dict[str, Any]) -> int:
         link = cast(socket.socket, process.link)
         if order["role"] == "service":
-            process.loop.name = process.seen.name
+            process.loop.name, process.is_service = process.seen.name, True
             service = msgspec.convert(order, AssignService)
             return await serve(link, service, self._pipeline, process)
         task = msgspec.convert(order, Assign)

@@ -23,6 +23,7 @@ from anabranch.runtime.world import graph_oracle
 from anabranch.runtime.world.graph_oracle import differences
 from anabranch.runtime.world.graph_pipeline import GraphPipeline, as_item
 from anabranch.runtime.world.graphs import Graph, GraphNode, Outlet, without_counts
+from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER, InputLoad
 from anabranch.runtime.world.processes import crash, hang
 
@@ -48,7 +49,8 @@ class Scene(ABC):
     of it end their process. `decides`: its operators scale by their load. `files`: sinks whose
     results are files; `taken`: what those have got that are functions, some twice perhaps if
     processes have died. `may_lose`: `counts` judges deliveries that lose some or give some twice;
-    otherwise results depend on the order of tuples."""
+    otherwise results depend on the order of tuples. `resumable`: another agent can go on with it.
+    `served`: its ends have a service."""
 
     name: str
     scaled: tuple[str, ...]
@@ -57,6 +59,8 @@ class Scene(ABC):
     decides: bool = False
     files: tuple[str, ...] = ("out",)
     may_lose: bool = False
+    resumable: bool = True
+    served: bool = False
 
     @abstractmethod
     def build(self, pipeline: Pipeline, load: InputLoad) -> None: ...
@@ -64,6 +68,10 @@ class Scene(ABC):
     @abstractmethod
     def faults(self, found: Sinks, load: InputLoad) -> Iterator[str]:
         """What is wrong with the results, where each counts once."""
+
+    def guests(self) -> tuple[Guest, ...]:
+        """What the pipeline that was built last deals with in its world."""
+        return ()
 
     def counts(self, found: Sinks, load: InputLoad) -> tuple[Counts, Counts] | None:
         """How often each result is there, and how often it should be. None unless `may_lose`."""

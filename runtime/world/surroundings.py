@@ -12,18 +12,20 @@ Everything is drawn from the seed.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from anabranch.runtime.pipeline.graph import Pipeline
 from anabranch.runtime.ports.disk import store
+from anabranch.runtime.ports.sockets import take
 from anabranch.runtime.world.disk import MemoryDisk
 from anabranch.runtime.world.disk_faults import DiskFaults
+from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.loop import VirtualLoop
-from anabranch.runtime.world.network import Network
+from anabranch.runtime.world.network import Network, TransportOf
 from anabranch.runtime.world.processes import WorldProcesses
 from anabranch.runtime.world.stream import Conditions
 from anabranch.runtime.world.timeline import Timeline
@@ -85,15 +87,32 @@ class Surroundings:
 
     @contextmanager
     def loops(self, *names: str) -> Iterator[list[VirtualLoop]]:
-        """One for each. At the end all loops are cleared away, those of processes too."""
+        """One for each. At the end they are cleared away, those of processes too."""
         loops = [VirtualLoop(self.timeline, name, self._note_error) for name in names]
         try:
             yield loops
         finally:
-            for loop in (*loops, *(process.loop for process in self.processes.all)):
-                loop.kill()
-                loop.forget()
-                self.network.end_of(loop)
+            self._clear_away([*loops, *(process.loop for process in self.processes.all)])
+
+    @contextmanager
+    def loops_of(self, guests: Iterable[Guest]) -> Iterator[None]:
+        """Meanwhile they live."""
+        loops = []
+        try:
+            for guest in guests:
+                loop = VirtualLoop(self.timeline, guest.name, self._note_error)
+                loop.context.run(take, TransportOf(self.network, loop))
+                loop.post(loop.create_task, guest.live(self.disk))
+                loops.append(loop)
+            yield
+        finally:
+            self._clear_away(loops)
+
+    def _clear_away(self, loops: Iterable[VirtualLoop]) -> None:
+        for loop in loops:
+            loop.kill()
+            loop.forget()
+            self.network.end_of(loop)
 
     def _note_error(self, name: str, told: dict[str, Any]) -> None:
         error = told.get("exception")

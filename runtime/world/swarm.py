@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from anabranch.protocol.table import TABLE
 from anabranch.runtime.values.worker_pool import leave_ctrl_c
-from anabranch.runtime.world.drawing import Crashes, drawn
+from anabranch.runtime.world.drawing import Crashes, Trial, drawn
 from anabranch.runtime.world.lapse_list import lapse_named
 from anabranch.runtime.world.lapses import Lapse, neglected
 from anabranch.runtime.world.trial import WorldOutcome, WorldVerdict, judged
@@ -94,12 +94,19 @@ class Seeds:
         """It is a job of its own on a cluster."""
         return self.first
 
+    def drawn(self, seed: int) -> Trial:
+        return drawn(seed, self.scene, size=self.size, crashes=self.crashes)
+
+    @property
+    def broken(self) -> Lapse | None:
+        return lapse_named(self.lapse) if self.lapse else None
+
     def run(self) -> Tally:
         """The seeds, one after the other."""
         tally = Tally()
-        with neglected(lapse_named(self.lapse) if self.lapse else None), patched(self.patch):
+        with neglected(self.broken), patched(self.patch):
             for seed in range(self.first, self.first + self.count):
-                trial = drawn(seed, self.scene, size=self.size, crashes=self.crashes)
+                trial = self.drawn(seed)
                 with hushed():
                     tally.count(judged(trial))
         return tally
@@ -152,10 +159,10 @@ def _chunks(like: Seeds, seeds: int | None, deadline_s: float | None) -> Iterato
         yield replace(like, first=like.first + done, count=left)
 
 
-def first_found(lapse: Lapse, seeds: int) -> WorldOutcome | None:
+def first_found(lapse: Lapse, seeds: int, kind: type[Seeds] = Seeds) -> WorldOutcome | None:
     """The first world that finds this lapse, of so many."""
     for seed in range(seeds):
-        chunk = Seeds(seed, 1, crashes=lapse.crashes, scene=lapse.scene, lapse=lapse.name)
+        chunk = kind(seed, 1, crashes=lapse.crashes, scene=lapse.scene, lapse=lapse.name)
         if failing := chunk.run().failing:
             return failing[0]
     return None

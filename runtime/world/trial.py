@@ -155,6 +155,7 @@ def world_of(trial: Trial, *, written: bool = False) -> World:
         ends=trial.ends,
         observer=observer,
         rest_at_s=trial.rest_at_s,
+        guests=trial.scene.guests(),
     )
 
 

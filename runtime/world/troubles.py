@@ -15,32 +15,42 @@ from anabranch.runtime.world.processes import WorldProcess, WorldProcesses
 from anabranch.runtime.world.stream import StreamEnd
 
 KINDS = (
-    *("kills", "host_kills", "cuts", "hang_ups", "clogs", "deafs", "stops", "slows"),
+    *(
+        "kills",
+        "service_kills",
+        "host_kills",
+        "cuts",
+        "hang_ups",
+        "clogs",
+        "deafs",
+        "stops",
+        "slows",
+    ),
     *("halts", "spins", "hangs", "parent_stops"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Troubles:
-    """How often each happens in a second, until `until_s`: `kills` of a process, `host_kills` of
-    all processes of one of so many `hosts`, `cuts` of a connection, `hang_ups` at one end of it,
-    `clogs` of one way of a connection, `deafs` of all ways to a process, `stops` of a process that
-    goes on later, `slows` of a process that takes `slowness` times as long for a time, `halts` of
-    one that stays stopped, `spins` of one that computes, `hangs` of one that waits for ever,
-    `parent_stops` of the process that all are forked from. `*_s`: at most how long. What is cut
-    may be half open for so long: one end knows nothing. `aimed`: the share of kills that hit an
-    instance in the middle of an operation, if there is one, or an instance of the operator `prey`.
-    `sudden`: how probable it is that a step of an operation on the graph is followed by the death
-    of its process, within `SUDDEN_S`.
-    `kills_each_max`: of one instance,
-    `halts` and `hangs` included. One that is killed again and again fails the run in the end, or
-    takes what it works on for the reason."""
+    """How often each happens in a second, until `until_s`: `kills` of a process, `service_kills`
+    of one that runs a service, `host_kills` of all processes of one of so many `hosts`, `cuts` of a
+    connection, `hang_ups` at one end of it, `clogs` of one way of a connection, `deafs` of all ways
+    to a process, `stops` of a process that goes on later, `slows` of a process that takes
+    `slowness` times as long for a time, `halts` of one that stays stopped, `spins` of one that
+    computes, `hangs` of one that waits for ever, `parent_stops` of the process that all are forked
+    from. `*_s`: at most how long. What is cut may be half open for so long: one end knows nothing.
+    `aimed`: the share of kills that hit an instance in the middle of an operation, if there is one,
+    or an instance of the operator `prey`. `sudden`: how probable it is that a step of an operation
+    on the graph is followed by the death of its process, within `SUDDEN_S`. `kills_each_max`: of
+    one instance, `halts` and `hangs` included. One that is killed again and again fails the run in
+    the end, or takes what it works on for the reason."""
 
     until_s: float = 0.0
     kills: float = 0.0
     aimed: float = 0.0
     prey: str = ""
     sudden: float = 0.0
+    service_kills: float = 0.0
     host_kills: float = 0.0
     hosts: int = 2
     cuts: float = 0.0
@@ -67,7 +77,15 @@ class Troubles:
     @property
     def kill(self) -> bool:
         """Whether processes die by them."""
-        return self.kills + self.host_kills + self.halts + self.hangs + self.sudden > 0
+        return (
+            self.kills
+            + self.service_kills
+            + self.host_kills
+            + self.halts
+            + self.hangs
+            + self.sudden
+            > 0
+        )
 
 
 NO_TROUBLES = Troubles()
@@ -102,6 +120,7 @@ class TroubleMaker:
         rates = self._troubles.rates
         acts: dict[str, Callable[[], str]] = {
             "kills": self._kill,
+            "service_kills": self._kill_service,
             "host_kills": self._kill_host,
             "cuts": self._cut,
             "hang_ups": self._hang_up,
@@ -137,6 +156,10 @@ class TroubleMaker:
         process = self._process(self._is_aimed_at if aimed else None)
         return self._strike(process, self._processes.kill_now, "is killed")
 
+    def _kill_service(self) -> str:
+        process = self._process(lambda one: one.is_service)
+        return self._strike(process, self._processes.kill_now, "is killed")
+
     def _is_aimed_at(self, process: WorldProcess) -> bool:
         if self._troubles.prey:
             me = process.me
@@ -159,10 +182,15 @@ class TroubleMaker:
         self._processes.kill_now(process)
 
     def _halt(self) -> str:
-        return self._strike(self._process(), lambda one: one.stop(math.inf), "is stopped")
+        return self._strike(self._watched(), lambda one: one.stop(math.inf), "is stopped")
 
     def _hang(self) -> str:
-        return self._strike(self._process(), WorldProcess.hang, "hangs")
+        return self._strike(self._watched(), WorldProcess.hang, "hangs")
+
+    def _watched(self) -> WorldProcess | None:
+        """One whose silence the agent notices: that of a service it does not."""
+        process = self._process(lambda one: not one.is_service)
+        return None if process is None or process.is_service else process
 
     def _strike(
         self, process: WorldProcess | None, blow: Callable[[WorldProcess], None], how: str

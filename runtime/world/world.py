@@ -8,7 +8,7 @@ Everything that a run meets is drawn from the seed: the same seed gives the same
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from anabranch.runtime.ports.disk import using
 from anabranch.runtime.reporting.report import Report
 from anabranch.runtime.world.clock import BEGAN_WALL_S, VirtualClock
 from anabranch.runtime.world.disk_faults import NO_FAULTS, Blow, DiskFaults, SomeOf
+from anabranch.runtime.world.guests import Guest
 from anabranch.runtime.world.load import FOLDER
 from anabranch.runtime.world.observer import Observer
 from anabranch.runtime.world.stream import Conditions
@@ -36,14 +37,15 @@ BOUND_S = 600.0
 TURNS_MAX = 1_000_000
 
 
-class _OfInstances(DiskFaults):
-    """Those of the disk as instances see it. The agent's is sound."""
+class _OfProcesses(DiskFaults):
+    """Those of the disk as processes of the run see it. For the `others` it is sound."""
 
-    def __init__(self, faults: DiskFaults) -> None:
+    def __init__(self, faults: DiskFaults, others: Collection[str]) -> None:
         self._faults = faults
+        self._others = others
 
     def blow(self, process: str, call: str, path: Path, size: int) -> Blow | None:
-        return None if process == AGENT else self._faults.blow(process, call, path, size)
+        return None if process in self._others else self._faults.blow(process, call, path, size)
 
     def pauses(self, process: str) -> tuple[float, float]:
         return self._faults.pauses(process)
@@ -63,7 +65,8 @@ NEVER = End(math.inf, power=False)
 class World(Surroundings):
     """`disk_faults`: of the disk as instances see it. `ends`: after each of them another agent
     goes on with the run. `observer`: looks at all cores, and at `rest_at_s` whether the world is
-    at rest. `began_s`: what the wall clock shows when the world begins."""
+    at rest. `began_s`: what the wall clock shows when the world begins. `guests`: live in it, too,
+    whatever becomes of the run."""
 
     def __init__(
         self,
@@ -78,8 +81,12 @@ class World(Surroundings):
         began_s: float = BEGAN_WALL_S,
         observer: Observer | None = None,
         rest_at_s: float | None = None,
+        guests: Sequence[Guest] = (),
     ) -> None:
-        super().__init__(pipeline, seed, conditions or Conditions(), _OfInstances(disk_faults))
+        others = {AGENT, *(guest.name for guest in guests)}
+        super().__init__(
+            pipeline, seed, conditions or Conditions(), _OfProcesses(disk_faults, others)
+        )
         self.ends = ends
         self.options = replace(
             options or Options(),
@@ -97,6 +104,7 @@ class World(Surroundings):
             observer,
         )
         self._rest_at_s = rest_at_s
+        self._guests = guests
         self.disk_faults = disk_faults
         self._clock = VirtualClock(self.timeline, self.rng("chance"), began_s)
         self._store = self.disk.store_of(AGENT)
@@ -109,7 +117,7 @@ class World(Surroundings):
         self._store.make_folder(FOLDER)
         self._store.sync_folder(FOLDER.parent)
         observing = nullcontext() if self.observer is None else self.observer.observing()
-        with clock.using(self._clock), observing:
+        with clock.using(self._clock), observing, self.loops_of(self._guests):
             for end in (*self.ends, NEVER):
                 report = self._go_on(end, bound_s, turns_max)
                 if report is not None:

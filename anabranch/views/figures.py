@@ -53,7 +53,7 @@ def plural(n: int, one: str, many: str | None = None) -> str:
 
 
 def died(n: int) -> str:
-    """Of processes: what became of their instances belongs to it, or it would sound like a loss."""
+    """The number of processes that died, with the words that their instances were resumed."""
     on = "a new one" if n == 1 else "new ones"
     return f"{plural(n, 'process', 'processes')} died and went on in {on}"
 

@@ -19,7 +19,7 @@ class Watch:
         self._seen: set[tuple[int, int, int]] = set()
 
     def open_at(self, site: int) -> int:
-        """What is under way at an instance, with what a death has left to be done again."""
+        """The operations that are open at an instance, with those that a death has left open."""
         while len(self._open) < len(self.sites.sites):
             self._open.append(self._open_now(len(self._open)))
         return self._open[site]
@@ -46,7 +46,7 @@ class Watch:
         return found
 
     def result(self) -> Coverage:
-        """Also the cells that were taken, but in no transition."""
+        """The coverage, with cells that were used outside of transitions."""
         for way in self.sites.aside:
             for cell in self.sites.ways.values[way]:
                 self.coverage.add(cell)

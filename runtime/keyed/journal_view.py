@@ -1,7 +1,8 @@
-"""What an instance keeps of its keys, for the writer of a journal, when it asks.
+"""The key groups of an instance, as the writer of its journal sees them.
 
-Whenever others can be at work, what is here fits to the parts that were emitted, so it may be asked
-for at any such moment. A key that has changed a hundred times since is recorded once, as it is now.
+Whenever other tasks can run, the state here is consistent with the results that were emitted, so it
+may be recorded at any such moment. A key that has changed a hundred times is recorded once, with
+its present state.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Keeping:
 
     @property
     def known(self) -> frozenset[int]:
-        """Groups that are here, whole, whatever is done with them."""
+        """Groups whose whole state is here, owned or frozen."""
         return self._held.known
 
     @property
@@ -88,7 +89,7 @@ class Keeping:
             self._changed(change)
 
     def _tell_chunk(self, chunk: bytes) -> None:
-        """A chunk that has come, behind all that was changed before."""
+        """Record a chunk that has come, behind all earlier changes."""
         self.tell()
         if self._changed is not None:
             self._changed(chunk)

@@ -1,4 +1,4 @@
-"""What a pipeline is when it is built: its operators and settings, and what is checked of them.
+"""A pipeline as data: its operators and settings, and the checks of them.
 
 A mistake is reported with the operator's name before anything runs.
 """
@@ -46,7 +46,7 @@ class Definition:
     dead_max: int | float | None = field(default=None, kw_only=True)
     requires: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     inputs: dict[OperatorName, list[str]] = field(default_factory=dict, init=False)
-    """The files that sources read instead of what they were written with."""
+    """Files that sources read instead of their own (`--input`)."""
 
     def __post_init__(self) -> None:
         check_name("pipeline", self.name)
@@ -74,7 +74,7 @@ class Definition:
                 )
 
     def durable_of(self, operator: str) -> Durable:
-        """What the instances of an operator outlive."""
+        """What the instances of an operator survive."""
         if isinstance(self.durable, str):
             return self.durable
         return self.durable.get(operator, "process")
@@ -88,7 +88,7 @@ class Definition:
     def letters_of(
         self, operator: str, instance: str, lasting_dir: Path | None, *, durable: bool
     ) -> DeadLetterFile:
-        """Where an instance buries tuples; see there."""
+        """The file of dead letters for an instance."""
         from anabranch.runtime.storage.dead_letters import DeadLetterFile  # building needs no files
 
         return DeadLetterFile(
@@ -124,7 +124,7 @@ class Definition:
                     f"operator {operator.name!r} of pipeline {self.name!r} leads nowhere: "
                     "its results would be lost; end it with .sink(name, ...)"
                 )
-            _ = operator.instances_at_start  # raises what its policy raises
+            _ = operator.instances_at_start  # its policy may raise an error
         if refused := order.refusal(self.operators):
             raise PipelineError(f"pipeline {self.name!r}: {refused}")
 
@@ -155,7 +155,7 @@ class Definition:
         raise PipelineError(f"pipeline {self.name!r} has no operator {operator!r}; {hint}")
 
     def checked(self, operator: Operator) -> Operator:
-        """The operator, if all is right that can be said of it alone. Raises `PipelineError`."""
+        """The operator, if it is valid by itself. Raises `PipelineError`."""
         check_operator(operator)
         if operator.keyed and operator.scale and operator.scale.max_instances > self.groups:
             raise PipelineError(

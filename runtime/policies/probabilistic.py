@@ -12,7 +12,7 @@ L = demand / capacity, target share r and p = L / r - 1:
 Truncation is what makes a steady load rest: an operator which needs 1.4 instances stays at 2
 instead of wandering between 1, overloaded, and 2, underloaded.
 
-What the paper leaves open is decided so:
+Our choices where the paper leaves something open:
 
 * Demand is arrivals plus what waits, here and at predecessors without credit, spread over a few
   seconds (`DRAIN_S`): under backpressure the arrival rate equals the service rate and hides the
@@ -20,7 +20,7 @@ What the paper leaves open is decided so:
 * An instance trusts its own busy time more than rates (P13): one that is busy all the time counts
   as overloaded and never leaves; one held up by successors decides nothing.
 * `max_instances` is shared: siblings that decide in the same moment each take at most their
-  share of the room. They can still overshoot by luck; the surplus leaves again.
+  share of the room. By chance they can still make too many; the surplus leaves again.
 * Below `min_instances` the keeper alone refills, so that it happens once.
 * Where the capacity is measured, an instance that waits for a processor half of the time does
   not duplicate: another process on a full host only slows the others down.
@@ -29,13 +29,13 @@ What the paper leaves open is decided so:
   step is not undone, since that would make a saturated instance leave.
 * Decisions come every period with a tenth of jitter, so that siblings do not stay in step (P22).
 
-Where neighbours send an instance its rank as well, none draws (`turns`): all compute the same
-missing or superfluous number, less what is under way already, and those whose turn it is carry it
-out. Then, beside the above,
+If neighbours also send an instance its rank, siblings take turns instead of drawing (`turns`): all
+compute the same missing or superfluous number, less what is under way already, and those whose turn
+it is carry it out. In addition,
 
-* figures are believed as far as the load keeps to them (`motion`): where ups and downs undo each
-  other, a mean counts, and few leave at once; a load that more than doubles, or falls, must be
-  seen again;
+* a change of the load counts only as far as earlier changes have lasted (`motion`): if ups and
+  downs undo each other, a mean counts, and few leave at once; a load that more than doubles, or
+  falls, must be seen again;
 * what is missing is rounded to whole instances, and a slight overload, up to halfway between
   `high` and full, must last a few periods first; one that lasts brings an instance at least;
 * part of an instance stays in reserve when some leave, so that the next wave does not need them;

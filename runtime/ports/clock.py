@@ -2,13 +2,13 @@
 
 A program has one clock: the system's, except within `using(another)`, where a simulated world
 runs whose time is its own. So functions may be bound once (`now = clock.monotonic`): they ask the
-clock of the moment. They are functions and not methods of an object that everything is given,
+present clock. They are functions and not methods of an object that everything is given,
 since the time is asked for where a batch is processed, and pickled where a source holds one.
 
 Timers and pauses of asynchronous code are those of its event loop (`asyncio.sleep`,
-`loop.call_later`, `loop.time`): a simulated world brings a loop of its own. A task that does
-something again and again as time goes by, and that nothing waits for, begins in a `periodic`
-context: there are worlds in which that is not done.
+`loop.call_later`, `loop.time`): a simulated world brings a loop of its own. A task that repeats
+something at intervals, and for which nothing waits, is created in a `periodic` context: some worlds
+leave such tasks out.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Never goes back; zero is anywhere."""
+        """Never goes back; its zero has no meaning."""
         ...
 
     def wall(self) -> float:
@@ -67,7 +67,7 @@ class Clock(Protocol):
         ...
 
     def secret(self, count: int) -> bytes:
-        """So many bytes that a stranger cannot guess."""
+        """`count` bytes that no other program can guess."""
         ...
 
 
@@ -145,14 +145,14 @@ _periodic: ContextVar[bool] = ContextVar("periodic", default=False)
 
 
 def periodic() -> Context:
-    """For a task that is begun here."""
+    """The context for a periodic task."""
     context = copy_context()
     context.run(_periodic.set, True)
     return context
 
 
 def is_periodic() -> bool:
-    """Whether such a task asks."""
+    """Whether the caller is a periodic task."""
     return _periodic.get()
 
 

@@ -1,10 +1,10 @@
-"""The ledger of a run: what went in equals what came out, what died and what is on its way.
+"""The ledger of a run: tuples in = tuples out + dead letters + tuples in flight.
 
 Pure: from the final counts of all instances to a verdict. Four statements must hold, each of
 which would be broken by one way of losing or doubling a tuple:
 
-- per channel, sent = received; where an end no longer knows its channels one by one, the same of
-  all channels between two operators, by their sum and by a proof (`runtime.reporting.carried`);
+- per channel, sent = received; if an end has only sums of its channels, the same for all channels
+  between two operators, by their sum and by a proof (`runtime.reporting.carried`);
 - per instance, received + handed in = processed + dead + queued + handed out (and for a sink,
   processed = accepted); tuples are handed from sibling to sibling with their key groups;
 - per operator, handed out = handed in;
@@ -24,7 +24,7 @@ from anabranch.runtime.reporting.carried import Carried, carried
 from anabranch.runtime.reporting.status import FinalCount, Status, operator_of
 
 FAULTS_MAX = 100
-"""Sentences kept; the numbers count all."""
+"""So many faults are described in words; the numbers count all."""
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +40,8 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummedFinals(msgspec.Struct, frozen=True, kw_only=True):
-    """What instances of one operator did together, when there were too many to be kept one by one.
-    Each of them was looked at before."""
+    """Sums of instances of one operator, if there were too many to keep them one by one. Each of
+    them was checked before."""
 
     count: FinalCount
     lost: int = 0
@@ -111,7 +111,7 @@ class Accounts:
         return any(operator_of(instance) == operator for instance in self.missing)
 
     def sent(self, sender: str, receiver: str) -> int | None:
-        """As the sender has it; None if it does not know, or not any more."""
+        """By the count of the sender; None if it has no count of this channel any more."""
         if sender not in self.latest:
             return self._without_account(sender)
         final = self.latest[sender]
@@ -205,7 +205,7 @@ def _ledger(
 
 @dataclass(slots=True)
 class _Edge:
-    """Channels of which an end does not know any more which one it was."""
+    """Channels between two operators of which an end has only the sum."""
 
     sent: Carried = field(default_factory=Carried)
     received: Carried = field(default_factory=Carried)
@@ -250,8 +250,8 @@ def _summed_channels(accounts: Accounts) -> defaultdict[tuple[str, str], _Edge]:
 def _compare_together(
     above: str, below: str, edge: _Edge, accounts: Accounts, faults: Faults
 ) -> None:
-    """Where an instance gave no account, what the others say of it is not on the other side: more
-    was sent if it was a receiver, more was received if it was a sender."""
+    """If an instance has left no counts, those of its neighbours have no counterpart: more was sent
+    if it was a receiver, more was received if it was a sender."""
     sent, received = edge.sent, edge.received
     surplus = sent.tuples - received.tuples
     if accounts.lacks(below):
@@ -273,7 +273,7 @@ def _compare_together(
 def compare_within(
     final: FinalCount, downstream: Sequence[str], is_source: bool, faults: Faults
 ) -> None:
-    """What one instance says must fit together."""
+    """The counts of one instance must be consistent."""
     received = sum(final.received.values())
     received += sum(one.tuples for one in final.received_before.values())
     if not is_source:
@@ -299,8 +299,8 @@ def compare_within(
 
 
 def _compare_handed(name: str, accounts: Accounts, faults: Faults) -> None:
-    """What siblings hand each other stays within their operator. Where one of them gives no account
-    it may have taken what others handed out, or handed out what they have taken: nothing is wrong.
+    """What siblings hand each other stays within their operator. If one of them has left no counts,
+    it may have taken or handed out the difference, so that is no fault.
     """
     own = [final for final in accounts.rows if final.operator == name]
     out, taken = sum(f.handed_out for f in own), sum(f.handed_in for f in own)

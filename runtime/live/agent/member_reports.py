@@ -1,4 +1,4 @@
-"""What instances say of themselves, and what the agent makes of it."""
+"""Handles the reports of instances about themselves: status, notes, end, failure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class MemberReports:
             return
         member.failed = message
         if member.phase in KNOWN and member.process is not None:
-            # At once, not when it exits: its neighbours will complain of its end in a moment.
+            # At once, not when it exits: its neighbours will soon report its silence.
             failure = describe_end(member.who, member.process, message)
             refused = message.damaged and not self._course.started.done()
             self._course.fail(replace(failure, refused=refused))

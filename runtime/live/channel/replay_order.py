@@ -1,11 +1,11 @@
-"""The order of what comes again after a death.
+"""The order of repeated frames after a death.
 
-Messages are handled when they come in, batches when it is their turn. If an instance dies between,
-its senders repeat the batches: each in its order, but any of two senders may be the faster one.
-Before, a message may have said that a key goes another way from now on; what came by the old way
-before it must still be processed before what comes by the new one. So for each message that is
-handled there is a mark: how far every channel had come. In the next incarnation everything before
-the first mark is processed before anything behind it, and so on.
+An instance handles messages at once, and batches when those before them are processed. If it dies
+in between, its senders repeat the batches: each sender in order, but frames of two senders may come
+in any order. A message before the death may have moved a key to another path. Then the tuples of
+the old path must still be processed before those of the new one. So each message that is handled
+has a mark: the position of every channel at that moment. The next incarnation processes everything
+before the first mark before anything behind it, and so on.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ReplayOrder:
 
     @property
     def are_over(self) -> bool:
-        """Whether the order in which things come in is the right one."""
+        """Whether all marks are reached, so that frames may be processed as they come."""
         while self._stages and self._is_reached(self._stages[0]):
             self._stages.popleft()
         return not self._stages

@@ -31,6 +31,10 @@ COMMANDS = {
     "policies": "List the policies by which operators scale.",
     "agent": "Run the agent of this host, which knows other hosts.",
     "hosts": "Show the hosts that an agent knows.",
+    "submit": "Send a pipeline to the agent of a host, which runs it.",
+    "status": "Show what the pipelines of a host do.",
+    "logs": "Show what a pipeline on a host has printed.",
+    "stop": "End a pipeline on a host.",
     "broker": "Run a broker of MQTT on this machine, for trials.",
     "replay": "Repeat one seed of the simulated swarm.",
 }

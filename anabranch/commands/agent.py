@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import socket
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from anabranch.commands.failing import Refusal, WrongUsage
 if TYPE_CHECKING:
     from anabranch.runtime.hosts.config import AgentConfig, Given
 
+RUN = [sys.executable, "-P", "-m", "anabranch.cli", "run"]
+"""`-P`: files of a pipeline do not take the place of Python's own modules."""
 EXAMPLES = """\b
 Examples:
   anabranch agent --config agent.toml
@@ -41,8 +44,9 @@ A file of settings, agent.toml, which may leave out any of them:
 \b
 Each of them is also a variable of the environment, such as ANABRANCH_REGION or
 ANABRANCH_LABELS=camera=north,rack=2, which counts more than the file; options count most.
-Ctrl-C and SIGTERM let the host leave: the others are told.
-Exit code: 0 left, 1 it cannot go on, 2 wrong usage.
+Ctrl-C and SIGTERM let the host leave: the others are told, and its pipelines are stopped and kept
+until the agent starts again. A second one ends it at once.
+Exit code: 0 left, 1 it cannot go on, 2 wrong usage, 130 ended at once.
 """
 
 
@@ -87,7 +91,7 @@ def run_agent(config: AgentConfig) -> None:
 
     async def run() -> None:
         log = AgentLog(config.name, as_json=config.log == "json")
-        await HostAgent(config, __version__, log).run()
+        await HostAgent(config, __version__, log, RUN).run()
 
     try:
         asyncio.run(run())

@@ -2,30 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from anabranch.commands.failing import Refusal, WrongUsage
+from anabranch.commands.telling import say
+from anabranch.views.figures import count, duration
+
+if TYPE_CHECKING:
+    from anabranch.runtime.hosts.pipelines import PipelineStatus
+    from anabranch.runtime.hosts.requests import AgentMessage
 
 BIND = "127.0.0.1:7433"
+F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound="AgentMessage")
 
 
-def _with_port(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    if value is None or ":" in value:
-        return value
-    return f"{value}:{BIND.rpartition(':')[2]}"
+def _with_port(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    return value if ":" in value else f"{value}:{BIND.rpartition(':')[2]}"
 
 
-at_option = click.option(
-    "--at",
-    default=BIND,
-    show_default=True,
-    envvar="ANABRANCH_AT",
-    metavar="HOST[:PORT]",
-    callback=_with_port,
-    help="Where the agent listens.",
+def address_option(name: str) -> Callable[[F], F]:
+    return click.option(
+        name,
+        "at",
+        default=BIND,
+        show_default=True,
+        envvar="ANABRANCH_AT",
+        metavar="HOST[:PORT]",
+        callback=_with_port,
+        help="Where the agent listens.",
+    )
+
+
+at_option = address_option("--at")
+token_option = click.option(
+    "--token-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="A copy of the agent's token; by default the file itself, if you may read it.",
 )
 
 
@@ -38,3 +58,49 @@ def asking() -> Iterator[None]:
         yield
     except AgentError as error:
         raise (WrongUsage if error.wrong else Refusal)(str(error)) from None
+
+
+def ask(at: str, token_file: Path | None, request: AgentMessage, kind: type[M]) -> M:
+    """The reply of the agent. Raises `Refusal`, `WrongUsage`."""
+
+    async def asked() -> M:
+        from anabranch.runtime.hosts.pipelines import FRAME_BYTES_MAX
+        from anabranch.runtime.live.hosts.client import agent_at
+
+        async with agent_at(at, token_file, FRAME_BYTES_MAX) as agent:
+            agent.ask(request)
+            return await agent.reply(kind)
+
+    with asking():
+        return asyncio.run(asked())
+
+
+def say_json(value: Any) -> None:
+    import msgspec
+
+    say(msgspec.json.encode(value).decode())
+
+
+def say_pipelines(pipelines: Sequence[PipelineStatus]) -> None:
+    """A line for each, and what it is about to tell."""
+    for one in pipelines:
+        say(f"{one.id} on {one.host}: {one.state}{_in_figures(one.run)}")
+        if one.message:
+            say(f"  {one.message}")
+        for operator in (one.run or {}).get("operators", []):
+            name, instances = operator["name"], operator["instances"]
+            load = f"load {operator['load']:.2f}, queue {operator['queued']}"
+            say(f"  {name}: {instances} {'instance' if instances == 1 else 'instances'}, {load}")
+
+
+def _in_figures(run: dict[str, Any] | None) -> str:
+    if run is None:
+        return ""
+    figures = f"; {duration(run['seconds'])}, {count(run['read'])} read"
+    figures += f", {count(run['delivered'])} delivered"
+    if run["dead_letters"]:
+        figures += f", {count(run['dead_letters'])} dead letters"
+    for fault in ("lost", "duplicated"):
+        if run.get(fault):
+            figures += f", {count(run[fault])} {fault}"
+    return figures

@@ -20,6 +20,7 @@ from types import FrameType
 from typing import Protocol
 
 from anabranch.commands.failing import INTERRUPTED
+from anabranch.runtime.live.hosts.attendance import STOP
 from anabranch.runtime.reporting.report import CTRL_C, Report
 from anabranch.runtime.reporting.snapshot import RunSnapshot
 from anabranch.views.view import View
@@ -69,6 +70,11 @@ class Interrupts:
             self.received = max(2, self.received)
         if self.received > 2:
             os._exit(INTERRUPTED)  # stopping does not stop: the processes end with this one
+
+    def told(self, what: str) -> None:
+        """By the agent of the host, from a thread: END or STOP."""
+        self.first = self.first or "stop"
+        self.received = max(self.received, 2 if what == STOP else 1)
 
 
 @contextmanager

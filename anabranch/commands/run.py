@@ -34,6 +34,7 @@ from anabranch.commands.telling import say, telling
 from anabranch.runtime.reporting.standard_output import is_closed, kept_apart
 
 if TYPE_CHECKING:
+    from anabranch.runtime.live.hosts.attendance import Attendance
     from anabranch.runtime.pipeline.options import Options
     from anabranch.runtime.reporting.report import Report
     from anabranch.views.view import View
@@ -134,6 +135,7 @@ Exit code: 0 done, 1 an operator failed for good or the ledger does not balance,
     show_default=True,
     help="On Spark: as one batch, which needs an input with an end, or batch after batch.",
 )
+@click.option("--attended", type=int, hidden=True, help="The socket of the host's agent.")
 @click.option("--seed", type=int, help="Of all random choices; drawn, and reported, if not given.")
 @click.pass_context
 def command(
@@ -147,9 +149,11 @@ def command(
     dead_max: int | float | None,
     engine: str | None,
     mode: str,
+    attended: int | None,
     **wishes: Any,
 ) -> None:
     """Run the pipeline in FILE.py until its input ends."""
+    attendance = None if attended is None else _attendance(attended)
     _check_state(wishes)
     _check_savepoints(wishes)
     refuse_closed_output(as_json)
@@ -171,8 +175,16 @@ def command(
         raise WrongUsage("--as is for a pipeline on Spark: --on spark")
     with report_output(as_json) as stdout:
         planned = plan(target, settings, scale_script, inputs=inputs)
-        code = run_here(planned, wishes, stdout, as_json=as_json, dead_max=dead_max)
+        code = run_here(
+            planned, wishes, stdout, as_json=as_json, dead_max=dead_max, attendance=attendance
+        )
     context.exit(code)
+
+
+def _attendance(fd: int) -> Attendance:
+    from anabranch.runtime.live.hosts.attendance import Attendance
+
+    return Attendance(fd, INTERRUPTED)
 
 
 def refuse_closed_output(as_json: bool) -> None:
@@ -192,6 +204,7 @@ def run_here(
     *,
     as_json: bool,
     dead_max: int | float | None,
+    attendance: Attendance | None = None,
 ) -> int:
     """The exit code of a run on processes of this host. `wishes`: see `Options`."""
     planned.warn()
@@ -202,7 +215,7 @@ def run_here(
         )
     if dead_max is not None:
         planned.pipeline.dead_max = dead_max
-    return _carry_out(planned, planned.options(**wishes), stdout, as_json)
+    return _carry_out(planned, planned.options(**wishes), stdout, as_json, attendance)
 
 
 @contextlib.contextmanager
@@ -215,13 +228,20 @@ def _summary_output() -> Iterator[TextIO]:
         yield nowhere
 
 
-def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -> int:
+def _carry_out(
+    planned: Plan,
+    options: Options,
+    stdout: TextIO,
+    as_json: bool,
+    attendance: Attendance | None,
+) -> int:
     """`stdout`: for the report as JSON; otherwise results may go there, and nothing else then."""
     from anabranch.commands.following import Output, follow, interrupts
     from anabranch.explaining import explain, is_about
     from anabranch.runtime.live.agent import launch
     from anabranch.runtime.reporting.failure import RunFailed
     from anabranch.spark_bridge.errors import SparkUnavailable
+    from anabranch.views.figures_of_run import figures
 
     output = Output()
     out = sys.stderr if as_json or planned.stdout_sink else stdout
@@ -236,6 +256,8 @@ def _carry_out(planned: Plan, options: Options, stdout: TextIO, as_json: bool) -
             run = launch.start(planned.pipeline, options)
             if options.state is not None:
                 view.say(_beginning(planned.pipeline.name, run.resumed_from, options.state))
+            if attendance is not None:
+                attendance.attend(lambda: figures(run.snapshot()), noted.told)
             report = follow(run, view, noted, output)
         except RunFailed as error:
             if error.failure.refused:

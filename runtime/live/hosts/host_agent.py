@@ -3,6 +3,7 @@
 HostAgent ─┬─ DataFolder: key and incarnation of the host, the secret
            ├─ Door: where it listens
            ├─ Gossip ── HostMembership: which hosts are live
+           ├─ Pipelines ── RunProcess: a process for each pipeline
            ╰─ RequestServer: what commands ask
 """
 
@@ -11,14 +12,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 from anabranch.runtime.hosts.config import AgentConfig, host_of, is_loopback
 from anabranch.runtime.hosts.effects import Changed, Joined, NameTaken
 from anabranch.runtime.hosts.host import HostState
 from anabranch.runtime.hosts.membership import HostMembership
+from anabranch.runtime.hosts.pipelines import FRAME_BYTES_MAX
 from anabranch.runtime.hosts.requests import (
-    FIRST_BYTES_MAX,
     GREETING,
     AskHosts,
     Challenge,
@@ -29,6 +31,8 @@ from anabranch.runtime.live.hosts.agent_log import AgentLog
 from anabranch.runtime.live.hosts.data_folder import DataFolder, open_folder
 from anabranch.runtime.live.hosts.door import Door
 from anabranch.runtime.live.hosts.gossip import GOSSIP, Gossip, Told
+from anabranch.runtime.live.hosts.pipeline_desk import PipelineDesk
+from anabranch.runtime.live.hosts.pipelines import Pipelines
 from anabranch.runtime.live.hosts.request_server import RequestServer, say
 from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.ports import clock
@@ -41,18 +45,28 @@ _IN_WORDS = {
 }
 
 
+INTERRUPTED = 130
+"""Exit code."""
+
+
 class AgentFailed(Exception):
     """The agent cannot go on. The message says why, and what can be done."""
 
 
 class HostAgent:
-    def __init__(self, config: AgentConfig, version: str, log: AgentLog) -> None:
+    """`command`: `anabranch run` as a list of words."""
+
+    def __init__(
+        self, config: AgentConfig, version: str, log: AgentLog, command: Sequence[str]
+    ) -> None:
         self.config = config
         self.version = version
         self._log = log
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._folder: DataFolder
         self._gossip: Gossip
+        self._command = command
+        self._pipelines: Pipelines
         self._joined = False
 
     async def run(self) -> None:
@@ -60,6 +74,8 @@ class HostAgent:
         config = self.config
         self._folder = folder = open_folder(Path(config.data))
         try:
+            parent = folder.path / "pipelines"
+            self._pipelines = Pipelines(parent, config.name, self._command, config.warm, self._log)
             server = self._request_server()
             door = Door({GOSSIP: self._take_part, GREETING: server.serve})
             address = await self._open(door)
@@ -76,9 +92,12 @@ class HostAgent:
             )
             self._gossip.start()
             try:
+                self._pipelines.resume()
                 await self._over
+            except ValueError as error:
+                raise AgentFailed(str(error)) from None
             finally:
-                await self._gossip.leave()
+                await asyncio.gather(self._gossip.leave(), self._pipelines.close())
                 door.close()
                 self._log.say("left", "has left")
         finally:
@@ -100,8 +119,11 @@ class HostAgent:
             loop.add_signal_handler(number, self._end)
 
     def _end(self) -> None:
-        if not self._over.done():
-            self._over.set_result(None)
+        """The second time at once: the runs end by themselves when this process is gone, and are
+        kept."""
+        if self._over.done():
+            os._exit(INTERRUPTED)
+        self._over.set_result(None)
 
     # -- gossip ----------------------------------------------------------------------------
 
@@ -146,8 +168,13 @@ class HostAgent:
         def challenge(nonce: bytes) -> Challenge:
             return Challenge(nonce, self.config.name, self.version, str(folder.token_file))
 
+        desk = PipelineDesk(self._pipelines)
         return RequestServer(
-            challenge, folder.secret, {AskHosts: self._tell_hosts}, {}, FIRST_BYTES_MAX
+            challenge,
+            folder.secret,
+            {AskHosts: self._tell_hosts},
+            desk.handlers,
+            FRAME_BYTES_MAX,
         )
 
     async def _tell_hosts(self, request: AskHosts, stream: FrameStream) -> None:

@@ -22,6 +22,8 @@ from anabranch.runtime.live.hosts.stream import FrameStream
 from anabranch.runtime.ports import clock
 
 HANDSHAKE_S = 5.0
+REQUEST_S = 60.0
+"""For a request, which may have to bring a bundle."""
 S = TypeVar("S", bound=AgentMessage)
 Handler = Callable[[Any, FrameStream], Awaitable[None]]
 """Gets the request and the stream on which to reply."""
@@ -60,7 +62,10 @@ class RequestServer:
         try:
             async with asyncio.timeout(HANDSHAKE_S):
                 proved = await self._handshake(stream)
-                body = None if proved is None else await stream.receive()
+            if proved is None:
+                return
+            async with asyncio.timeout(REQUEST_S):
+                body = await stream.receive()
             if body is None:
                 return
             request = self._requests.decode(body)

@@ -1,0 +1,69 @@
+"""What commands ask an agent about the pipelines of its host, and what it replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.hosts.bundle import BUNDLE_BYTES_MAX
+from anabranch.runtime.hosts.requests import AgentMessage
+
+FRAME_BYTES_MAX = BUNDLE_BYTES_MAX + 2**16
+LOG_LINES_MAX = 10_000
+
+
+class Submit(AgentMessage, frozen=True, tag="submit"):
+    """`version`: the SHA-256 of the bundle."""
+
+    bundle: bytes
+    version: str
+
+
+class AskStatus(AgentMessage, frozen=True, tag="status"):
+    """`pipeline`: an id or a name; empty: all."""
+
+    pipeline: str
+
+
+class AskLogs(AgentMessage, frozen=True, tag="logs"):
+    pipeline: str
+    lines: int
+
+
+class StopPipeline(AgentMessage, frozen=True, tag="stop"):
+    """`at_once`: give up what is on its way. Otherwise what was read is finished."""
+
+    pipeline: str
+    at_once: bool
+
+
+class PipelineStatus(msgspec.Struct, frozen=True):
+    """What the agent has found out by asking the run just now.
+
+    `state`: starting, running, ending (its input has ended), waiting (its process has died and
+    begins again soon), silent (its process is there and does not answer), finished, stopped or
+    failed. `run`: figures of the run that answered, or of the report of one that has ended; None
+    without either. `message`: why it failed, or waits. `starts`: processes that it has had.
+    """
+
+    id: str
+    name: str
+    version: str
+    host: str
+    module: str
+    state: str
+    submitted_at: str
+    pid: int | None
+    starts: int
+    run: dict[str, Any] | None
+    message: str
+
+
+class PipelinesKnown(AgentMessage, frozen=True, tag="pipelines"):
+    pipelines: list[PipelineStatus]
+
+
+class Logs(AgentMessage, frozen=True, tag="log_lines"):
+    id: str
+    text: str

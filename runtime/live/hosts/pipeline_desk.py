@@ -1,0 +1,60 @@
+"""Requests about the pipelines of a host, each with its reply. All need proof."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from anabranch.runtime.hosts.pipelines import (
+    FRAME_BYTES_MAX,
+    AskLogs,
+    AskStatus,
+    Logs,
+    PipelinesKnown,
+    StopPipeline,
+    Submit,
+)
+from anabranch.runtime.hosts.requests import AgentMessage, RequestFailed
+from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
+from anabranch.runtime.live.hosts.request_server import Handler, say
+from anabranch.runtime.live.hosts.stream import FrameStream
+
+
+class PipelineDesk:
+    def __init__(self, pipelines: Pipelines) -> None:
+        self._pipelines = pipelines
+        self.handlers: dict[type[AgentMessage], Handler] = {
+            Submit: _replied(self._submit),
+            AskStatus: _replied(self._status),
+            AskLogs: _replied(self._logs),
+            StopPipeline: _replied(self._stop),
+        }
+
+    async def _submit(self, request: Submit) -> AgentMessage:
+        status = await self._pipelines.submit(request.bundle, request.version)
+        return PipelinesKnown([status])
+
+    async def _status(self, request: AskStatus) -> AgentMessage:
+        return PipelinesKnown(await self._pipelines.statuses(request.pipeline))
+
+    async def _logs(self, request: AskLogs) -> AgentMessage:
+        name, lines = self._pipelines.log_lines(request.pipeline, request.lines)
+        while sum(map(len, lines)) > FRAME_BYTES_MAX // 8:  # characters have up to four bytes
+            lines = lines[len(lines) // 2 + 1 :]
+        return Logs(name, "".join(f"{line}\n" for line in lines))
+
+    async def _stop(self, request: StopPipeline) -> AgentMessage:
+        status = await self._pipelines.stop(request.pipeline, at_once=request.at_once)
+        return PipelinesKnown([status])
+
+
+def _replied(work: Callable[[Any], Awaitable[AgentMessage]]) -> Handler:
+    async def handle(request: Any, stream: FrameStream) -> None:
+        try:
+            reply = await work(request)
+        except PipelineRefused as refused:
+            reply = RequestFailed(str(refused), refused.wrong)
+        say(stream, reply)
+        await stream.drained()
+
+    return handle

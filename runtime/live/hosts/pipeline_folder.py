@@ -1,0 +1,162 @@
+"""What an agent keeps of a pipeline: a folder per version of its code.
+
+pipelines/NAME@VERSION/
+    pipeline.json    what was submitted, and what has become of it
+    files/           the code, unpacked; the working folder of the run
+    state/           the run, so that it can be resumed
+    report.json      of the run that has ended
+    log, log.1       what the run has printed
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from anabranch.runtime.hosts.bundle import VERSION_CHARS, Bundle
+from anabranch.runtime.ports import clock
+from anabranch.runtime.ports.disk import store
+from anabranch.runtime.storage.replaced import replace_file
+from anabranch.runtime.storage.state_folder import RUN
+
+RECORD, FILES, STATE, REPORT, LOG = "pipeline.json", "files", "state", "report.json", "log"
+UNFINISHED = "new-"
+LOG_BYTES_MAX = 4 * 2**20
+"""Of one of the two files of a log."""
+
+
+class PipelineEnd(msgspec.Struct, frozen=True):
+    """`state`: finished, stopped or failed."""
+
+    state: str
+    message: str
+    at: str
+
+
+class PipelineRecord(msgspec.Struct, frozen=True):
+    """`begun`: a run of it has been seen at work. `end`: None while it is to run."""
+
+    name: str
+    version: str
+    module: str
+    variable: str
+    settings: list[str]
+    submitted_at: str
+    begun: bool = False
+    end: PipelineEnd | None = None
+
+    @property
+    def id(self) -> str:
+        return id_of(self.name, self.version)
+
+
+def id_of(name: str, version: str) -> str:
+    return f"{name}@{version[:VERSION_CHARS]}"
+
+
+class PipelineFolder:
+    def __init__(self, path: Path, record: PipelineRecord) -> None:
+        self.path = path
+        self.record = record
+
+    @property
+    def files(self) -> Path:
+        return self.path / FILES
+
+    @property
+    def state(self) -> Path:
+        return self.path / STATE
+
+    @property
+    def report(self) -> Path:
+        return self.path / REPORT
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether there is a run to go on with."""
+        return store().exists(self.state / RUN)
+
+    def note(self, **changes: object) -> None:
+        """Return when it is on the disk."""
+        self.record = msgspec.structs.replace(self.record, **changes)
+        replace_file(self.path / RECORD, msgspec.json.encode(self.record))
+
+    def end(self, state: str, message: str) -> None:
+        self.note(end=PipelineEnd(state, message, now()))
+
+    def log(self, data: bytes) -> None:
+        """Add to the log, of which an older part gives way."""
+        path = self.path / LOG
+        file = store().open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        try:
+            file.append(data)
+            is_full = file.status().st_size > LOG_BYTES_MAX
+        finally:
+            file.close()
+        if is_full:
+            store().rename(path, path.with_name(f"{LOG}.1"))
+
+    def last_lines(self, count: int) -> list[str]:
+        text = b""
+        for name in (f"{LOG}.1", LOG):
+            with suppress(FileNotFoundError):
+                text += store().read(self.path / name)
+        return text.decode("utf-8", "replace").splitlines()[-count:]
+
+    def remove(self) -> None:
+        store().remove_folder(self.path)
+
+
+def unpack(parent: Path, bundle: Bundle, version: str) -> PipelineFolder:
+    """A new folder, whole or not at all. Raises `OSError`."""
+    record = PipelineRecord(
+        bundle.name, version, bundle.module, bundle.variable, bundle.settings, now()
+    )
+    aside = parent / f"{UNFINISHED}{clock.secret(6).hex()}"
+    try:
+        store().make_folder(aside / FILES, 0o700, parents=True)
+        for packed in bundle.files:
+            path = aside / FILES / packed.path
+            store().make_folder(path.parent, 0o700, parents=True)
+            file = store().open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            try:
+                file.append(packed.data)
+                file.sync()
+            finally:
+                file.close()
+        folder = PipelineFolder(aside, record)
+        folder.note()
+        folder.path = parent / record.id
+        store().rename(aside, folder.path)
+        store().sync_folder(parent)
+    except BaseException:
+        with suppress(OSError):
+            store().remove_folder(aside)
+        raise
+    return folder
+
+
+def all_in(parent: Path) -> list[PipelineFolder]:
+    """Those that are whole; what an unpacking left that was killed is removed. Raises
+    `ValueError` for one whose record is damaged."""
+    found = []
+    for name in sorted(store().names(parent)):
+        if name.startswith(UNFINISHED):
+            store().remove_folder(parent / name)
+            continue
+        path = parent / name / RECORD
+        try:
+            record = msgspec.json.decode(store().read(path), type=PipelineRecord)
+        except (msgspec.DecodeError, OSError) as error:
+            raise ValueError(
+                f"{path} is damaged: {error}; remove the folder {name!r} to give up its pipeline"
+            ) from None
+        found.append(PipelineFolder(parent / name, record))
+    return found
+
+
+def now() -> str:
+    return clock.wall_utc().isoformat(timespec="seconds")

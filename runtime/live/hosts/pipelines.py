@@ -1,0 +1,348 @@
+"""The pipelines of a host: each runs as a process of its own, by the code of `anabranch run`.
+
+submit ─▶ bundle checked ─▶ unpacked ─▶ process ─▶ it answers: the run has begun
+                               │           │
+                               │           ╰─ killed: begins again, and goes on with the run
+                               ╰─ agent starts again: so does each pipeline that had not ended
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from anabranch.runtime.hosts.bundle import Bundle, BundleError, lacks, needed, opened
+from anabranch.runtime.hosts.pipelines import PipelineStatus
+from anabranch.runtime.live.hosts.agent_log import AgentLog
+from anabranch.runtime.live.hosts.attendance import END, STOP, RunProcess
+from anabranch.runtime.live.hosts.pipeline_folder import PipelineFolder, all_in, id_of, unpack
+from anabranch.runtime.ports.disk import store
+
+PIPELINES_MAX = 100
+"""That run at a time."""
+ANSWER_S = 3.0
+START_S = 120.0
+"""How long `submit` waits for the run to begin; it may take longer."""
+STOP_S = 30.0
+"""How long `stop` waits for the end; it may take longer."""
+CLOSE_S = 40.0
+"""For runs to be stopped and kept when the agent ends; then their processes are killed."""
+ASK_EVERY_S = 0.2
+WAIT_S, WAIT_MAX_S = 1.0, 60.0
+"""Before a process that was killed begins again: doubled each time, and 1 s after one that has
+begun its run."""
+WRONG_USAGE, STOPPED = 2, 130
+"""Exit codes of `anabranch run`."""
+
+
+class PipelineRefused(Exception):
+    """`wrong`: the request makes no sense; otherwise it could not be done."""
+
+    def __init__(self, message: str, *, wrong: bool = True) -> None:
+        super().__init__(message)
+        self.wrong = wrong
+
+
+@dataclass(slots=True)
+class Attended:
+    """A pipeline. `task`: keeps its process running; None once it has ended."""
+
+    folder: PipelineFolder
+    task: asyncio.Task[None] | None = None
+    process: RunProcess | None = None
+    starts: int = 0
+    ending: str = ""
+    """END or STOP: what it was told to do."""
+    message: str = ""
+    """Why it waits."""
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """It has begun, or ended."""
+
+    @property
+    def id(self) -> str:
+        return self.folder.record.id
+
+
+class Pipelines:
+    """`command`: `anabranch run` as a list of words."""
+
+    def __init__(
+        self, parent: Path, host: str, command: Sequence[str], warm: int, log: AgentLog
+    ) -> None:
+        self._parent = parent
+        self._host = host
+        self._command = command
+        self._warm = warm
+        self._log = log
+        self._all: dict[str, Attended] = {}
+        self._closing = False
+
+    def __len__(self) -> int:
+        return sum(one.task is not None for one in self._all.values())
+
+    def resume(self) -> None:
+        """Go on with all that had not ended when the agent did. Raises `ValueError`."""
+        store().make_folder(self._parent, 0o700, parents=True)
+        for folder in all_in(self._parent):
+            one = self._all[folder.record.id] = Attended(folder)
+            if folder.record.end is not None:
+                continue
+            if folder.is_kept or not (folder.record.begun or store().exists(folder.report)):
+                self._start(one)
+            else:  # the agent was killed when the run had ended, and before it knew
+                folder.end(*self._verdict(one, 0))
+
+    async def close(self) -> None:
+        """Stop all runs and keep them."""
+        self._closing = True
+        tasks = [one.task for one in self._all.values() if one.task is not None]
+        for one in self._all.values():
+            if one.process is not None:
+                one.process.tell(STOP)
+            elif one.task is not None:
+                one.task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
+        for one in self._all.values():
+            if one.process is not None:
+                one.process.kill()
+
+    # -- requests --------------------------------------------------------------------------
+
+    async def submit(self, data: bytes, version: str) -> PipelineStatus:
+        """Return when its run has begun, or after `START_S`. Raises `PipelineRefused`."""
+        try:
+            bundle = opened(data, version)
+        except BundleError as error:
+            raise PipelineRefused(str(error)) from None
+        one = self._all.get(id_of(bundle.name, version))
+        if one is not None and one.task is not None:
+            raise PipelineRefused(
+                f"{one.id} runs on {self._host} already: this version was submitted before; "
+                f"`anabranch status {one.id}` shows it"
+            )
+        self._check(bundle)
+        is_new = one is None
+        one = await self._unpacked(bundle, version) if one is None else one
+        one.folder.note(end=None, begun=False)
+        self._start(one)
+        await self._begun_or_ended(one)
+        end = one.folder.record.end
+        if end is not None and end.state == "failed" and not one.folder.record.begun:
+            if is_new:
+                del self._all[one.id]
+                one.folder.remove()
+            raise PipelineRefused(f"on host {self._host}: {end.message}")
+        return await self.status_of(one)
+
+    def _check(self, bundle: Bundle) -> None:
+        missing = [(n, place) for n, place in needed(bundle).items() if not _is_there(n)]
+        if missing:
+            raise PipelineRefused(lacks(missing, self._host))
+        if len(self) >= PIPELINES_MAX:
+            raise PipelineRefused(
+                f"{PIPELINES_MAX} pipelines run on {self._host}, which is the most; stop one first",
+                wrong=False,
+            )
+
+    async def _unpacked(self, bundle: Bundle, version: str) -> Attended:
+        made: list[PipelineFolder] = []
+        name = id_of(bundle.name, version)
+        try:
+            await store().in_thread(lambda: made.append(unpack(self._parent, bundle, version)))
+        except OSError as error:
+            raise PipelineRefused(
+                f"{self._host} cannot unpack {name}: {error.strerror}", wrong=False
+            ) from None
+        return self._all.setdefault(name, Attended(made[0]))
+
+    async def _begun_or_ended(self, one: Attended) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                await one.news.wait()
+
+    async def statuses(self, wanted: str) -> list[PipelineStatus]:
+        """Of all for "". Raises `PipelineRefused`."""
+        chosen = [*self._all.values()] if not wanted else self._named(wanted)
+        return [*await asyncio.gather(*map(self.status_of, chosen))]
+
+    async def status_of(self, one: Attended) -> PipelineStatus:
+        process, figures = one.process, None
+        if process is not None:
+            figures = await process.ask(ANSWER_S)
+            if one.process is not process:  # it has ended meanwhile
+                return await self.status_of(one)
+        record = one.folder.record
+        if record.end is not None:
+            state, message = record.end.state, record.end.message
+            figures = _figures_of(one.folder.report)
+        elif process is None:
+            state, message = "waiting", one.message
+        else:
+            message, state = "", "silent" if process.answered else "starting"
+            if figures is not None:
+                state = figures.get("phase", "starting")
+        return PipelineStatus(
+            id=record.id,
+            name=record.name,
+            version=record.version,
+            host=self._host,
+            module=record.module,
+            state=state,
+            submitted_at=record.submitted_at,
+            pid=None if process is None else process.pid,
+            starts=one.starts,
+            run=figures or None,
+            message=message,
+        )
+
+    async def stop(self, wanted: str, *, at_once: bool) -> PipelineStatus:
+        """Return when it has ended, or after `STOP_S`. Raises `PipelineRefused`."""
+        one = self._one(wanted)
+        if one.task is None:
+            raise PipelineRefused(f"{one.id} has ended: {one.folder.record.end.state}")  # type: ignore[union-attr]
+        one.ending = STOP if at_once else END
+        if one.process is not None:
+            one.process.tell(one.ending)
+        else:
+            one.task.cancel()
+        await asyncio.wait([one.task], timeout=STOP_S)
+        if one.folder.record.end is None and one.process is None:
+            one.folder.end("stopped", "it was stopped while it waited to begin again")
+        return await self.status_of(one)
+
+    def log_lines(self, wanted: str, count: int) -> tuple[str, list[str]]:
+        """With the id. Raises `PipelineRefused`."""
+        one = self._one(wanted)
+        return one.id, one.folder.last_lines(count)
+
+    def _one(self, wanted: str) -> Attended:
+        found = self._named(wanted)
+        at_work = [one for one in found if one.task is not None] or found
+        if len(at_work) > 1:
+            ids = ", ".join(one.id for one in at_work)
+            raise PipelineRefused(f"{wanted} has several versions; say which: {ids}")
+        return at_work[0]
+
+    def _named(self, wanted: str) -> list[Attended]:
+        found = [one for one in self._all.values() if wanted in (one.id, one.folder.record.name)]
+        if not found:
+            names = [*self._all, *(one.folder.record.name for one in self._all.values())]
+            near = difflib.get_close_matches(wanted, names, 1)
+            known = ", ".join(self._all) or "none"
+            hint = f"did you mean {near[0]!r}?" if near else f"there: {known}"
+            raise PipelineRefused(f"host {self._host} has no pipeline {wanted!r}; {hint}")
+        return found
+
+    # -- processes -------------------------------------------------------------------------
+
+    def _start(self, one: Attended) -> None:
+        one.ending = one.message = ""
+        one.news.clear()
+        one.task = asyncio.create_task(self._keep_running(one), name=f"pipeline {one.id}")
+        one.task.add_done_callback(lambda _: self._over(one))
+
+    def _over(self, one: Attended) -> None:
+        one.task = None
+        one.news.set()
+
+    async def _keep_running(self, one: Attended) -> None:
+        wait_s = WAIT_S
+        while True:
+            code = await self._run_once(one)
+            if self._closing:
+                return
+            if code >= 0 and (code != STOPPED or one.ending):
+                one.folder.end(*self._verdict(one, code))
+                end = one.folder.record.end
+                assert end is not None
+                self._log.say(end.state, f"pipeline {one.id} {_ended(end)}", pipeline=one.id)
+                return
+            how = f"by signal {-code}" if code < 0 else "from outside"
+            one.message = f"its process was ended {how}; it begins again in {wait_s:.0f} s"
+            self._log.say("waiting", f"pipeline {one.id}: {one.message}", pipeline=one.id)
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, WAIT_MAX_S)
+
+    async def _run_once(self, one: Attended) -> int:
+        folder, record = one.folder, one.folder.record
+        store().remove(folder.report)
+        target = f"{record.module}:{record.variable}" if record.variable else record.module
+        settings = [word for each in record.settings for word in ("--set", each)]
+        options = ["--state", "../state", "--resume-or-begin", "--report", "../report.json"]
+        begins = [*self._command, target, *options, "--warm", str(self._warm), *settings]
+        process = await RunProcess.begin([*begins, "--attended"], folder.files, folder.log)
+        one.process = process
+        one.starts += 1
+        self._log.say("begins", f"pipeline {one.id} begins", pipeline=one.id, pid=process.pid)
+        watch = asyncio.create_task(self._watch_begin(one, process), name=f"begin of {one.id}")
+        try:
+            return await process.ended()
+        finally:
+            watch.cancel()
+            one.process = None
+
+    async def _watch_begin(self, one: Attended, process: RunProcess) -> None:
+        while True:
+            if await process.ask(ANSWER_S):
+                break
+            await asyncio.sleep(ASK_EVERY_S)
+        if not one.folder.record.begun:
+            one.folder.note(begun=True)
+        one.news.set()
+        self._log.say("runs", f"pipeline {one.id} runs", pipeline=one.id)
+
+    def _verdict(self, one: Attended, code: int) -> tuple[str, str]:
+        """State and message of a run that has ended."""
+        figures = _figures_of(one.folder.report)
+        if figures is None and code == 0:
+            return "finished", "its report was lost with the agent of then"
+        if code == STOPPED:
+            return "stopped", "stopped at once; submitting the same version again goes on with it"
+        if code == 0:
+            return "finished", ""
+        told = figures and figures["failure"]
+        lines = [line for line in one.folder.last_lines(50) if line.strip()]
+        own = [line for line in lines if line.startswith("anabranch: ")]
+        return "failed", str(told or (own or lines or [f"exit code {code}"])[-1])
+
+
+def _ended(end: Any) -> str:
+    return f"has {end.state}" + (f": {end.message}" if end.message else "")
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _figures_of(report: Path) -> dict[str, Any] | None:
+    """Of a run that has ended."""
+    try:
+        found = msgspec.json.decode(store().read(report))
+    except (OSError, msgspec.DecodeError):
+        return None
+    ledger = found["ledger"]
+    return {
+        "phase": "ended",
+        "seconds": found["seconds"],
+        "read": ledger["tuples_in"],
+        "delivered": ledger["tuples_out"],
+        "dead_letters": ledger["dead_letters"],
+        "lost": ledger["lost"],
+        "duplicated": ledger["duplicated"],
+        "ended": found["ended"],
+        "ended_by": found["ended_by"],
+        "failure": found["failure"],
+        "resumed": found["resumed"],
+    }

@@ -1,0 +1,261 @@
+"""Pipelines of a host, with a small program in the place of `anabranch run`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from anabranch.runtime.hosts.bundle import Bundle, BundleFile, encoded, version_of
+from anabranch.runtime.hosts.pipelines import PipelineStatus
+from anabranch.runtime.live.hosts import pipeline_folder, pipelines
+from anabranch.runtime.live.hosts.agent_log import AgentLog
+from anabranch.runtime.live.hosts.pipelines import PipelineRefused, Pipelines
+from tests.runtime.processes import LINUX, PATIENCE_S, ROOT
+
+FAKE_RUN = f"""
+import sys, threading
+from pathlib import Path
+sys.path.insert(0, {str(ROOT)!r})
+from anabranch.runtime.live.hosts.attendance import STOP, Attendance
+
+attendance = Attendance(int(sys.argv[-1]), 130)
+told, heard = threading.Event(), []
+code = Path(sys.argv[1]).read_text()
+state = Path(sys.argv[sys.argv.index("--state") + 1])
+report = Path(sys.argv[sys.argv.index("--report") + 1])
+print("begins", "resumed" if (state / "run.json").exists() else "new", flush=True)
+if "wrong" in code:
+    print("anabranch: a.py holds no pipeline")
+    sys.exit(2)
+state.mkdir(exist_ok=True)
+(state / "run.json").write_text("{{}}")
+attendance.attend(
+    lambda: {{"phase": "running", "seconds": 1.0, "read": 7, "delivered": 7, "dead_letters": 0}},
+    lambda what: (heard.append(what), told.set()),
+)
+if "short" not in code:
+    told.wait()
+if STOP in heard:
+    sys.exit(130)
+(state / "run.json").unlink()
+report.write_text('''{{"seconds": 2.0, "ended": "completed", "ended_by": "", "resumed": 0,
+  "failure": null, "ledger": {{"tuples_in": 9, "tuples_out": 9, "dead_letters": 0, "lost": 0,
+  "duplicated": 0}}}}''')
+"""
+
+
+@asynccontextmanager
+async def host(tmp_path: Path) -> AsyncIterator[Pipelines]:
+    """An agent's pipelines, from its start to its end."""
+    fake = tmp_path / "fake_run.py"
+    fake.write_text(FAKE_RUN)
+    log = AgentLog("press", as_json=False, out=io.StringIO())
+    there = Pipelines(tmp_path / "pipelines", "press", [sys.executable, str(fake)], 0, log)
+    there.resume()
+    try:
+        yield there
+    finally:
+        await there.close()
+
+
+def bundle(code: str = "", name: str = "a") -> tuple[bytes, str]:
+    data = encoded(Bundle(name, "a.py", "", [], [BundleFile("a.py", code.encode())]))
+    return data, version_of(data)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():  # noqa: ASYNC110 - of a process
+            await asyncio.sleep(0.01)
+
+
+async def only(there: Pipelines) -> PipelineStatus:
+    (status,) = await there.statuses("")
+    return status
+
+
+async def test_a_pipeline_runs_until_it_is_stopped_and_its_figures_are_those_of_its_run(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        assert (begun.state, begun.starts) == ("running", 1)
+        assert begun.run is not None
+        assert begun.run["read"] == 7
+        ended = await there.stop("a", at_once=False)
+        assert ended.state == "finished"
+        assert ended.run is not None
+        assert (ended.run["read"], ended.pid) == (9, None)
+        assert there.log_lines("a", 10) == (begun.id, ["begins new"])
+
+
+async def test_a_run_that_ends_before_it_answers_has_finished(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        await there.submit(*bundle("short"))
+        await until(lambda: len(there) == 0)
+        assert (await only(there)).state == "finished"
+
+
+async def test_a_pipeline_that_cannot_run_is_refused_in_its_words_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        with pytest.raises(PipelineRefused, match=r"on host press: anabranch: a.py holds no pip"):
+            await there.submit(*bundle("wrong"))
+        assert await there.statuses("") == []
+        assert [*(tmp_path / "pipelines").iterdir()] == []
+
+
+async def test_what_the_host_lacks_is_told_before_anything_starts(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        with pytest.raises(PipelineRefused, match=r"does not have .*'no_such_thing' \(a.py:1\)"):
+            await there.submit(*bundle("import no_such_thing"))
+        assert [*(tmp_path / "pipelines").iterdir()] == []
+
+
+async def test_a_process_that_was_killed_begins_again_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "WAIT_S", 0.05)
+    async with host(tmp_path) as there:
+        first = await there.submit(*bundle())
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGKILL)
+        await until(lambda: there.log_lines("a", 10)[1] == ["begins new", "begins resumed"])
+        again = await only(there)
+        assert (again.starts, again.pid != first.pid) == (2, True)
+
+
+async def test_one_that_waits_to_begin_again_says_so_and_can_be_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "WAIT_S", PATIENCE_S)
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        assert begun.pid is not None
+        os.kill(begun.pid, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE_S):
+            while (status := await only(there)).state != "waiting":  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert status.message.startswith("its process was ended by signal 9; it begins again")
+        assert (await there.stop("a", at_once=False)).state == "stopped"
+
+
+@pytest.mark.skipif(not LINUX, reason="looks into /proc")
+async def test_a_process_that_stands_still_is_silent_and_not_shown_as_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipelines, "ANSWER_S", 0.2)
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        assert begun.pid is not None
+        os.kill(begun.pid, signal.SIGSTOP)
+        stat = Path(f"/proc/{begun.pid}/stat")
+        await until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T")
+        status = await only(there)
+        os.kill(begun.pid, signal.SIGCONT)
+        assert (status.state, status.run) == ("silent", None)
+        monkeypatch.setattr(pipelines, "ANSWER_S", PATIENCE_S)
+        assert (await only(there)).state == "running"
+
+
+async def test_an_agent_that_starts_again_goes_on_with_what_had_not_ended(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        runs = await there.submit(*bundle("# one"))
+        ended = await there.submit(*bundle("# two"))
+        await there.stop(ended.id, at_once=False)
+    async with host(tmp_path) as there:
+        await until(lambda: there.log_lines(runs.id, 10)[1] == ["begins new", "begins resumed"])
+        states = {status.id: status.starts for status in await there.statuses("")}
+        assert states == {runs.id: 1, ended.id: 0}
+        assert there.log_lines(ended.id, 10)[1] == ["begins new"]
+
+
+async def test_a_run_that_had_ended_when_the_agent_was_killed_does_not_begin_anew(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        await there.stop("a", at_once=False)
+    folder = pipeline_folder.all_in(tmp_path / "pipelines")[0]
+    for is_reported in (True, False):
+        folder.note(end=None)
+        if not is_reported:
+            folder.report.unlink()
+        async with host(tmp_path) as there:
+            assert len(there) == 0
+            assert (await only(there)).state == "finished"
+            assert there.log_lines(begun.id, 10)[1] == ["begins new"]
+
+
+async def test_two_versions_run_side_by_side_and_a_name_that_means_both_is_refused(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        one, other = [await there.submit(*bundle(f"# {n}")) for n in range(2)]
+        assert [s.state for s in await there.statuses("a")] == ["running", "running"]
+        with pytest.raises(PipelineRefused, match=f"say which: {one.id}, {other.id}"):
+            await there.stop("a", at_once=False)
+        await there.stop(one.id, at_once=False)
+        assert (await there.stop("a", at_once=False)).id == other.id
+
+
+async def test_a_version_that_runs_is_not_started_twice_and_one_that_has_ended_is(
+    tmp_path: Path,
+) -> None:
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle())
+        with pytest.raises(PipelineRefused, match=f"{begun.id} runs on press already"):
+            await there.submit(*bundle())
+        assert (await there.stop("a", at_once=True)).state == "stopped"
+        await there.submit(*bundle())
+        assert there.log_lines("a", 10)[1] == ["begins new", "begins resumed"]
+
+
+async def test_an_unknown_pipeline_is_told_with_what_there_is(tmp_path: Path) -> None:
+    async with host(tmp_path) as there:
+        with pytest.raises(PipelineRefused, match="has no pipeline 'a'; there: none"):
+            there.log_lines("a", 10)
+        begun = await there.submit(*bundle(name="headlines"))
+        with pytest.raises(PipelineRefused, match=r"did you mean 'headlines'\?"):
+            await there.stop("headline", at_once=False)
+        await there.stop("headlines", at_once=False)
+        with pytest.raises(PipelineRefused, match=f"{begun.id} has ended: finished"):
+            await there.stop("headlines", at_once=False)
+
+
+async def test_what_a_killed_unpacking_left_is_removed_and_a_damaged_record_is_told(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "pipelines" / "new-0a1b" / "files").mkdir(parents=True)
+    async with host(tmp_path) as there:
+        assert await there.statuses("") == []
+        assert [*(tmp_path / "pipelines").iterdir()] == []
+        await there.submit(*bundle("short"))
+    (folder,) = (tmp_path / "pipelines").iterdir()
+    (folder / "pipeline.json").write_text("{")
+    with pytest.raises(ValueError, match=r"pipeline.json is damaged: .*; remove the folder 'a@"):
+        async with host(tmp_path):
+            pass
+
+
+async def test_a_log_has_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pipeline_folder, "LOG_BYTES_MAX", 1_000)
+    async with host(tmp_path) as there:
+        begun = await there.submit(*bundle("short"))
+        await until(lambda: len(there) == 0)
+        folder = pipeline_folder.all_in(tmp_path / "pipelines")[0]
+        for number in range(200):
+            folder.log(f"line {number:04}\n".encode())
+        assert sum(f.stat().st_size for f in folder.path.glob("log*")) <= 2_100
+        lines = there.log_lines(begun.id, 10_000)[1]
+        assert lines[-1] == "line 0199"
+        assert 90 < len(lines) < 210

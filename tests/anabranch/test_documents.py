@@ -255,7 +255,7 @@ def test_bounds_that_are_told_are_those_of_the_code() -> None:
     assert f"dies {deaths.RESUMES_MAX + 1} times within {deaths.RESUMES_WINDOW_S:g} s" in told
     assert f"More than {poison_guard.IN_A_ROW_MAX} in a row fail the run" in told
     assert f"a resumption is tried for {starter.START_TRIES_S:g} s" in told
-    assert f"told after {watchdog.HANG_S:g} s" in told
+    assert f"reported after {watchdog.HANG_S:g} s" in told
     assert f"dialled again, {first_s:g} to {last_s:g} s later" in told
 
 

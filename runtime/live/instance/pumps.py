@@ -87,7 +87,8 @@ class Pump(ABC):
 
     def _buried(self, reason: str) -> None:
         self.ports.agent_client.note(EventKind.BURIED, f"a tuple that {reason}")
-        self.ports.tell_status()
+        # Soon, when it is counted: the agent sees that something got done before the next death.
+        asyncio.get_running_loop().call_soon(self.ports.tell_status)
 
     @property
     def keyed(self) -> KeyedProcessor | None:

@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,16 @@ import pytest
 import anabranch as ab
 from anabranch.runtime.live.agent import deaths
 from anabranch.runtime.live.instance import poison_guard
+from anabranch.runtime.live.instance.agent_client import AgentClient
+from anabranch.runtime.live.link.messages import EventNote
 from anabranch.runtime.plan.ends import DeadLetter, ExactWriter, RunContext, Sink, Writer
 from anabranch.runtime.policies.script import parse_script
 from anabranch.runtime.reporting.failure import RunFailed
 from anabranch.runtime.reporting.report import Report
+from anabranch.runtime.reporting.status import Status
+from anabranch.runtime.values.kinds import EventKind
+from anabranch.runtime.world.drawing import drawn
+from anabranch.runtime.world.trial import world_of
 from tests.runtime.processes import LINUX
 
 N = 3_000
@@ -268,6 +275,28 @@ def test_a_death_from_outside_buries_no_innocent_tuple(tmp_path: Path) -> None:
     check(case, case.run())
     assert sorted(case.results) == GOOD
     assert killed.exists()
+
+
+def test_the_agent_hears_of_each_burial_when_it_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or the next death would come with nothing done in between, and might be the last one."""
+    told: list[Any] = []
+
+    def send(client: AgentClient, message: Any) -> None:
+        if isinstance(message, EventNote | Status):
+            told.append(message)
+        right(client, message)
+
+    right = AgentClient.send
+    monkeypatch.setattr(AgentClient, "send", send)
+    report = world_of(replace(drawn(1, "poison", crashes="none"), decisions=())).run()
+    dead = [
+        next(later.dead for later in told[at:] if isinstance(later, Status))
+        for at, note in enumerate(told)
+        if isinstance(note, EventNote) and note.event is EventKind.BURIED
+    ]
+    assert dead == [*range(1, report.ledger.dead_letters + 1)] != []
 
 
 def test_a_function_that_ends_its_process_with_every_tuple_fails_the_run(tmp_path: Path) -> None:
